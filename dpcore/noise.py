@@ -1,0 +1,98 @@
+"""Noise as a keyed pure function of the exact counts: drawn once, however often it is computed.
+
+An engine may run a bundle any number of times. The noise of a level of a chunk is therefore the
+output of an exact sampler on a keystream whose seed is HMAC-SHA256(release key, ...) of everything
+that distinguishes this draw: the release, its specification, the tree, key, chunk and level, and
+the *global digest*, a keyed digest over all exact counts. A retry draws the same bits; a run on
+changed data, or under another specification, draws all of them afresh. The guarantee is therefore
+computational: who learns the key loses the privacy of every release made under it.
+
+Source: the design, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.randomness import RandomStream, ReleaseKey
+from dpcore.samplers import NoiseLaw
+
+Integers = npt.NDArray[np.int64]
+
+# Counts above this could leave 64 bits, or the integers that float64 holds, once noise is added.
+MAX_COUNT = 2**52
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSource:
+    """Where the noise of one release on one data set comes from.
+
+    Args:
+        key: the release key, loaded on the worker that draws.
+        release: the release's id.
+        spec_digest: of the specification: all that shapes the law of what is released.
+        global_digest: from `counts_digest` of every chunk, summed.
+    """
+
+    key: ReleaseKey
+    release: str
+    spec_digest: bytes
+    global_digest: bytes
+
+    def stream(self, tree: str, key: int, chunk: int, level: int) -> RandomStream:
+        """The keystream of the noise of one level of one chunk (chunk -1 is the spine)."""
+        return self.key.stream(
+            "noise",
+            self.release,
+            self.spec_digest,
+            self.global_digest,
+            tree,
+            key,
+            chunk,
+            level,
+        )
+
+    def record(self) -> bytes:
+        """What identifies this draw without telling anything of the data to who lacks the key."""
+        return self.key.digest("record", self.release, self.spec_digest, self.global_digest)
+
+
+def counts_digest(
+    key: ReleaseKey, release: str, tree: str, first_key: int, chunk: int, counts: Integers
+) -> int:
+    """A keyed digest of the exact counts of one chunk, to be summed modulo 2^256 over all chunks.
+
+    >>> secret = ReleaseKey(bytes(32))
+    >>> counts_digest(secret, "r", "t", 0, 0, np.arange(3)) == counts_digest(
+    ...     secret, "r", "t", 0, 0, np.arange(3))
+    True
+    """
+    body = hashlib.sha256(np.ascontiguousarray(counts, dtype="<i8").tobytes()).digest()
+    return int.from_bytes(
+        key.digest("counts", release, tree, first_key, chunk, counts.size, body), "big"
+    )
+
+
+def combine_digests(total: int) -> bytes:
+    """The global digest from the sum of the chunks' digests."""
+    return (total % 2**256).to_bytes(32, "big")
+
+
+def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers:
+    """The noisy counts of one level: exact integers plus exact integer noise.
+
+    Args:
+        law: of the noise of every node of the level.
+        counts: (..., n) exact counts.
+        stream: the keystream of this level and chunk, not read before.
+
+    Raises:
+        OverflowError: a count beyond 2^52.
+    """
+    if counts.size and int(counts.max()) > MAX_COUNT:
+        raise OverflowError("counts: a count is beyond 2^52")
+    return counts + law.sample(stream, counts.size).reshape(counts.shape)

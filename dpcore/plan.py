@@ -1,0 +1,103 @@
+"""A plan: the tree, the budget of each of its levels and so the law of its noise. Holds no data.
+
+Everything that shapes the law of what is released about one tree is here, so that a plan can be
+shown, compared and digested before any row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from dpcore.privacy import Budget, Neighbors, level_law
+from dpcore.samplers import NoiseLaw
+from dpcore.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePlan:
+    """How one tree is measured.
+
+    Args:
+        tree: its shape.
+        neighbors: the neighbouring relation of the guarantee.
+        budget: what all levels may spend together.
+        level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
+            0 means that the level is not measured. The leaves always are.
+        public_total: the number of rows N is public, and is the root's exact count.
+        keyed: the tree stands once per key of a group-by column.
+
+    Raises:
+        ValueError: amounts that do not fit the tree or exceed the budget, an exact root where the
+            relation or the keys forbid it.
+
+    >>> from dpcore.privacy import Measure
+    >>> plan = TreePlan(
+    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
+    >>> plan.laws
+    (None, DiscreteLaplace(scale=Fraction(2, 1)))
+    """
+
+    tree: Tree
+    neighbors: Neighbors
+    budget: Budget
+    level_amounts: tuple[Fraction, ...]
+    public_total: bool = False
+    keyed: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.level_amounts) != self.tree.height + 1:
+            raise ValueError(
+                f"level_amounts: {len(self.level_amounts)} amounts, {self.tree.height + 1} levels"
+            )
+        if min(self.level_amounts) < 0:
+            raise ValueError("level_amounts: an amount is negative")
+        if sum(self.level_amounts) > self.budget.amount:
+            raise ValueError(
+                f"level_amounts: they sum to {sum(self.level_amounts)}, above the budget "
+                f"{self.budget.amount}"
+            )
+        if self.public_total:
+            self._check_public_total()
+        elif self.level_amounts[-1] == 0:
+            raise ValueError("level_amounts: the leaves must be measured")
+
+    def _check_public_total(self) -> None:
+        if self.neighbors is not Neighbors.SUBSTITUTE or self.keyed:
+            raise ValueError(
+                "public_total: the number of rows is public only under substitute and without keys"
+            )
+        if self.level_amounts[0] != 0:
+            raise ValueError("level_amounts: a root that is public needs no budget")
+        if self.tree.height > 0 and self.level_amounts[-1] == 0:
+            raise ValueError("level_amounts: the leaves must be measured")
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the law of the noise of each level, None where it is not measured."""
+        return tuple(
+            level_law(
+                self.neighbors,
+                Budget(measure=self.budget.measure, amount=amount),
+                single_node=level == 0 and not self.keyed,
+            )
+            if amount
+            else None
+            for level, amount in enumerate(self.level_amounts)
+        )
+
+    @cached_property
+    def variances(self) -> tuple[float, ...]:
+        """(h + 1,) the variance of each level's noise in rows^2.
+
+        Zero for a public root, infinite where a level is not measured.
+        """
+        unmeasured = [0.0 if self.public_total else math.inf, *[math.inf] * self.tree.height]
+        return tuple(
+            law.variance if law else without
+            for law, without in zip(self.laws, unmeasured, strict=True)
+        )

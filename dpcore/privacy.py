@@ -1,0 +1,109 @@
+"""Privacy units, neighbouring relations, budgets and sensitivities.
+
+Everything here is exact: budgets are rationals, so that parts of a budget are seen to sum to no
+more than the whole. The privacy unit is the row: a guarantee speaks of data sets that differ in
+one row (``add_remove``: one has a row more; ``substitute``: one row has other values, so that the
+number of rows N is public).
+
+Source: Rameshwar, Tandon, Sharma, Section II (substitute-one neighbours, N public); Bun, Steinke
+2016, Propositions 1.4 and 1.6 (zCDP, Gaussian noise); Canonne, Kamath, Steinke 2020 (the discrete
+Gaussian has the same guarantee).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+
+
+class Neighbors(Enum):
+    """Which data sets the guarantee makes hard to tell apart."""
+
+    ADD_REMOVE = "add_remove"
+    SUBSTITUTE = "substitute"
+
+
+class Measure(Enum):
+    """The measure of privacy loss in which a budget is stated."""
+
+    EPSILON = "epsilon"  # pure differential privacy, discrete Laplace noise
+    RHO = "rho"  # zero-concentrated differential privacy, discrete Gaussian noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """An amount of privacy loss; amounts of one measure add up under composition.
+
+    Args:
+        measure: epsilon (pure differential privacy) or rho (zCDP).
+        amount: the loss, positive.
+
+    Raises:
+        ValueError: the amount is not positive.
+
+    >>> Budget(measure=Measure.EPSILON, amount=Fraction(1)).share(Fraction(1, 3)).amount
+    Fraction(1, 3)
+    """
+
+    measure: Measure
+    amount: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.amount > 0:
+            raise ValueError(f"{self.measure.value}: {self.amount} is not above 0")
+
+    def share(self, fraction: Fraction) -> Budget:
+        """The budget of a part, 0 < fraction <= 1."""
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction: {fraction} is not above 0 and at most 1")
+        return Budget(measure=self.measure, amount=self.amount * fraction)
+
+
+def level_sensitivity(neighbors: Neighbors, *, single_node: bool) -> tuple[int, int]:
+    """The L1 and the squared L2 sensitivity of the counts of one level, for one row.
+
+    The nodes of a level, over all keys, are disjoint sets of rows, so a row counts in at most one
+    of them. Under ``add_remove`` one count moves by one: L1 = 1, L2^2 = 1. Under ``substitute`` a
+    row may leave one node and enter another: L1 = 2, L2^2 = 2. A level of a single node can only
+    gain or lose that row (when a policy drops it in one data set): L1 = L2^2 = 1 under either.
+
+    Args:
+        neighbors: the neighbouring relation.
+        single_node: the level has one node in all, that is the root of a tree without keys.
+
+    Returns:
+        (L1, L2^2).
+
+    >>> level_sensitivity(Neighbors.SUBSTITUTE, single_node=False)
+    (2, 2)
+    """
+    if neighbors is Neighbors.ADD_REMOVE or single_node:
+        return 1, 1
+    return 2, 2
+
+
+def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> NoiseLaw:
+    """The noise that spends ``budget`` on the counts of one level, for one row.
+
+    Epsilon: discrete Laplace of scale L1 / epsilon is epsilon-DP. Rho: discrete Gaussian of
+    sigma^2 = L2^2 / (2 rho) is rho-zCDP.
+
+    Args:
+        neighbors: the neighbouring relation.
+        budget: what the level may spend.
+        single_node: as in `level_sensitivity`.
+
+    Raises:
+        ValueError: the noise would be too large for 64-bit counts.
+
+    >>> level_law(Neighbors.SUBSTITUTE, Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
+    ...           single_node=False)
+    DiscreteLaplace(scale=Fraction(4, 1))
+    """
+    l1, l2_squared = level_sensitivity(neighbors, single_node=single_node)
+    if budget.measure is Measure.EPSILON:
+        return DiscreteLaplace(scale=l1 / budget.amount)
+    return DiscreteGaussian(sigma_squared=l2_squared / (2 * budget.amount))

@@ -1,0 +1,269 @@
+"""The one gateway of randomness: keyed streams of bits that are pure functions of their names.
+
+A distributed engine may run any piece of work any number of times, so every random choice of a
+release is a function of a secret key and of the name of the choice:
+
+    seed   = HMAC-SHA256(key, encoding("stream", *name))
+    stream = AES-256-CTR keystream under that seed, counter zero
+
+`encoding` is injective on sequences of bytes, text and integers, so two different names never
+share a seed. A seed keys one stream only, which is why the counter may start at zero. The streams
+are indistinguishable from independent uniform bits to whoever does not hold the key (HMAC as a
+pseudorandom function: Bellare, "New Proofs for NMAC and HMAC", CRYPTO 2006; AES-CTR: NIST
+SP 800-38A); whoever learns the key can recompute, and so remove, all noise drawn under it.
+
+No other module of this project draws random bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from typing import Final, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+__all__ = ["RandomStream", "ReleaseKey", "public_stream"]
+
+_SECRET_BYTES: Final = 32
+_TEXT_PREFIX: Final = "dptrees-key-1:"
+_PUBLIC_SECRET: Final = hashlib.sha256(b"dptrees public constant, not a secret").digest()
+_COUNTER_BYTES: Final = 16
+# Zeros to encrypt in one call: large enough to hide the call, small enough to stay in cache.
+_ZEROS: Final = memoryview(bytes(1 << 18))
+
+
+class RandomStream:
+    """A sequence of uniform random bits, read once from start to end.
+
+    The results of a sequence of calls are a pure function of the seed and of the calls' types and
+    sizes; integers are little endian on every machine.
+
+    Args:
+        seed: 32 bytes; the AES-256 key of the stream. Never use a seed for two streams.
+
+    Raises:
+        ValueError: if the seed is not 32 bytes long.
+
+    Source: counter mode, NIST SP 800-38A, section 6.5.
+
+    >>> RandomStream(bytes(32)).bytes(4).hex()
+    'dc95c078'
+    >>> stream = RandomStream(bytes(32))
+    >>> [hex(value) for value in stream.uint16(2).tolist()]
+    ['0x95dc', '0x78c0']
+    """
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, seed: bytes) -> None:
+        if len(seed) != _SECRET_BYTES:
+            raise ValueError(f"seed has {len(seed)} bytes; it must have exactly {_SECRET_BYTES}")
+        cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(_COUNTER_BYTES)))
+        self._encryptor = cipher.encryptor()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a RandomStream cannot be copied or pickled: two copies would repeat bits")
+
+    def bytes(self, n: int) -> bytes:
+        """Return the next `n` bytes of the stream.
+
+        >>> len(RandomStream(bytes(32)).bytes(5))
+        5
+        """
+        return self._keystream(n).tobytes()
+
+    def uint16(self, n: int) -> npt.NDArray[np.uint16]:
+        """Return the next `n` uniform 16-bit integers, shape (n,)."""
+        return self._keystream(2 * n).view("<u2").astype(np.uint16, copy=False)
+
+    def uint64(self, n: int) -> npt.NDArray[np.uint64]:
+        """Return the next `n` uniform 64-bit integers, shape (n,)."""
+        return self._keystream(8 * n).view("<u8").astype(np.uint64, copy=False)
+
+    def _keystream(self, n: int) -> npt.NDArray[np.uint8]:
+        if n < 0:
+            raise ValueError(f"a stream was asked for {n} bytes; the number must be 0 or more")
+        # Some versions of the cipher insist on room for one more block than they write.
+        out = np.empty(n + _COUNTER_BYTES, dtype=np.uint8)
+        for start in range(0, n, len(_ZEROS)):
+            size = min(len(_ZEROS), n - start)
+            room = out[start : start + size + _COUNTER_BYTES]
+            self._encryptor.update_into(_ZEROS[:size], room.data)
+        return out[:n]
+
+
+class ReleaseKey:
+    """The secret from which all random choices of a release are derived.
+
+    The secret never shows: not in repr, and neither copying nor pickling is possible, so a key
+    cannot travel inside a serialised function; each worker loads it by its reference.
+
+    Args:
+        secret: exactly 32 secret bytes.
+
+    Raises:
+        ValueError: if the secret is not 32 bytes long.
+
+    Source: HMAC, RFC 2104, with SHA-256.
+
+    >>> key = ReleaseKey(bytes(32))
+    >>> key
+    ReleaseKey(<secret>)
+    >>> key.stream("noise", 3).bytes(4) == key.stream("noise", 3).bytes(4)
+    True
+    >>> key.stream("noise", 3).bytes(4) == key.stream("noise", "3").bytes(4)
+    False
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        if not isinstance(secret, bytes) or len(secret) != _SECRET_BYTES:
+            raise ValueError(f"the secret of a release key must be exactly {_SECRET_BYTES} bytes")
+        self._secret = secret
+
+    @classmethod
+    def generate(cls) -> ReleaseKey:
+        """Return a new key from the operating system's randomness.
+
+        Only making a key uses this; a release never does.
+
+        >>> ReleaseKey.generate().check_value() == ReleaseKey.generate().check_value()
+        False
+        """
+        return cls(secrets.token_bytes(_SECRET_BYTES))
+
+    @classmethod
+    def from_text(cls, text: str) -> ReleaseKey:
+        """Return the key that `to_text` wrote; white space around it is ignored.
+
+        Raises:
+            ValueError: if the text is not of that form. The message never shows the text.
+
+        >>> ReleaseKey.from_text(ReleaseKey(bytes(32)).to_text()).check_value().hex()[:8]
+        'e7d3cc64'
+        """
+        secret = _decoded_secret(text.strip())
+        if secret is None:
+            raise ValueError(
+                f"the text of a release key must be one line: {_TEXT_PREFIX!r} followed by "
+                f"{_SECRET_BYTES} bytes in base64url"
+            )
+        return cls(secret)
+
+    def to_text(self) -> str:
+        """Return the secret as one line of text, for a key file or a secret manager.
+
+        >>> ReleaseKey(bytes(32)).to_text()
+        'dptrees-key-1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
+        """
+        return _TEXT_PREFIX + base64.urlsafe_b64encode(self._secret).decode("ascii")
+
+    def check_value(self) -> bytes:
+        """Return 32 bytes that identify the key and do not reveal it.
+
+        It is HMAC-SHA256(key, encoding("check")): workers compare it to learn that they loaded
+        the key that the release was started with.
+
+        >>> len(ReleaseKey(bytes(32)).check_value())
+        32
+        """
+        return self._mac("check")
+
+    def digest(self, *parts: bytes | str | int) -> bytes:
+        """Return HMAC-SHA256(key, encoding(parts)), 32 bytes.
+
+        Args:
+            parts: the name of what is digested; sequences that differ in number, type or value
+                of their parts have different encodings.
+
+        Raises:
+            ValueError: if the first part is "stream": that digest is the seed of a stream.
+            TypeError: if a part is neither bytes nor text nor an integer.
+
+        >>> key = ReleaseKey(bytes(32))
+        >>> key.digest("a", "bc") == key.digest("ab", "c")
+        False
+        """
+        if parts and isinstance(parts[0], str) and parts[0] == "stream":
+            raise ValueError('the first part of a digest must not be "stream": it names seeds')
+        return self._mac(*parts)
+
+    def stream(self, *parts: bytes | str | int) -> RandomStream:
+        """Return the stream of random bits named by `parts`, from its start.
+
+        Whoever asks for the same name gets the same bits, so a name must cover everything that
+        shapes the law of what is drawn from it (the same bits at two noise scales give the count
+        away), and must be drawn from in one place only.
+
+        Args:
+            parts: as for `digest`.
+
+        Raises:
+            TypeError: if a part is neither bytes nor text nor an integer.
+
+        >>> ReleaseKey(bytes(32)).stream("noise", 0).uint64(2).dtype
+        dtype('uint64')
+        """
+        return RandomStream(self._mac("stream", *parts))
+
+    def __repr__(self) -> str:
+        return "ReleaseKey(<secret>)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(
+            "a ReleaseKey cannot be copied or pickled: load it on the worker by its reference"
+        )
+
+    def _mac(self, *parts: bytes | str | int) -> bytes:
+        return hmac.digest(self._secret, b"".join(map(_encoded_part, parts)), "sha256")
+
+
+def public_stream(*parts: bytes | str | int) -> RandomStream:
+    """Return the stream named by `parts` under a constant that everybody knows.
+
+    It is for simulations of public quantities (say, the quantiles of a sum of noises whose scales
+    are public). It must never serve as the noise of a release: anybody can compute it.
+
+    Raises:
+        TypeError: if a part is neither bytes nor text nor an integer.
+
+    >>> public_stream("doc").bytes(4) == public_stream("doc").bytes(4)
+    True
+    """
+    return ReleaseKey(_PUBLIC_SECRET).stream(*parts)
+
+
+def _encoded_part(part: bytes | str | int) -> bytes:
+    """Type tag, length in 8 bytes, content: a prefix code, so joining parts is injective.
+
+    >>> _encoded_part("a")
+    b's\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01a'
+    """
+    if isinstance(part, bytes):
+        tag, content = b"b", part
+    elif isinstance(part, str):
+        tag, content = b"s", part.encode("utf-8")
+    elif isinstance(part, int) and not isinstance(part, bool):
+        tag, content = b"i", part.to_bytes(part.bit_length() // 8 + 1, "big", signed=True)
+    else:
+        raise TypeError(f"a part of a name is {type(part).__name__}; it must be bytes, str or int")
+    return tag + len(content).to_bytes(8, "big") + content
+
+
+def _decoded_secret(text: str) -> bytes | None:
+    if not text.startswith(_TEXT_PREFIX):
+        return None
+    try:
+        secret = base64.b64decode(text[len(_TEXT_PREFIX) :], altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    # One text per secret: the decoder would also take "+" for "-" and stray bits at the end.
+    canonical = _TEXT_PREFIX + base64.urlsafe_b64encode(secret).decode("ascii") == text
+    return secret if canonical and len(secret) == _SECRET_BYTES else None

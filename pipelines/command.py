@@ -1,0 +1,162 @@
+"""The command ``dptrees``: what a person or a scheduler runs.
+
+Exit codes: 0 done; 2 the user's mistake, told in one sentence on standard error; 1 anything else.
+Beam is imported by ``release`` alone, so that the other commands answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dpcore import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code."""
+    parser = _parser()
+    chosen, rest = parser.parse_known_args(arguments)
+    if rest and chosen.command != "release":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return int(chosen.run(chosen, rest))
+    except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("dptrees: stopped; nothing was released", file=sys.stderr)
+        return 130
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        print(f"dptrees: {sentence}", file=sys.stderr)
+        return 2
+
+
+def _sentence(error: Exception) -> str | None:
+    """What a user's mistake is told as; None for a fault of the program."""
+    from pipelines.configuration_error import ConfigurationError
+    from pipelines.release_folder import FolderError
+    from pipelines.user_error import UserError
+    from transforms.errors import ReleaseError
+
+    if isinstance(error, ReleaseError):
+        return error.sentence
+    if isinstance(error, (UserError, ConfigurationError, FolderError)):
+        return str(error)
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
+    )
+    parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_plan(commands)
+    _add_keygen(commands)
+    _add_release(commands)
+    _add_query(commands)
+    _add_report(commands)
+    return parser
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run = Callable[[argparse.Namespace, list[str]], int]
+
+
+def _add(commands: Commands, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+    # Abbreviated options of ours would shadow Beam's.
+    parser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_plan(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.planning import run_plan
+
+        return run_plan(chosen.config, target_error=chosen.target_error, as_json=chosen.json)
+
+    parser = _add(commands, "plan", "Show the plan and its predicted error; reads no data.", run)
+    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    parser.add_argument(
+        "--target-error",
+        type=float,
+        metavar="ROWS",
+        help="find the budget at which each tree's predicted CDF error is at most this",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_keygen(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.keygen import run_keygen
+
+        return run_keygen(chosen.file)
+
+    parser = _add(commands, "keygen", "Make a release key in a new file, yours alone.", run)
+    parser.add_argument("file", metavar="FILE")
+
+
+def _add_release(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.releasing import run_release
+
+        return run_release(chosen.config, rest, verbose=chosen.verbose)
+
+    parser = _add(
+        commands,
+        "release",
+        "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
+        run,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
+
+
+def _add_query(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.querying import run_query
+
+        return run_query(chosen)
+
+    parser = _add(commands, "query", "Ask a release; costs no budget.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
+    cdf = kinds.add_parser("cdf", help="how many rows lie below a value")
+    cdf.add_argument("values", nargs="+", metavar="VALUE")
+    quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
+    quantile.add_argument("values", nargs="+", metavar="Q")
+    between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
+    between.add_argument("lower", metavar="LOWER")
+    between.add_argument("upper", metavar="UPPER")
+    node = kinds.add_parser("node", help="the count of one node of the tree")
+    node.add_argument("--level", type=int, required=True, help="0 is the root")
+    which = node.add_mutually_exclusive_group(required=True)
+    which.add_argument("--node", type=int, help="its number within the level")
+    which.add_argument("--value", help="a value that it holds")
+    top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
+    top.add_argument("-n", type=int, default=10, help="how many (default 10)")
+    top.add_argument("--level", type=int, help="default: the leaves")
+    for kind in (cdf, quantile, between, node, top):
+        kind.add_argument("--tree", help="its name; may be left out where there is only one")
+        kind.add_argument("--key", help="of a tree with keys")
+        kind.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_report(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.reporting import run_report
+
+        return run_report(chosen.release)
+
+    parser = _add(commands, "report", "Write report.html, one page without network, anew.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The configuration of a release: a YAML file, checked, and the plan that it leads to.
+
+Every key is described in docs/configuration.md. Nothing here reads data or loads the release key,
+and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pydantic import ValidationError
+
+from dpcore.planner import plan_tree
+from dpcore.privacy import Budget, Neighbors
+from dpcore.question import Question, ReleasePlan
+from pipelines.configuration_error import ConfigurationError, configuration_error
+from pipelines.sections import ReleaseSection, TreeSection
+from pipelines.yaml_document import parse_document, read_document
+from transforms.key_reference import KeyReference
+
+__all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A checked configuration. Relative paths start at the working directory.
+
+    Args:
+        source: the path of the file.
+        release: the release's id.
+        input_format: "parquet" or "csv".
+        input_paths: files or globs, at least one.
+        output: the folder of the release.
+        key: where the release key lies; not loaded yet.
+        confidence: of all intervals.
+        neighbors: the neighbouring relation.
+        budget: the whole release's.
+        trees: at least one, with names that differ.
+    """
+
+    source: str
+    release: str
+    input_format: str
+    input_paths: tuple[str, ...]
+    output: str
+    key: KeyReference
+    confidence: float
+    neighbors: Neighbors
+    budget: Budget
+    trees: tuple[TreeSection, ...]
+
+    def plan(self) -> ReleasePlan:
+        """The plan of every tree, each with its share of the budget.
+
+        The budget is split exactly, by weight. The number of rows counts as public only where the
+        relation is substitute, the tree has no keys and no policy of its domain drops rows.
+
+        Returns:
+            The plan of the release.
+
+        Raises:
+            ConfigurationError: a share of the budget is too small or too large for a tree.
+        """
+        questions = tuple(self._question(index) for index in range(len(self.trees)))
+        try:
+            return ReleasePlan(
+                name=self.release,
+                neighbors=self.neighbors,
+                budget=self.budget,
+                questions=questions,
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"{self.source}: {error}") from None
+
+    def tree_budget(self, tree: TreeSection) -> Budget:
+        """The part of the budget that a tree gets: its weight over the sum of all weights."""
+        weights = sum((each.weight for each in self.trees), Fraction())
+        return self.budget.share(tree.weight / weights)
+
+    def public_total(self, tree: TreeSection) -> bool:
+        """Whether the number of rows that a tree counts is public, so that its root is exact."""
+        return (
+            self.neighbors is Neighbors.SUBSTITUTE
+            and tree.keys is None
+            and not tree.domain.drops_rows
+        )
+
+    def _question(self, index: int) -> Question:
+        tree = self.trees[index]
+        try:
+            plan = plan_tree(
+                leaves=tree.domain.cells,
+                budget=self.tree_budget(tree),
+                neighbors=self.neighbors,
+                public_total=self.public_total(tree),
+                keyed=tree.keys is not None,
+                objective=tree.planned_for,
+            )
+            return Question(
+                name=tree.name,
+                domain=tree.domain,
+                plan=plan,
+                keys=tree.keys,
+                quantiles=tree.asked_quantiles,
+                confidence=self.confidence,
+                weight=tree.weight,
+                objective=tree.objective,
+            )
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "
+                f"planned with its share of the budget: {error}"
+            ) from None
+
+
+def load_configuration(path: str) -> Configuration:
+    """Read and check a configuration file.
+
+    Args:
+        path: of a YAML file in UTF-8.
+
+    Returns:
+        The configuration; files of keys that it names have been read.
+
+    Raises:
+        ConfigurationError: one sentence with the file, the key, the value and the rule.
+    """
+    return _checked(read_document(path), path)
+
+
+def parse_configuration(text: str, source: str = "configuration") -> Configuration:
+    """Check the text of a configuration.
+
+    Args:
+        text: YAML.
+        source: where it comes from, for messages.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigurationError: as `load_configuration`.
+
+    >>> configuration = parse_configuration('''
+    ... release: ages-2024
+    ... input: {format: csv, path: ages/*.csv}
+    ... output: out/ages
+    ... key_file: release.key
+    ... privacy: {epsilon: 0.1, neighbors: add_remove}
+    ... trees:
+    ...   - name: age
+    ...     domain: {column: age, type: integer, lower: 0, upper: 120}
+    ... ''')
+    >>> configuration.budget.amount, configuration.plan().questions[0].domain.cells
+    (Fraction(1, 10), 120)
+    """
+    return _checked(parse_document(text, source), source)
+
+
+def _checked(values: object, source: str) -> Configuration:
+    if values is None:
+        raise ConfigurationError(f"{source}: is empty")
+    try:
+        section = ReleaseSection.model_validate(values)
+    except ValidationError as error:
+        raise configuration_error(source, error) from None
+    return Configuration(
+        source=source,
+        release=section.release,
+        input_format=section.input.format,
+        input_paths=section.input.path,
+        output=section.output,
+        key=KeyReference(reference=section.key or f"file:{section.key_file}"),
+        confidence=section.confidence,
+        neighbors=Neighbors(section.privacy.neighbors),
+        budget=section.privacy.budget,
+        trees=section.trees,
+    )

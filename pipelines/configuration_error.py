@@ -1,0 +1,118 @@
+"""What a person reads about a bad configuration: file, key path, value and rule, in one sentence.
+
+The checks of pydantic, of dpcore and of this package all end here. A value from the configuration
+may be shown, since the configuration holds no data; the release key is never shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+_SHOWN_LENGTH = 60
+_NAMED_FIELD = re.compile(
+    r"""(?:column (?:'[^']*'|"[^"]*"): )?(?P<field>\w+):? (?P<rule>.*)""", re.DOTALL
+)
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used; the message is one sentence for the person who wrote it."""
+
+
+class RuleBroken(ValueError):
+    """A value breaks a rule.
+
+    Args:
+        rule: what is wrong, with the value and the rule.
+        at: where below the validated value, such as ``.lower`` or ``[1].name``.
+    """
+
+    def __init__(self, rule: str, at: str = "") -> None:
+        super().__init__(rule)
+        self.at = at
+
+
+def shown(value: object) -> str:
+    """A value of the configuration as its author would write it, shortened when long.
+
+    >>> shown(True), shown("UA"), shown([1, 2]), shown(10)
+    ('true', "'UA'", 'a list', '10')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, dict):
+        return "a section"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """The sentence about a key that does not exist, with the nearest one that does.
+
+    >>> unknown_key("epsilom", ["epsilon", "rho"])
+    'unknown key; did you mean epsilon?'
+    >>> unknown_key("colour", ["epsilon", "rho"])
+    'unknown key; known are epsilon, rho'
+    """
+    known = list(known)
+    near = difflib.get_close_matches(key, known, n=1)
+    return f"unknown key; {f'did you mean {near[0]}?' if near else 'known are ' + ', '.join(known)}"
+
+
+def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
+    """A refusal of dpcore, whose messages name the field first, at the key of that field.
+
+    Args:
+        error: what dpcore raised.
+        given: the values by field.
+
+    >>> broken = from_dpcore(ValueError("column 'x': cells 0 must be positive."), {"cells": 0})
+    >>> broken.at, str(broken)
+    ('.cells', '0 must be positive')
+    """
+    sentence = str(error).removesuffix(".")
+    found = _NAMED_FIELD.fullmatch(sentence)
+    if found is None or found["field"] not in given:
+        return RuleBroken(sentence)
+    rule, value = found["rule"], given[found["field"]]
+    if rule.startswith(repr(value)):
+        rule = shown(value) + rule.removeprefix(repr(value))
+    return RuleBroken(rule, at=f".{found['field']}")
+
+
+def key_path(location: Sequence[int | str]) -> str:
+    """A place in the configuration as text.
+
+    >>> key_path(("trees", 0, "domain"))
+    'trees[0].domain'
+    """
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).removeprefix(".")
+
+
+def configuration_error(source: str, error: ValidationError) -> ConfigurationError:
+    """The first of pydantic's findings as one sentence, with the number of the others.
+
+    Args:
+        source: the file's path.
+        error: what pydantic found.
+    """
+    first, *others = error.errors(include_url=False)
+    more = f" (and {len(others)} more)" if others else ""
+    return ConfigurationError(f"{source}: {_sentence(first)}{more}")
+
+
+def _sentence(finding: Any) -> str:
+    cause = finding.get("ctx", {}).get("error")
+    path = (key_path(finding["loc"]) + getattr(cause, "at", "")).removeprefix(".")
+    if cause is not None:
+        rule = str(cause)
+    else:
+        rule = "is required" if finding["type"] == "missing" else finding["msg"]
+    return f"{path}: {rule}" if path else rule

@@ -1,0 +1,190 @@
+"""The rules that values of a configuration must keep, each with its sentence.
+
+A rule takes a value as `pipelines.yaml_document` reads it (numbers are int or Decimal) and returns
+what it stands for, or raises `RuleBroken`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from pipelines.configuration_error import RuleBroken, shown, unknown_key
+
+_Value = TypeVar("_Value")
+_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")
+_KEY_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
+# Budgets and weights lie in 10^-15 to 10^15: the fraction of 1e-999999999 would fill the memory.
+_LARGEST_EXPONENT = 15
+
+
+def text(value: object) -> str:
+    """A text that is not blank.
+
+    >>> text("dep_delay")
+    'dep_delay'
+    """
+    if not isinstance(value, str):
+        quotes = "" if isinstance(value, (list, dict)) else "; put it in quotes"
+        raise RuleBroken(f"{shown(value)} must be a text{quotes}")
+    if not value.strip():
+        raise RuleBroken("must not be empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        value = "\0"
+    if "\0" in value:
+        raise RuleBroken("holds a character that no text of a file can hold")
+    return value
+
+
+def name(value: object) -> str:
+    """A name that is safe in a path and on a command line."""
+    if not _NAME.fullmatch(text(value)):
+        raise RuleBroken(
+            f"{shown(value)} must be 1 to 100 letters, digits, '.', '_' or '-', and not dots alone"
+        )
+    return str(value)
+
+
+def amount(value: object) -> Fraction:
+    """A positive number, exactly as written.
+
+    >>> amount(Decimal("0.1"))
+    Fraction(1, 10)
+    """
+    number = _number(value)
+    if number is None or not number > 0:
+        raise RuleBroken(f"{shown(value)} must be a number above 0")
+    if not -_LARGEST_EXPONENT <= number.adjusted() < _LARGEST_EXPONENT:
+        raise RuleBroken(f"{shown(value)} must be from 1e-15 to 1e15")
+    return Fraction(number)
+
+
+def quantile(value: object) -> float:
+    """A number from 0 to 1."""
+    number = _number(value)
+    if number is None or not 0 <= number <= 1:
+        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1")
+    return float(number)
+
+
+def confidence(value: object) -> float:
+    """The confidence of intervals."""
+    number = _number(value)
+    if number is None or not 0 < float(number) <= 0.9999:
+        raise RuleBroken(f"{shown(value)} must be a number above 0 and at most 0.9999")
+    return float(number)
+
+
+def _number(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return None
+    number = Decimal(value)
+    return number if number.is_finite() else None
+
+
+def several(value: object) -> tuple[object, ...]:
+    """A list of at least one value."""
+    if not isinstance(value, list):
+        raise RuleBroken(f"{shown(value)} must be a list")
+    if not value:
+        raise RuleBroken("must hold at least one value")
+    return tuple(value)
+
+
+def one_or_several(value: object) -> tuple[object, ...]:
+    """One value, or a list of at least one."""
+    return several(value if isinstance(value, list) else [value])
+
+
+def each_once(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
+    """Values that differ."""
+    seen = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            raise RuleBroken(f"{value} stands twice", at=f"[{index}]")
+        seen.add(value)
+    return values
+
+
+def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str]:
+    """The rule that a value is one of a few words.
+
+    Args:
+        allowed: the words.
+        later: words that the program is going to know.
+    """
+    words = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
+
+    def check(value: object) -> str:
+        if isinstance(value, str) and value in later:
+            raise RuleBroken(f"{value} is not supported yet; use {words}")
+        if not isinstance(value, str) or value not in allowed:
+            raise RuleBroken(f"{shown(value)} must be {words}")
+        return value
+
+    return check
+
+
+def key_reference(value: object) -> str:
+    """Where the release key lies. The value is not shown: it may be the key itself."""
+    if not isinstance(value, str) or not _KEY_REFERENCE.fullmatch(value):
+        raise RuleBroken("must be env:NAME or file:PATH, the place of the key and not the key")
+    _refuse_key_itself(value.partition(":")[2])
+    return value
+
+
+def key_file(value: object) -> str:
+    """The path of the release key. The value is not shown: it may be the key itself."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise RuleBroken("must be the path of a file")
+    _refuse_key_itself(value)
+    return value
+
+
+def _refuse_key_itself(place: str) -> None:
+    if place.strip().startswith("dptrees-key-"):
+        raise RuleBroken(
+            "must be the place of the key and not the key; this key stands in the open now, "
+            "so make another one"
+        )
+
+
+def section(value: object) -> dict[str, object]:
+    """A section of keys and values."""
+    if not isinstance(value, dict):
+        raise RuleBroken(f"{shown(value)} must be a section of keys and values")
+    return dict(value)
+
+
+def known_keys(
+    given: Mapping[str, object], known: Iterable[str], later: Mapping[str, str] | None = None
+) -> None:
+    """Check that every key of a section is known and has a value.
+
+    Args:
+        given: the section.
+        known: the keys that it may have.
+        later: keys that the program is going to know, each with a sentence about it.
+    """
+    names = list(known)
+    for key, value in given.items():
+        if later and key in later:
+            raise RuleBroken(f"not supported yet; {later[key]}", at=f".{key}")
+        if key not in names:
+            raise RuleBroken(unknown_key(key, names), at=f".{key}")
+        if value is None:
+            raise RuleBroken("has no value", at=f".{key}")
+
+
+def exactly_one(**values: object) -> None:
+    """Check that one of two keys is given, and not both.
+
+    >>> exactly_one(epsilon=1, rho=None)
+    """
+    if sum(value is not None for value in values.values()) != 1:
+        raise RuleBroken(f"needs exactly one of {' and '.join(values)}")

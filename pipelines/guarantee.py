@@ -1,0 +1,99 @@
+"""What a release guarantees, in words and numbers, for its manifest, report and summary."""
+
+from __future__ import annotations
+
+from dpcore.plan import TreePlan
+from dpcore.privacy import Measure, Neighbors
+from dpcore.question import Question, ReleasePlan
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+
+_NEIGHBORS = {
+    Neighbors.ADD_REMOVE: "one of them has one row more than the other",
+    Neighbors.SUBSTITUTE: "both have as many rows, a public number, and they differ in one",
+}
+
+
+def guarantee_in_words(plan: ReleasePlan) -> str:
+    """The guarantee as a paragraph for a person.
+
+    Args:
+        plan: of the release.
+    """
+    amount = f"{float(plan.budget.amount):g}"
+    if plan.budget.measure is Measure.EPSILON:
+        law = (
+            f"whatever is computed from this release is at most e^{amount} times as likely on one "
+            f"as on the other (pure differential privacy, epsilon = {amount})"
+        )
+    else:
+        law = (
+            f"this release tells them apart no better than zero-concentrated differential privacy "
+            f"with rho = {amount} allows"
+        )
+    return (
+        f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}, {law}. The privacy unit is "
+        "the row: a person who is in several rows is protected less, by as many times the budget "
+        "as there are rows of theirs. Noise is derived from a secret key: whoever learns the key can "
+        "remove the noise, so the guarantee holds only while the key stays secret."
+    )
+
+
+def scale_of(law: NoiseLaw) -> dict[str, str]:
+    """The exact parameter of a law of noise."""
+    if isinstance(law, DiscreteLaplace):
+        return {"law": "discrete Laplace", "scale": str(law.scale)}
+    if isinstance(law, DiscreteGaussian):
+        return {"law": "discrete Gaussian", "sigma_squared": str(law.sigma_squared)}
+    raise TypeError(f"law: {type(law).__name__} gives no guarantee")
+
+
+def levels_of(plan: TreePlan) -> list[dict[str, object]]:
+    """What each level of a tree spends and the noise it gets."""
+    measure = plan.budget.measure.value
+    levels: list[dict[str, object]] = []
+    for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True)):
+        known = "exact: the number of rows is public" if plan.public_total else "not measured"
+        entry: dict[str, object] = {"level": level, "nodes": plan.tree.level_sizes[level]}
+        if law is None:
+            entry |= {measure: "0", "noise": known if level == 0 else "not measured"}
+        else:
+            entry |= {measure: str(amount)} | {"noise": scale_of(law)}
+        levels.append(entry)
+    return levels
+
+
+def policies_of(question: Question) -> dict[str, object]:
+    """What becomes of values that a tree's domain or keys do not list."""
+    kept = ("outside", "missing", "unknown")
+    policies = {name: text for name, text in question.domain.spec().items() if name in kept}
+    policies = {question.domain.column: policies}
+    if question.keys is not None:
+        policies[question.keys.column] = {"unknown key": question.keys.unknown}
+    return dict(policies)
+
+
+def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
+    """What the manifest says beside the specification and the list of parts.
+
+    It holds nothing of the data: no number of rows, no time, no fingerprint.
+    """
+    return {
+        "dptrees": version,
+        "guarantee": {
+            "words": guarantee_in_words(plan),
+            "neighbors": plan.neighbors.value,
+            "unit": "row",
+            plan.budget.measure.value: str(plan.budget.amount),
+            "assumes": "the release key stays secret; the operator, the workers and their storage "
+            "are trusted",
+        },
+        "trees": [
+            {
+                "name": question.name,
+                plan.budget.measure.value: str(question.plan.budget.amount),
+                "levels": levels_of(question.plan),
+                "policies": policies_of(question),
+            }
+            for question in plan.questions
+        ],
+    }

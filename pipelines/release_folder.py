@@ -1,0 +1,114 @@
+"""A release in a folder, opened for reading: the manifest first, then the parts that are asked.
+
+A folder without a manifest is no release. Parts are those that the manifest names, and a part whose
+bytes do not have the checksum that the manifest gives is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.question import ReleasePlan, plan_from_spec
+from dpcore.release import Release
+
+MANIFEST = "manifest.json"
+QUANTILES = "quantiles.parquet"
+
+
+class FolderError(Exception):
+    """The folder holds no release that can be read; the message is one clear sentence."""
+
+
+class ReleaseFolder:
+    """A release in a local folder.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        FolderError: there is no release in it, or one of another format.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.manifest = _read_manifest(path)
+        try:
+            spec = self.manifest["spec"]
+            assert isinstance(spec, dict)
+            self.plan: ReleasePlan = plan_from_spec(spec)
+            self._parts = {
+                (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
+                    str(part["file"]),
+                    str(part["sha256"]),
+                )
+                for part in self.manifest["parts"]  # type: ignore[attr-defined]
+            }
+        except (KeyError, TypeError, ValueError, AssertionError) as error:
+            raise FolderError(
+                f"{path}: its manifest cannot be read by this program: {error}"
+            ) from None
+
+    @property
+    def files(self) -> list[str]:
+        """The paths, within the folder, of all files that the manifest names."""
+        return [name for name, _ in self._parts.values()]
+
+    @property
+    def release(self) -> Release:
+        """The release, reading its parts when they are asked for."""
+        return Release(self.plan, self.part, self.quantiles())
+
+    @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        """The rows of one part, checked against the manifest's checksum."""
+        name, checksum = self._parts[kind, tree, key, index]
+        return self._table(name, checksum)
+
+    def rows(self, kind: str, tree: str) -> pa.Table:
+        """All rows of a tree."""
+        parts = [place for place in self._parts if place[:2] == (kind, tree)]
+        return pa.concat_tables(self._table(*self._parts[place]) for place in sorted(parts))
+
+    def quantiles(self) -> pa.Table | None:
+        """The table of quantiles, None where none were asked for."""
+        files = self.manifest.get("files")
+        if not isinstance(files, dict) or QUANTILES not in files:
+            return None
+        return self._table(QUANTILES, str(files[QUANTILES]))
+
+    def _table(self, name: str, checksum: str) -> pa.Table:
+        path = os.path.join(self.path, *name.split("/"))
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise FolderError(f"{path}: cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != checksum:
+            raise FolderError(f"{path}: its bytes are not those that the manifest names")
+        return pq.read_table(io.BytesIO(data))
+
+
+def _read_manifest(path: str) -> Mapping[str, object]:
+    name = os.path.join(path, MANIFEST)
+    try:
+        with open(name, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except FileNotFoundError:
+        raise FolderError(f"{path}: holds no release (there is no {MANIFEST})") from None
+    except NotADirectoryError:
+        raise FolderError(f"{path}: is not a folder") from None
+    except OSError as error:
+        raise FolderError(f"{name}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise FolderError(f"{name}: is not JSON; the release is damaged") from None
+    if not isinstance(manifest, dict):
+        raise FolderError(f"{name}: is not a manifest; the release is damaged")
+    return manifest

@@ -1,0 +1,172 @@
+"""``dptrees release``: the job from configuration to committed release."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+)
+
+from dpcore import __version__
+from dpcore.question import ReleasePlan
+from pipelines.configuration import Configuration, load_configuration
+from pipelines.guarantee import manifest_of
+from pipelines.progress_bar import progress_bar
+from pipelines.release_folder import MANIFEST, FolderError, ReleaseFolder
+from pipelines.reporting import REPORT, write_report
+from pipelines.summary import print_summary
+from pipelines.user_error import UserError
+from transforms import csv_rows, files, parquet_rows
+from transforms.errors import InputError, sentence_in
+from transforms.key_reference import KeyReference
+from transforms.parts import planned_parts
+from transforms.read import ReadBatches, match_files, open_file
+from transforms.release import ReleaseTrees
+
+# In this process, one bundle at a time: Beam's modes with several local workers were measured to
+# lose elements of large inputs, and its default runner reruns a failed job on another one.
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+_REFUSED_RUNNERS = {
+    "DaskRunner": "it was measured to leave out parts of a job without an error",
+    "InteractiveRunner": "it keeps copies of the exact counts",
+}
+
+
+def run_release(path: str, arguments: list[str], *, verbose: bool = False) -> int:
+    """Makes the release that a configuration describes, or sees that it is already there.
+
+    Args:
+        path: of the YAML file.
+        arguments: Beam options.
+        verbose: show the engine's own log.
+
+    Raises:
+        UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
+    """
+    configuration = load_configuration(path)
+    plan = configuration.plan()
+    options = beam_options(arguments)
+    key = configuration.key.checked()
+    matched = match_files(configuration.input_paths)
+    _check_first_file(configuration, plan, matched[0][0])
+    existed = _check_output(configuration.output, plan)
+    _quiet(verbose)
+    with progress_bar(sum(size for _, size in matched), sum(1 for _ in planned_parts(plan))):
+        _run(configuration, plan, key, options)
+    _finish(configuration.output, existed=existed)
+    return 0
+
+
+def beam_options(arguments: list[str]) -> PipelineOptions:
+    """Beam's options, with the runner named and what would break the guarantee refused.
+
+    Raises:
+        UserError: a runner or an option that cannot be used.
+    """
+    options = PipelineOptions(arguments)
+    standard = options.view_as(StandardOptions)
+    runner = (standard.runner or "").split(".")[-1]
+    if runner in _REFUSED_RUNNERS:
+        raise UserError(f"--runner={runner}: refused, since {_REFUSED_RUNNERS[runner]}")
+    if runner in ("", "DirectRunner", "SwitchingDirectRunner"):
+        standard.runner = LOCAL_RUNNER
+    if "enable_data_sampling" in (options.view_as(DebugOptions).experiments or []):
+        raise UserError("--experiments=enable_data_sampling: refused, since it shows rows")
+    options.view_as(SetupOptions).save_main_session = False
+    unknown = [name for name in _unknown(options) if name.startswith("--")]
+    if unknown:
+        raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
+    return options
+
+
+def _unknown(options: PipelineOptions) -> list[str]:
+    """The arguments that no option of Beam takes."""
+    parser = beam.options.pipeline_options._BeamArgumentParser(allow_abbrev=False)
+    for kind in PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)
+    return list(parser.parse_known_args(options._flags)[1])
+
+
+def _check_first_file(configuration: Configuration, plan: ReleasePlan, path: str) -> None:
+    """Sees before the job starts that the columns are there and of the right types."""
+    reader = {"parquet": parquet_rows, "csv": csv_rows}[configuration.input_format]
+    reader.splits(open_file(path), path, plan)
+
+
+def _check_output(output: str, plan: ReleasePlan) -> bool:
+    """Whether the output already holds a release of this very specification.
+
+    Raises:
+        UserError: it holds another release.
+    """
+    if not files.exists(files.join(output, MANIFEST)):
+        return False
+    try:
+        same = not files.is_local(output) or ReleaseFolder(output).plan.digest == plan.digest
+    except FolderError as error:
+        raise UserError(f"output: {error}") from None
+    if not same:
+        raise UserError(
+            f"output: {output} holds a release of another specification; choose another output"
+        )
+    return True
+
+
+def _run(
+    configuration: Configuration, plan: ReleasePlan, key: KeyReference, options: PipelineOptions
+) -> None:
+    """Builds and runs the job, and tells its failure in one sentence where it has one."""
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            rows = pipeline | "Read" >> ReadBatches(
+                patterns=configuration.input_paths, format=configuration.input_format, plan=plan
+            )
+            rows | "Release" >> ReleaseTrees(
+                plan,
+                key=key,
+                output=configuration.output,
+                manifest=manifest_of(plan, __version__),
+            )
+    except Exception as error:
+        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
+        if sentence is None:
+            raise
+        raise InputError(sentence) from None
+
+
+def _quiet(verbose: bool) -> None:
+    """Leaves the terminal to this program: an engine's log of a failure repeats what is told."""
+    if not verbose:
+        logging.getLogger().setLevel(logging.CRITICAL)
+
+
+def _finish(output: str, *, existed: bool) -> None:
+    """Clears what is no part of the release, writes the report and tells what there is."""
+    if not files.is_local(output):
+        print(f"released: {output}")
+        return
+    folder = ReleaseFolder(output)
+    files.delete(list(_strays(output, folder)))
+    if existed:
+        print(f"{output}: this very release is already there; nothing was drawn or spent again")
+    report = os.path.join(output, REPORT)
+    if not existed or not os.path.exists(report):
+        write_report(output)
+    print_summary(folder, report)
+
+
+def _strays(output: str, folder: ReleaseFolder) -> Iterator[str]:
+    """Files of earlier, interrupted runs that the manifest does not name."""
+    named = {os.path.join(output, *name.split("/")) for name in folder.files}
+    for place in (output, os.path.join(output, "nodes"), os.path.join(output, "cdf")):
+        for path in files.names_below(place):
+            temporary = path.endswith(files.TEMPORARY_SUFFIX)
+            if temporary or (place != output and path not in named):
+                yield path

@@ -1,0 +1,37 @@
+"""``dptrees report``: the page of a release, made from its folder alone."""
+
+from __future__ import annotations
+
+import os
+
+from pipelines.release_folder import ReleaseFolder
+from transforms.files import write_whole
+
+REPORT = "report.html"
+
+
+def run_report(path: str) -> int:
+    """Writes the report into the folder of a release and prints where it lies."""
+    print(write_report(path))
+    return 0
+
+
+def write_report(path: str) -> str:
+    """Writes the report of a release; the same release gives the same bytes.
+
+    Returns:
+        the path of the page.
+    """
+    from pipelines.report import write_report_html
+
+    folder = ReleaseFolder(path)
+    page = write_report_html(
+        folder.plan,
+        lambda tree: folder.rows("nodes", tree),
+        lambda tree: folder.rows("cdf", tree),
+        folder.quantiles(),
+        folder.manifest,
+    )
+    name = os.path.join(path, REPORT)
+    write_whole(name, page.encode())
+    return name

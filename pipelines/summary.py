@@ -1,0 +1,52 @@
+"""A release in a few lines on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpcore.question import Question
+from pipelines.release_folder import ReleaseFolder
+
+_KEYS_SHOWN = 5
+
+
+def print_summary(folder: ReleaseFolder, report: str) -> None:
+    """Prints what was released: the guarantee, each tree's totals and quantiles, where it lies.
+
+    Args:
+        folder: the release.
+        report: the path of its page.
+    """
+    plan = folder.plan
+    print(
+        f"{plan.name}: {plan.budget.measure.value} = {float(plan.budget.amount):g} per row, "
+        f"neighbours {plan.neighbors.value}"
+    )
+    for question in plan.questions:
+        _print_tree(folder, question)
+    print(f"\nrelease: {folder.path}\nreport:  {report}")
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    """A value for a person: a number to a few digits, anything else in its domain's notation."""
+    number = row[name]
+    return f"{number:.6g}" if number is not None else row[f"{name}_text"] or "-"
+
+
+def _print_tree(folder: ReleaseFolder, question: Question) -> None:
+    tree = folder.release.tree(question.name)
+    confidence = f"{100 * question.confidence:g} %"
+    print(f"\n{question.name} ({question.domain.column}, {confidence} intervals)")
+    labels = question.key_labels
+    for label in labels[:_KEYS_SHOWN]:
+        total = tree.node(0, 0, label)
+        name = "" if label is None else f"{label:<8}"
+        width = total.ci_high - total.estimate
+        print(f"  {name}rows {total.estimate:,.0f} ± {width:,.0f}")
+        for row in tree.quantiles(label):
+            print(
+                f"  {'':<{len(name)}}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
+                f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
+            )
+    if len(labels) > _KEYS_SHOWN:
+        print(f"  ... and {len(labels) - _KEYS_SHOWN} more keys")

@@ -1,0 +1,55 @@
+"""The one packaging file of dptrees; Beam ships the project to its workers with --setup_file.
+
+The version is read from the source text of dpcore, because a worker or a fresh virtual environment
+runs this file before any third-party package is installed.
+"""
+
+import ast
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+PACKAGES = ("dpcore", "transforms", "pipelines")
+
+
+def version() -> str:
+    """Return the literal that dpcore/__init__.py assigns to ``__version__``."""
+    source = Path(__file__).resolve().parent / "dpcore" / "__init__.py"
+    for statement in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__version__":
+            return str(ast.literal_eval(statement.value))
+    raise RuntimeError("dpcore/__init__.py assigns no __version__")
+
+
+TEST = ["hypothesis", "pytest", "pytest-xdist", "setuptools"]
+DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
+
+setup(
+    name="dptrees",
+    version=version(),
+    description="Differentially private counts over trees, on Apache Beam",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
+    package_data={name: ["py.typed"] for name in PACKAGES},
+    # The upper bounds of numpy and pyarrow are those of apache-beam 2.77.
+    install_requires=[
+        "apache-beam>=2.77,<2.78",
+        "bokeh",
+        "cryptography",
+        "numpy<2.5",
+        "pyarrow<26",
+        "pydantic>=2",
+        "PyYAML",
+        "scipy",
+        "tqdm",
+    ],
+    extras_require={
+        "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "test": TEST,
+        "dev": DEV,
+    },
+    entry_points={"console_scripts": ["dptrees = pipelines.command:main"]},
+    # Typed packages are read from disk by type checkers.
+    zip_safe=False,
+)

@@ -1,0 +1,319 @@
+"""Plans keep to their budget, state their error exactly, and are the best that can be found."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.plan import TreePlan
+from dpcore.planner import (
+    Objective,
+    budget_for_target,
+    candidates,
+    plan_tree,
+    predicted_cdf_rmse,
+)
+from dpcore.prefix_error import mean_prefix_variance
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.tree import Tree
+
+ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+# (neighbours, N public, keyed)
+SETTINGS = [
+    (SUBSTITUTE, True, False),
+    (SUBSTITUTE, False, False),
+    (SUBSTITUTE, False, True),
+    (ADD_REMOVE, False, False),
+    (ADD_REMOVE, False, True),
+]
+AMOUNTS = st.fractions(min_value=Fraction(1, 1000), max_value=40, max_denominator=10**6)
+
+
+def budget(measure: Measure, amount: Fraction | int | str = 1) -> Budget:
+    return Budget(measure=measure, amount=Fraction(amount))
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 3, 4, 7, 60, 997])
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+def test_any_number_of_leaves(
+    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+) -> None:
+    plan = plan_tree(
+        leaves=leaves,
+        budget=budget(measure),
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+    )
+    assert plan.tree.leaves == leaves
+    assert (plan.neighbors, plan.public_total, plan.keyed) == (neighbors, public_total, keyed)
+    if leaves == 1 and public_total:
+        assert plan.level_amounts == (0,)
+        assert predicted_cdf_rmse(plan) == 0
+        return
+    assert sum(plan.level_amounts) == 1
+    assert all(amount > 0 for amount in plan.level_amounts[1:])
+    expected = mean_prefix_variance(plan.tree, plan.variances)
+    assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("leaves", [10**6, 2**30, 2**40])
+def test_large_domains(leaves: int, measure: Measure) -> None:
+    plan = plan_tree(leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True)
+    assert sum(plan.level_amounts) == 1
+    # The error grows as the cube of log K for epsilon, as its square for rho, from K = 1024 on.
+    power, at_1024 = (3, 315.4) if measure is Measure.EPSILON else (2, 9.58)
+    growth = (math.log2(leaves) / 10) ** power
+    assert 0.85 * at_1024 * growth < predicted_cdf_rmse(plan) ** 2 < at_1024 * growth
+
+
+@settings(max_examples=60, deadline=None)
+@given(amount=AMOUNTS, leaves=st.sampled_from([1, 2, 60, 997]), case=st.sampled_from(SETTINGS))
+@pytest.mark.parametrize("measure", list(Measure))
+def test_levels_never_exceed_the_budget(
+    measure: Measure, amount: Fraction, leaves: int, case: tuple[Neighbors, bool, bool]
+) -> None:
+    neighbors, public_total, keyed = case
+    for _, plan in candidates(
+        leaves=leaves,
+        budget=budget(measure, amount),
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+    ):
+        assert all(isinstance(each, Fraction) and each >= 0 for each in plan.level_amounts)
+        assert sum(plan.level_amounts) == (0 if leaves == 1 and public_total else amount)
+
+
+def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
+    """A random shape for the same leaves, with random parts of the same budget."""
+    leaves, below = like.tree.leaves, 1
+    fanouts: list[int] = []
+    while below < leaves and (not fanouts or rng.random() < 0.7):
+        fanouts.insert(0, int(2 ** rng.uniform(1, 5)))
+        below *= fanouts[0]
+    if below >= leaves:
+        below //= fanouts.pop(0)
+    fanouts.insert(0, -(-leaves // below))
+    weights = rng.dirichlet(np.full(len(fanouts) + 1, rng.choice([1, 5, 50])))
+    weights[0] = 0 if like.public_total or rng.random() < 0.3 else weights[0]
+    units = [int(weight * 1000) for weight in weights[:-1]]
+    units.append(1000 - sum(units))
+    return TreePlan(
+        tree=Tree(leaves=leaves, fanouts=tuple(fanouts)),
+        neighbors=like.neighbors,
+        budget=like.budget,
+        level_amounts=tuple(like.budget.amount * Fraction(each, 1000) for each in units),
+        public_total=like.public_total,
+        keyed=like.keyed,
+    )
+
+
+@pytest.mark.parametrize("leaves", [60, 997])
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS[:3])
+def test_never_worse_than_random_plans(
+    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+) -> None:
+    planned = plan_tree(
+        leaves=leaves,
+        budget=budget(measure),
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+    )
+    rng = np.random.default_rng(leaves)
+    errors = [predicted_cdf_rmse(random_plan(rng, planned)) for _ in range(500)]
+    assert predicted_cdf_rmse(planned) <= min(errors)
+    # The random plans come close enough for the comparison to mean something.
+    assert min(errors) < 1.35 * predicted_cdf_rmse(planned)
+
+
+@pytest.mark.parametrize(
+    ("measure", "figures"),
+    [
+        (Measure.EPSILON, {256: 159.5, 1024: 315.4, 4096: 527.5, 65536: 1237.6, 2**20: 2402.3}),
+        (Measure.RHO, {1024: 9.58, 65536: 23.3}),
+    ],
+)
+def test_figures_with_discrete_noise(measure: Measure, figures: dict[int, float]) -> None:
+    for leaves, figure in figures.items():
+        plan = plan_tree(
+            leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
+        )
+        assert 0.99 * figure <= predicted_cdf_rmse(plan) ** 2 <= figure
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+def test_a_larger_budget_is_never_worse(
+    measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+) -> None:
+    errors = [
+        predicted_cdf_rmse(
+            plan_tree(
+                leaves=100,
+                budget=budget(measure, Fraction(5, 4) ** power),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keyed,
+            )
+        )
+        for power in range(-10, 15)
+    ]
+    assert all(later < earlier for earlier, later in itertools.pairwise(errors))
+
+
+def test_large_budgets_favour_low_trees() -> None:
+    heights = [
+        plan_tree(
+            leaves=1000,
+            budget=budget(Measure.EPSILON, amount),
+            neighbors=SUBSTITUTE,
+            public_total=True,
+        ).tree.height
+        for amount in (1, 10, 40)
+    ]
+    assert heights == [3, 2, 1]
+
+
+def test_the_root_is_measured_only_where_it_is_private() -> None:
+    def root(neighbors: Neighbors, public_total: bool, keyed: bool) -> tuple[Fraction, float]:
+        plan = plan_tree(
+            leaves=60,
+            budget=budget(Measure.RHO),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
+        return plan.level_amounts[0], plan.variances[0]
+
+    assert root(SUBSTITUTE, True, False) == (0, 0.0)
+    alone, per_key = root(SUBSTITUTE, False, False), root(SUBSTITUTE, False, True)
+    # sigma^2 = L2^2 / (2 rho), L2^2 = 1 for a single node and 2 for the roots of many keys.
+    assert alone[1] == pytest.approx(1 / (2 * float(alone[0])), rel=1e-6)
+    assert per_key[1] == pytest.approx(1 / float(per_key[0]), rel=1e-6)
+
+
+def test_keys_change_nothing_under_add_remove() -> None:
+    one, many = (
+        plan_tree(leaves=60, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE, keyed=keyed)
+        for keyed in (False, True)
+    )
+    assert one.level_amounts == many.level_amounts
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 3, 60, 997])
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+def test_candidates(
+    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+) -> None:
+    plans = dict(
+        candidates(
+            leaves=leaves,
+            budget=budget(measure),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
+    )
+    assert list(plans) == ["flat", "paper", "planned"]
+    assert plans["flat"].tree.fanouts == (() if leaves == 1 else (leaves,))
+    errors = {label: predicted_cdf_rmse(plan) for label, plan in plans.items()}
+    assert errors["planned"] <= min(errors["flat"], errors["paper"]) * (1 + 1e-9)
+
+
+def test_paper_candidate_before_and_after_estimation() -> None:
+    plans = dict(
+        candidates(
+            leaves=65536,
+            budget=budget(Measure.EPSILON),
+            neighbors=SUBSTITUTE,
+            public_total=True,
+        )
+    )
+    paper = plans["paper"]
+    # The error of the raw counts, sum v_l (n_l - 1) / 2, is the 3840 of the paper.
+    raw = sum(
+        variance * (fanout - 1) / 2
+        for variance, fanout in zip(paper.variances[1:], paper.tree.fanouts, strict=True)
+    )
+    assert raw == pytest.approx(3840, rel=0.003)
+    assert predicted_cdf_rmse(paper) ** 2 == pytest.approx(1241.3, rel=0.003)
+
+
+def test_objectives_agree() -> None:
+    cdf, quantiles = (
+        plan_tree(
+            leaves=60, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE, objective=objective
+        )
+        for objective in Objective
+    )
+    assert cdf == quantiles
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"leaves": 0}, "leaves: 0"),
+        ({"leaves": 2**40 + 1}, "leaves"),
+        ({"neighbors": ADD_REMOVE, "public_total": True}, "public_total"),
+        ({"neighbors": SUBSTITUTE, "public_total": True, "keyed": True}, "public_total"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], rule: str) -> None:
+    valid = {"leaves": 5, "budget": budget(Measure.EPSILON), "neighbors": SUBSTITUTE}
+    with pytest.raises(ValueError, match=rule):
+        plan_tree(**{**valid, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("rmse", [0.37, 5.0, 1234.5])
+@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS[:3])
+def test_budget_for_target(
+    rmse: float, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+) -> None:
+    def error(amount: Fraction) -> float:
+        return predicted_cdf_rmse(
+            plan_tree(
+                leaves=200,
+                budget=budget(measure, amount),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keyed,
+            )
+        )
+
+    amount = budget_for_target(
+        rmse,
+        leaves=200,
+        measure=measure,
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+    ).amount
+    step = Fraction(10) ** (math.floor(math.log10(amount)) - 3)
+    assert (amount / step).denominator == 1
+    assert error(amount) <= rmse < error(amount - step)
+
+
+@pytest.mark.parametrize("rmse", [0.0, -1.0, math.inf, math.nan])
+def test_bad_targets(rmse: float) -> None:
+    with pytest.raises(ValueError, match="rmse"):
+        budget_for_target(rmse, leaves=9, measure=Measure.RHO, neighbors=ADD_REMOVE)
+
+
+def test_no_target_for_a_count_that_is_public() -> None:
+    with pytest.raises(ValueError, match="rmse"):
+        budget_for_target(
+            1.0, leaves=1, measure=Measure.RHO, neighbors=SUBSTITUTE, public_total=True
+        )

@@ -1,0 +1,175 @@
+"""The search finds the best shapes and shares for continuous noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpcore.prefix_error import TreeBatch
+from dpcore.privacy import Measure, Neighbors
+from dpcore.strategies import (
+    Strategy,
+    one_level,
+    published_strategy,
+    search_strategies,
+)
+
+EPSILON, RHO = Measure.EPSILON, Measure.RHO
+EXPONENT = {EPSILON: 2, RHO: 1}
+# 1 / variance of one level at a budget of 1: substitute is Laplace of scale 2, sigma^2 = 1.
+PRECISION = {EPSILON: 1 / 8, RHO: 1.0}
+
+
+def best_public(leaves: int, measure: Measure) -> Strategy:
+    return search_strategies(
+        leaves=leaves,
+        measure=measure,
+        neighbors=Neighbors.SUBSTITUTE,
+        public_total=True,
+        keyed=False,
+    )[0]
+
+
+def mean_variance(
+    leaves: int, fanouts: tuple[int, ...], shares: np.ndarray, measure: Measure
+) -> float:
+    precisions = PRECISION[measure] * shares ** EXPONENT[measure]
+    precisions[0] = np.inf
+    return float(TreeBatch(leaves=leaves, fanouts=(fanouts,)).mean_variance(precisions[None])[0])
+
+
+# Mean squared error of a CDF point at a budget of 1, substitute, N public.
+FIGURES = [
+    (256, EPSILON, 159.5),
+    (1024, EPSILON, 315.4),
+    (4096, EPSILON, 527.5),
+    (65536, EPSILON, 1237.6),
+    (2**20, EPSILON, 2402.3),
+    (1024, RHO, 9.58),
+    (65536, RHO, 23.3),
+]
+
+
+@pytest.mark.parametrize(("leaves", "measure", "figure"), FIGURES)
+def test_reaches_the_figures_of_the_design(leaves: int, measure: Measure, figure: float) -> None:
+    best = best_public(leaves, measure)
+    assert best.mean_variance <= figure
+    recomputed = mean_variance(leaves, best.fanouts, np.array(best.shares), measure)
+    assert best.mean_variance == pytest.approx(recomputed, rel=1e-12)
+
+
+def all_shapes(leaves: int) -> list[tuple[int, ...]]:
+    """Every shape of which no level repeats the root."""
+    shapes, lower = [], [()]
+    while lower:
+        shape = lower.pop()
+        below = math.prod(shape)
+        shapes.append((-(-leaves // below), *shape))
+        lower += [(fanout, *shape) for fanout in range(2, -(-leaves // below))]
+    return shapes
+
+
+@pytest.mark.parametrize("leaves", [2, 3, 5, 12, 17, 30, 45])
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+def test_is_the_best_of_all_shapes(leaves: int, measure: Measure) -> None:
+    shapes = all_shapes(leaves)
+    height = max(map(len, shapes))
+    padded = tuple((1,) * (height - len(shape)) + shape for shape in shapes)
+    batch = TreeBatch(leaves=leaves, fanouts=padded)
+    shares = np.pad((np.array(padded) > 1).astype(float), ((0, 0), (1, 0)))
+    for _ in range(30):
+        shares /= shares.sum(axis=1, keepdims=True)
+        precisions = PRECISION[measure] * shares ** EXPONENT[measure]
+        precisions[:, 0] = np.inf
+        parts = batch.level_parts(precisions)
+        shares = (shares ** EXPONENT[measure] * parts) ** (1 / (EXPONENT[measure] + 1))
+    least = parts.sum(axis=1).min()
+    assert best_public(leaves, measure).mean_variance <= least * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("leaves", [100, 997])
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+def test_no_other_shares_are_better(leaves: int, measure: Measure) -> None:
+    best = best_public(leaves, measure)
+    shares = np.array(best.shares)
+    for giver, taker in itertools.permutations(range(1, len(shares)), 2):
+        moved = shares.copy()
+        moved[giver] -= 0.05 * shares[giver]
+        moved[taker] += 0.05 * shares[giver]
+        error = mean_variance(leaves, best.fanouts, moved, measure)
+        assert error > best.mean_variance * (1 - 1e-6)
+
+
+def test_detects_shares_that_are_not_best() -> None:
+    best = best_public(997, EPSILON)
+    equal = np.array([0, 1, 1, 1]) / 3
+    assert mean_variance(997, best.fanouts, equal, EPSILON) > best.mean_variance * 1.001
+
+
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+def test_private_roots(neighbors: Neighbors, keyed: bool, measure: Measure) -> None:
+    private = search_strategies(
+        leaves=200, measure=measure, neighbors=neighbors, public_total=False, keyed=keyed
+    )[0]
+    assert sum(private.shares) == pytest.approx(1)
+    if neighbors is Neighbors.SUBSTITUTE:
+        assert private.mean_variance > best_public(200, measure).mean_variance
+        # A root without keys moves by one row at most, so it is cheap and always worth measuring.
+        assert keyed or private.shares[0] > 0.05
+
+
+def test_order_and_heights() -> None:
+    strategies = search_strategies(
+        leaves=1000,
+        measure=EPSILON,
+        neighbors=Neighbors.SUBSTITUTE,
+        public_total=True,
+        keyed=False,
+    )
+    variances = [strategy.mean_variance for strategy in strategies]
+    assert variances == pytest.approx(sorted(variances), rel=1e-9)
+    assert {1, 2, 3, 4} <= {len(strategy.fanouts) for strategy in strategies}
+    assert len({strategy.fanouts for strategy in strategies}) == len(strategies)
+
+
+def test_search_is_deterministic() -> None:
+    first = best_public(5000, RHO)
+    search_strategies.cache_clear()
+    assert best_public(5000, RHO) == first
+
+
+@pytest.mark.parametrize(
+    ("leaves", "measure", "fanouts"),
+    [
+        (16, EPSILON, (16,)),
+        (256, EPSILON, (16, 16)),
+        (1024, EPSILON, (32, 32)),
+        (17**3, EPSILON, (17, 17, 17)),
+        (65536, EPSILON, (16,) * 4),
+        (2**20, EPSILON, (16,) * 5),
+        (1024, RHO, (4,) * 5),
+        (65536, RHO, (4,) * 8),
+    ],
+)
+def test_published_optimum(leaves: int, measure: Measure, fanouts: tuple[int, ...]) -> None:
+    assert published_strategy(leaves, measure).fanouts == fanouts
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 3, 4, 5, 6, 7, 9, 997, 2**16 + 1, 2**40])
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+def test_published_optimum_holds_the_leaves(leaves: int, measure: Measure) -> None:
+    strategy = published_strategy(leaves, measure)
+    assert math.prod(strategy.fanouts) >= leaves
+    assert math.prod(strategy.fanouts[1:]) < leaves or leaves == 1
+    assert sum(strategy.shares) == pytest.approx(1)
+
+
+def test_shares_fit_the_fanouts() -> None:
+    with pytest.raises(ValueError, match="shares"):
+        Strategy(fanouts=(2, 2), shares=(0.0, 1.0), mean_variance=1.0)
+    assert one_level(1).fanouts == ()

@@ -1,0 +1,243 @@
+"""The architecture, enforced on the source text: imports point downwards only.
+
+dpcore is mathematics (no Beam, no file, no clock, no command line), transforms is Beam wiring,
+pipelines is what a person runs; and randomness enters through dpcore/randomness.py alone. Each rule
+is shown to fail on a planted source.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+LAYERS = ("dpcore", "transforms", "pipelines")
+GATEWAY = PurePosixPath("dpcore/randomness.py")
+
+# dpcore: third-party packages it may use, and what of the standard library it may not.
+DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting", "dpcore"}
+FILES_CLOCK_COMMAND_LINE = {
+    *("argparse", "builtins", "fileinput", "getopt", "glob", "importlib", "logging", "mmap", "os"),
+    *("pathlib", "shutil", "socket", "sqlite3", "subprocess", "sys", "tempfile", "time", "urllib"),
+    *("pyarrow.csv", "pyarrow.dataset", "pyarrow.feather", "pyarrow.fs", "pyarrow.orc"),
+    *("pyarrow.parquet", "pyarrow.json"),
+}
+FILE_ATTRIBUTES = {
+    *("OSFile", "fromfile", "load", "loadtxt", "memmap", "memory_map", "open_memmap"),
+    *("read_bytes", "read_text", "save", "savetxt", "savez", "savez_compressed", "tofile"),
+    *("write_bytes", "write_text"),
+}
+CLOCK_ATTRIBUTES = {"now", "today", "utcnow"}
+CALLS = {"__import__", "input", "open", "print"}
+
+FORBIDDEN_BELOW = {
+    "dpcore": {"apache_beam", "benchmarks", "examples", "pipelines", "tests", "transforms"},
+    "transforms": {"benchmarks", "examples", "pipelines", "tests"},
+    "pipelines": {"benchmarks", "examples", "tests"},
+}
+UNKEYED_RANDOMNESS = {"random", "numpy.random", "scipy.stats.sampling", "scipy.stats.qmc"}
+RANDOM_ATTRIBUTES = {"SystemRandom", "default_rng", "getrandbits", "random", "rvs"}
+GATEWAY_ONLY = {"secrets", "cryptography"}
+NOUNLESS_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
+
+
+def imported(tree: ast.Module, path: PurePosixPath) -> Iterator[str]:
+    """Yield the dotted names that a module imports: ``from a.b import c`` gives a.b and a.b.c."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = path.parts[: len(path.parts) - node.level] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            if module:
+                yield module
+            yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def within(name: str, modules: set[str]) -> bool:
+    """Tell whether a dotted name is one of the modules or lies inside one."""
+    parts = name.split(".")
+    return any(".".join(parts[:length]) in modules for length in range(1, len(parts) + 1))
+
+
+def attributes(tree: ast.Module) -> set[str]:
+    """Return every attribute name read, whoever the owner: an alias hides nothing."""
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def calls(tree: ast.Module) -> set[str]:
+    """Return the plain names that are called."""
+    nodes = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {function.id for function in nodes if isinstance(function, ast.Name)}
+
+
+def layer_violations(path: PurePosixPath, names: set[str]) -> Iterator[str]:
+    """Yield imports that point upwards, and annotations that Beam could not read."""
+    for name in sorted(names):
+        if within(name, FORBIDDEN_BELOW[path.parts[0]]):
+            yield f"imports {name}, which lies above it"
+    if path.parts[0] == "transforms" and "__future__.annotations" in names:
+        yield "makes annotations text, which Beam's type inference reads as Any"
+
+
+def purity_violations(path: PurePosixPath, tree: ast.Module, names: set[str]) -> Iterator[str]:
+    """Yield what dpcore may not touch: files, the clock, the command line, other packages."""
+    allowed = {"os", "os.urandom"} if path == GATEWAY else set()
+    for name in sorted(names - allowed):
+        if within(name, FILES_CLOCK_COMMAND_LINE):
+            yield f"imports {name}: dpcore has no file, clock or command line"
+        elif name.split(".")[0] not in DPCORE_PACKAGES | set(sys.stdlib_module_names):
+            yield f"imports {name}, a package that dpcore does not use"
+    for name in sorted(attributes(tree) & (FILE_ATTRIBUTES | CLOCK_ATTRIBUTES)):
+        yield f"uses .{name}: dpcore has no file and no clock"
+    for name in sorted(calls(tree) & CALLS):
+        yield f"calls {name}(): dpcore has no file and no terminal"
+
+
+def gateway_os_violations(tree: ast.Module) -> Iterator[str]:
+    """Yield uses of ``os`` other than os.urandom in the gateway."""
+    used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for name in sorted(used - {"os.urandom"}):
+        if name.startswith("os."):
+            yield f"uses {name}: the gateway may use os.urandom only"
+
+
+def randomness_violations(path: PurePosixPath, tree: ast.Module, names: set[str]) -> Iterator[str]:
+    """Yield randomness that is not keyed, and entropy or ciphers outside the gateway."""
+    for name in sorted(names):
+        if within(name, UNKEYED_RANDOMNESS):
+            yield f"imports {name}: all randomness is keyed"
+        if path != GATEWAY and within(name, GATEWAY_ONLY | {"os.urandom", "os.getrandom"}):
+            yield f"imports {name}, which belongs to {GATEWAY}"
+    for name in sorted(attributes(tree) & RANDOM_ATTRIBUTES):
+        yield f"uses .{name}: all randomness is keyed"
+    if path != GATEWAY:
+        for name in sorted(attributes(tree) & {"urandom", "getrandom"}):
+            yield f"uses .{name}, which belongs to {GATEWAY}"
+
+
+def violations(path: str, source: str) -> list[str]:
+    """Return every rule that the source of one module of the three packages breaks."""
+    where = PurePosixPath(path)
+    tree = ast.parse(source)
+    names = set(imported(tree, where))
+    found = [*layer_violations(where, names), *randomness_violations(where, tree, names)]
+    if where.parts[0] == "dpcore":
+        found += purity_violations(where, tree, names)
+    if where == GATEWAY:
+        found += gateway_os_violations(tree)
+    return found
+
+
+MODULES = sorted(
+    path.relative_to(PROJECT).as_posix()
+    for layer in LAYERS
+    for path in (PROJECT / layer).rglob("*.py")
+)
+
+
+def test_every_layer_is_read() -> None:
+    assert {f"{layer}/__init__.py" for layer in LAYERS} <= set(MODULES)
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_module_keeps_to_its_layer(path: str) -> None:
+    assert violations(path, (PROJECT / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("dpcore/tree.py", "import apache_beam as beam"),
+        ("dpcore/tree.py", "from transforms.histogram import merge"),
+        ("dpcore/tree.py", "import pipelines"),
+        ("dpcore/tree.py", "from .. import transforms"),
+        ("dpcore/tree.py", "def late():\n    import apache_beam"),
+        ("dpcore/tree.py", "if False:\n    from pipelines import command"),
+        ("dpcore/tree.py", "import importlib\nimportlib.import_module('apache_beam')"),
+        ("dpcore/tree.py", "__import__('apache_beam')"),
+        ("dpcore/tree.py", "import pandas"),
+        ("dpcore/tree.py", "data = open('rows')"),
+        ("dpcore/tree.py", "from pathlib import Path"),
+        ("dpcore/tree.py", "import os"),
+        ("dpcore/tree.py", "import os.path"),
+        ("dpcore/tree.py", "from io import open\nimport tempfile"),
+        ("dpcore/tree.py", "import pyarrow.parquet as pq"),
+        ("dpcore/tree.py", "from pyarrow import fs"),
+        ("dpcore/tree.py", "import numpy as np\nnp.save('rows', x)"),
+        ("dpcore/tree.py", "from time import perf_counter"),
+        ("dpcore/tree.py", "from datetime import datetime\nx = datetime.now()"),
+        ("dpcore/tree.py", "import datetime\nx = datetime.date.today()"),
+        ("dpcore/tree.py", "import argparse"),
+        ("dpcore/tree.py", "import sys"),
+        ("dpcore/tree.py", "print(1)"),
+        ("dpcore/randomness.py", "import os\nos.remove('key')"),
+        ("dpcore/randomness.py", "from os import remove"),
+        ("dpcore/randomness.py", "import numpy as np\nx = np.random.default_rng()"),
+        ("dpcore/tree.py", "import secrets"),
+        ("dpcore/tree.py", "from cryptography.hazmat.primitives import ciphers"),
+        ("transforms/noise.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+        ("transforms/noise.py", "from os import urandom"),
+        ("transforms/noise.py", "import os\nx = os.urandom(8)"),
+        ("transforms/noise.py", "import random"),
+        ("transforms/noise.py", "from pipelines import command"),
+        ("transforms/noise.py", "from tests import conftest"),
+        ("transforms/noise.py", "from __future__ import annotations"),
+        ("pipelines/command.py", "from secrets import token_bytes"),
+        ("pipelines/command.py", "from random import shuffle"),
+        ("pipelines/command.py", "import numpy.random"),
+        ("pipelines/command.py", "from numpy.random import default_rng"),
+        ("pipelines/command.py", "from numpy import random"),
+        ("pipelines/command.py", "import numpy as np\nx = np.random.normal()"),
+        ("pipelines/command.py", "from scipy import stats\nx = stats.norm.rvs(9)"),
+        ("pipelines/command.py", "import pyarrow.compute as pc\nx = pc.random(9)"),
+    ],
+)
+def test_planted_violation_is_found(path: str, source: str) -> None:
+    assert violations(path, source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("dpcore/tree.py", "from __future__ import annotations\nimport math\nfrom . import plan"),
+        ("dpcore/tree.py", "import io\nimport pyarrow.compute as pc\nx = io.BytesIO()"),
+        ("dpcore/tree.py", '"""random, os.urandom and open() in a docstring."""'),
+        ("dpcore/tree.py", "from datetime import date\nx = date(2013, 1, 1)"),
+        ("dpcore/tree.py", "from dpcore.randomness import RandomStream"),
+        ("dpcore/randomness.py", "import os\nx = os.urandom(32)"),
+        ("dpcore/randomness.py", "from os import urandom\nimport secrets, hmac"),
+        ("dpcore/randomness.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+        ("transforms/noise.py", "import os, time\nimport apache_beam\nfrom dpcore import noise"),
+        ("pipelines/command.py", "import sys\nfrom transforms import noise\nx = open('config')"),
+    ],
+)
+def test_allowed_source_passes(path: str, source: str) -> None:
+    assert violations(path, source) == []
+
+
+def nounless(paths: list[str]) -> list[str]:
+    """Return the modules and folders whose name says nothing about what they hold."""
+    return [
+        path for path in paths if set(PurePosixPath(path).with_suffix("").parts) & NOUNLESS_NAMES
+    ]
+
+
+def test_every_module_is_named_by_a_noun() -> None:
+    folders = (*LAYERS, "tests", "benchmarks", "examples", "deploy")
+    found = [
+        path.relative_to(PROJECT).as_posix()
+        for folder in folders
+        for path in (PROJECT / folder).rglob("*.py")
+    ]
+    assert "tests/test_layers.py" in found
+    assert nounless(found) == []
+
+
+@pytest.mark.parametrize("path", ["dpcore/utils.py", "pipelines/helpers/x.py", "tests/common.py"])
+def test_planted_name_is_found(path: str) -> None:
+    assert nounless([path]) == [path]

@@ -1,0 +1,79 @@
+"""The release key by reference: what travels is where the key lies, never the key.
+
+A worker loads the key when it starts and compares it with a check value (a keyed digest of a
+constant, which tells nothing of the key), so that a worker with another key fails instead of
+drawing other noise.
+"""
+
+import hmac
+import os
+import stat
+from dataclasses import dataclass
+
+from dpcore.randomness import ReleaseKey
+from transforms.errors import ReleaseError
+
+
+class KeyReferenceError(ReleaseError):
+    """The key cannot be loaded; the message names the reference, never the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyReference:
+    """Where the release key lies, and how to tell that it is the right one.
+
+    Args:
+        reference: ``file:PATH`` (a file that only its owner can read) or ``env:NAME``.
+        check_value: from the launcher's key; empty on the launcher itself.
+    """
+
+    reference: str
+    check_value: bytes = b""
+
+    def load(self) -> ReleaseKey:
+        """The key.
+
+        Raises:
+            KeyReferenceError: it is missing, readable by others, malformed or another key.
+        """
+        kind, _, place = self.reference.partition(":")
+        if kind == "file":
+            text = _read_private_file(place)
+        elif kind == "env":
+            text = os.environ.get(place, "")
+            if not text:
+                raise KeyReferenceError(f"key: the environment variable {place} is not set")
+        else:
+            raise KeyReferenceError(f"key: {kind}: is neither file: nor env:")
+        try:
+            key = ReleaseKey.from_text(text)
+        except ValueError as error:
+            raise KeyReferenceError(f"key: {self.reference}: {error}") from None
+        if self.check_value and not hmac.compare_digest(self.check_value, key.check_value()):
+            raise KeyReferenceError(f"key: {self.reference} holds another key than the launcher's")
+        return key
+
+    def checked(self) -> "KeyReference":
+        """The same reference with the check value of the key that it leads to here."""
+        return KeyReference(reference=self.reference, check_value=self.load().check_value())
+
+
+def _read_private_file(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise KeyReferenceError(f"key: {path} is not a file")
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise KeyReferenceError(
+                    f"key: {path} can be read by others; allow its owner alone (chmod 600)"
+                )
+            return file.read(4096)
+    except FileNotFoundError:
+        raise KeyReferenceError(
+            f"key: {path} does not exist; make it with: dptrees keygen {path}"
+        ) from None
+    except UnicodeDecodeError:
+        raise KeyReferenceError(f"key: {path} is not a release key") from None
+    except OSError as error:
+        raise KeyReferenceError(f"key: {path} cannot be read: {error.strerror}") from None

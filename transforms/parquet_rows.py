@@ -1,0 +1,86 @@
+"""Parquet files as splits of row groups and record batches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.question import ReleasePlan
+from transforms.errors import InputError
+
+# Whether a file tells its number of rows before they are read.
+COUNTS_ROWS = 1
+
+# A split is read in a second or so, and batches fit a core's caches with their scratch arrays.
+_SPLIT_ROWS = 4_000_000
+_BATCH_ROWS = 2**17
+
+
+def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
+    """The runs of row groups of a file, as (start, stop), and its number of rows.
+
+    Raises:
+        InputError: not a Parquet file, a column missing or of a type that cannot be used.
+    """
+    with _open(file, path) as parquet:
+        metadata = parquet.metadata
+        check_schema(parquet.schema_arrow, path, plan)
+        runs: list[tuple[int, int]] = []
+        start = rows = 0
+        for group in range(metadata.num_row_groups):
+            rows += metadata.row_group(group).num_rows
+            if rows >= _SPLIT_ROWS or group == metadata.num_row_groups - 1:
+                runs.append((start, group + 1))
+                start, rows = group + 1, 0
+        return runs, metadata.num_rows
+
+
+def check_schema(schema: pa.Schema, path: str, plan: ReleasePlan) -> None:
+    """Refuses a file that lacks a column, or has one of another type than its domain reads.
+
+    Raises:
+        InputError: naming the file, the column and the rule.
+    """
+    for name in plan.columns:
+        if schema.get_field_index(name) < 0:
+            raise InputError(f"input: {path} has no column {name!r}, or has it twice")
+    for question in plan.questions:
+        try:
+            question.domain.check_type(schema.field(question.domain.column).type)
+            if question.keys is not None:
+                question.keys.check_type(schema.field(question.keys.column).type)
+        except ValueError as error:
+            raise InputError(f"input: {path}: {error}") from None
+
+
+def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+    """The record batches of a split, with the columns that the plan reads.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with _open(file, split.path) as parquet:
+        try:
+            yield from parquet.iter_batches(
+                batch_size=_BATCH_ROWS,
+                row_groups=range(split.start, split.stop),
+                columns=list(plan.columns),
+            )
+        except (pa.ArrowException, OSError):
+            raise _damaged(split.path) from None
+
+
+def _open(file: Any, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file, pre_buffer=True)
+    except FileNotFoundError:
+        raise InputError(f"input: {path} does not exist") from None
+    except PermissionError:
+        raise InputError(f"input: {path} cannot be read: permission denied") from None
+    except (pa.ArrowException, OSError):
+        raise _damaged(path) from None
+
+
+def _damaged(path: str) -> InputError:
+    return InputError(f"input: {path} is not a Parquet file, or is damaged or cut short")

@@ -1,0 +1,139 @@
+"""Rows as Arrow record batches, from Parquet or CSV files on any Beam filesystem.
+
+    patterns -> files -> splits (runs of row groups; whole files of CSV) -> Reshuffle -> batches
+
+Beside the batches, every step tells how much it took and gave, as increments to a balance that must
+come out at zero (`transforms.conservation`): an engine that loses a split or a batch is found out.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from dpcore.question import ReleasePlan
+from transforms import csv_rows, parquet_rows
+from transforms.errors import InputError
+from transforms.progress import advance
+
+BALANCE = "balance"
+FORMATS = {"parquet": parquet_rows, "csv": csv_rows}
+
+
+class Split(NamedTuple):
+    """A part of a file: a run of row groups of Parquet, or a whole file of CSV (0, 0)."""
+
+    path: str
+    start: int
+    stop: int
+    size: int  # bytes, for the progress
+
+
+def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
+    """The files that globs match, as (path, bytes), each once and in order.
+
+    Raises:
+        InputError: a glob matches no file.
+    """
+    sizes: dict[str, int] = {}
+    for pattern, result in zip(patterns, FileSystems.match(list(patterns)), strict=True):
+        files = [found for found in result.metadata_list if not found.path.endswith("/")]
+        if not files:
+            raise InputError(f"input.path: no file matches {pattern}")
+        sizes |= {found.path: found.size_in_bytes for found in files}
+    return sorted(sizes.items())
+
+
+def open_file(path: str) -> Any:
+    """A file to read from, random access; a local one by its path, which Arrow reads fastest."""
+    if FileSystems.get_scheme(path) in (None, "file"):
+        return path.removeprefix("file://")
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+class ReadBatches(beam.PTransform):
+    """The record batches of all files, with the columns that a plan reads.
+
+    Args:
+        patterns: globs.
+        format: ``parquet`` or ``csv``.
+        plan: says which columns are read and which types they may have.
+
+    Returns:
+        a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
+    """
+
+    def __init__(self, *, patterns: tuple[str, ...], format: str, plan: ReleasePlan) -> None:
+        super().__init__()
+        self._patterns, self._format, self._plan = patterns, format, plan
+
+    def expand(self, pbegin: Any) -> Any:
+        files = (
+            pbegin
+            | "Patterns" >> beam.Create([self._patterns], reshuffle=False)
+            # -> (path, bytes)
+            | "Match" >> beam.ParDo(_Match()).with_outputs(BALANCE, main="files")
+        )
+        splits = (
+            files["files"]
+            | "SpreadFiles" >> beam.Reshuffle()
+            # -> Split
+            | "Split"
+            >> beam.ParDo(_SplitFile(self._format, self._plan)).with_outputs(BALANCE, main="splits")
+        )
+        rows = (
+            splits["splits"]
+            | "SpreadSplits" >> beam.Reshuffle()
+            # -> pa.RecordBatch
+            | "Read"
+            >> beam.ParDo(_ReadSplit(self._format, self._plan)).with_outputs(
+                BALANCE, main="batches"
+            )
+        )
+        balance = (
+            files[BALANCE],
+            splits[BALANCE],
+            rows[BALANCE],
+        ) | "Balance" >> beam.Flatten()
+        return rows["batches"], balance
+
+
+@beam.typehints.with_output_types(tuple[str, int])
+class _Match(beam.DoFn):
+    def process(self, patterns: tuple[str, ...]) -> Iterator[Any]:
+        files = match_files(patterns)
+        yield from files
+        yield beam.pvalue.TaggedOutput(BALANCE, ("files", len(files)))
+
+
+@beam.typehints.with_output_types(Split)
+class _SplitFile(beam.DoFn):
+    def __init__(self, format: str, plan: ReleasePlan) -> None:
+        self._format, self._plan = format, plan
+
+    def process(self, file: tuple[str, int]) -> Iterator[Any]:
+        path, size = file
+        runs, rows = FORMATS[self._format].splits(open_file(path), path, self._plan)
+        for start, stop in runs:
+            yield Split(path, start, stop, size // len(runs))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("files", -1))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(runs)))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", rows))
+
+
+class _ReadSplit(beam.DoFn):
+    def __init__(self, format: str, plan: ReleasePlan) -> None:
+        self._format, self._plan = format, plan
+
+    def process(self, split: Split) -> Iterator[Any]:
+        split = Split(*split)
+        reader, rows = FORMATS[self._format], 0
+        for batch in reader.batches(open_file(split.path), split, self._plan):
+            rows += batch.num_rows
+            yield batch
+        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -rows * reader.COUNTS_ROWS))
+        advance("read", split.size)

@@ -1,0 +1,34 @@
+"""The record of a draw: written beside the output before anything noisy leaves the job.
+
+It is a keyed digest of the release's id, specification and exact counts: equal for every run that
+would draw the same noise, different for any other, and meaningless without the key. A later run
+into the same folder with another record is refused, since it would be a second release of changed
+data (or of another specification) under the budget of one.
+"""
+
+import json
+
+from transforms import files
+from transforms.errors import ReleaseError
+
+RECORD = "record.json"
+
+
+class RecordError(ReleaseError):
+    """The folder belongs to another draw."""
+
+
+def check_record(folder: str, record: bytes) -> None:
+    """Records a draw, or sees that the same one was recorded before.
+
+    Raises:
+        RecordError: another draw was recorded here.
+        OutputError: the record cannot be written.
+    """
+    path = files.join(folder, RECORD)
+    data = json.dumps({"record": record.hex()}).encode()
+    if not files.write_once(path, data) and files.read_bytes(path) != data:
+        raise RecordError(
+            f"output: {folder} holds a release, or the beginning of one, made from other data or "
+            "with another key; a second release spends its budget again, so choose another output"
+        )

@@ -1,0 +1,217 @@
+"""The answer as files: parts first, the manifest last.
+
+    answers -> tables -> parts, each whole or not at all -> receipts -> all together -> manifest
+
+A release exists once its manifest does. The manifest is written after every part of the plan has a
+receipt, at once, and never over another; whatever else lies in the folder is no part of it.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from dpcore.quantiles import QuantileCells
+from dpcore.question import Question, ReleasePlan
+from dpcore.tables import cdf_table, nodes_table, quantiles_table, solved_quantiles
+from transforms import files
+from transforms.conservation import check_once
+from transforms.encoding import pack, unpack
+from transforms.errors import ReleaseError
+from transforms.histogram import ChunkKey
+from transforms.key_reference import KeyReference
+from transforms.parts import (
+    CDF,
+    NODES,
+    SPINE_INDEX,
+    Part,
+    Receipt,
+    parquet_bytes,
+    planned_parts,
+    sha256,
+)
+from transforms.progress import advance
+from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
+
+MANIFEST = "manifest.json"
+QUANTILES = "quantiles.parquet"
+
+
+class WriteRelease(beam.PTransform):
+    """Writes all parts and then the manifest.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        output: the folder of the release.
+        manifest: what the manifest says beside the list of parts; holds nothing of the data.
+
+    Returns:
+        PCollection[str]: the path of the manifest, once it is there.
+    """
+
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
+    ) -> None:
+        super().__init__()
+        self._plan, self._key, self._output, self._manifest = plan, key, output, dict(manifest)
+
+    def expand(self, inputs: Any) -> Any:
+        chunks, spines, recorded = inputs
+        receipts = (
+            # (ChunkKey, [bytes, bytes]) -> bytes
+            chunks | "WriteChunk" >> beam.ParDo(_WriteChunk(self._plan, self._output)),
+            # (SpineKey, bytes) -> bytes
+            spines | "WriteSpine" >> beam.ParDo(_WriteSpine(self._plan, self._output)),
+        ) | "Receipts" >> beam.Flatten()
+        return (
+            receipts
+            | "OneKey" >> beam.WithKeys(0).with_output_types(tuple[int, bytes])
+            # -> (0, [bytes])
+            | "Together" >> beam.GroupByKey()
+            # -> path
+            | "Commit"
+            >> beam.ParDo(
+                _Commit(self._plan, self._key, self._output, self._manifest),
+                beam.pvalue.AsSingleton(recorded),
+            )
+        )
+
+
+@beam.typehints.with_output_types(bytes)
+class _WriteParts(beam.DoFn):
+    def __init__(self, plan: ReleasePlan, output: str) -> None:
+        self._plan, self._output = plan, output
+
+    def write(self, part: Part, rows: int, data: bytes, quantiles: str = "") -> bytes:
+        """Writes a part and returns its receipt."""
+        written = Receipt(part=part, rows=rows, sha256=sha256(data), quantiles=quantiles)
+        files.write_whole(files.join(self._output, *written.file_name.split("/")), data)
+        advance("write", 1)
+        return written.to_bytes()
+
+
+@beam.typehints.with_output_types(bytes)
+class _WriteChunk(_WriteParts):
+    def process(self, element: tuple[ChunkKey, Iterable[bytes]]) -> Iterator[bytes]:
+        key, messages = element
+        question, chunk = chunk_of(self._plan, key)
+        measured, roots = read_answer(self._plan, key, messages)
+        total = roots.total if question.plan.public_total else None
+
+        levels = question.forest.solve_chunk(chunk, measured, roots)
+        nodes = nodes_table(question, chunk.key, levels, total)
+        part = Part(kind=NODES, tree=question.name, key=chunk.key, index=chunk.index)
+        yield self.write(part, nodes.num_rows, parquet_bytes(nodes))
+
+        prefixes = question.forest.solve_prefixes(chunk, levels[-1], roots)
+        cdf = cdf_table(question, chunk, prefixes, roots, total)
+        cells = solved_quantiles(question, chunk, prefixes, roots)
+        yield self.write(replace(part, kind=CDF), cdf.num_rows, parquet_bytes(cdf), _packed(cells))
+
+
+def _packed(cells: QuantileCells | None) -> str:
+    if cells is None:
+        return ""
+    return base64.b64encode(pack(cells.to_array())).decode()
+
+
+@beam.typehints.with_output_types(bytes)
+class _WriteSpine(_WriteParts):
+    def process(self, element: tuple[SpineKey, bytes]) -> Iterator[bytes]:
+        (name, key), data = element
+        sizes = self._plan.question(name).forest.chunking.spine.level_sizes[:-1]
+        part = Part(kind=NODES, tree=name, key=key, index=SPINE_INDEX)
+        yield self.write(part, sum(sizes), data)
+
+
+class CommitError(ReleaseError):
+    """The folder holds another release."""
+
+
+@beam.typehints.with_output_types(str)
+class _Commit(KeyedDoFn):
+    """Makes the release exist, when all its parts do."""
+
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
+    ) -> None:
+        super().__init__(plan, key)
+        self._output, self._manifest = output, manifest
+
+    def process(self, element: tuple[int, Iterable[bytes]], digest: bytes) -> Iterator[str]:
+        receipts = _by_part(map(Receipt.from_bytes, element[1]))
+        check_once("the parts of the release", receipts, planned_parts(self._plan))
+        tables = [
+            _quantiles(question, receipts)
+            for question in self._plan.questions
+            if question.quantiles
+        ]
+        extra = {}
+        if tables:
+            data = parquet_bytes(pa.concat_tables(tables))
+            files.write_whole(files.join(self._output, QUANTILES), data)
+            extra[QUANTILES] = data
+        manifest = manifest_text(
+            self._manifest, self.source(digest).record(), list(receipts.values()), extra
+        )
+        path = files.join(self._output, MANIFEST)
+        if not files.write_once(path, manifest) and files.read_bytes(path) != manifest:
+            raise CommitError(f"output: {self._output} holds another release; nothing was changed")
+        yield path
+
+
+def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
+    """One receipt per part, in order; of retries that differ (never in their noise: in the last bit
+    of a float between processors) the one of the least name, whichever came first."""
+    chosen: dict[Part, Receipt] = {}
+    for each in receipts:
+        if each.part not in chosen or each.sha256 < chosen[each.part].sha256:
+            chosen[each.part] = each
+    return dict(sorted(chosen.items()))
+
+
+def _quantiles(question: Question, receipts: Mapping[Part, Receipt]) -> pa.Table:
+    """The quantiles of all keys of a tree from what its chunks told."""
+    rows: list[QuantileCells] = []
+    for chunk in question.forest.chunking:
+        part = Part(kind=CDF, tree=question.name, key=chunk.key, index=chunk.index)
+        packed = unpack(base64.b64decode(receipts[part].quantiles))
+        cells = QuantileCells.from_array(packed.reshape(4, -1, len(question.quantiles)))
+        if chunk.index == 0:
+            rows.append(cells)
+        else:
+            rows[-1] = rows[-1].merge(cells)
+    together = np.concatenate([cells.to_array() for cells in rows], axis=1)
+    return quantiles_table(question, QuantileCells.from_array(together))
+
+
+def manifest_text(
+    manifest: Mapping[str, object],
+    record: bytes,
+    receipts: Iterable[Receipt],
+    extra: Mapping[str, bytes],
+) -> bytes:
+    """The manifest's bytes: the same for every run that makes the same release."""
+    listed = [
+        {"file": each.file_name, "rows": each.rows, "sha256": each.sha256}
+        | {"tree": each.part.tree, "key": each.part.key, "chunk": each.part.index}
+        for each in receipts
+    ]
+    return (
+        json.dumps(
+            dict(manifest)
+            | {
+                "record": record.hex(),
+                "parts": listed,
+                "files": {name: sha256(data) for name, data in extra.items()},
+            },
+            indent=1,
+        )
+        + "\n"
+    ).encode()
