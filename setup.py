@@ -31,18 +31,21 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
-    package_data={name: ["py.typed"] for name in PACKAGES},
+    package_data={name: ["py.typed"] for name in PACKAGES}
+    | {"pipelines": ["py.typed", "templates/*"]},
     # The upper bounds of numpy and pyarrow are those of apache-beam 2.77.
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "bokeh",
         "cryptography",
+        "jinja2",
         "numpy<2.5",
         "pyarrow<26",
         "pydantic>=2",
         "PyYAML",
         "scipy",
         "tqdm",
+        "typing_extensions",
     ],
     extras_require={
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],

@@ -47,17 +47,14 @@ def shape(fanouts: tuple[int, ...]) -> str:
 
 def row(leaves: int, measure: Measure) -> str:
     """One line of the table."""
-    setting = {
-        "leaves": leaves,
-        "budget": Budget(measure=measure, amount=Fraction(1)),
-        "neighbors": Neighbors.SUBSTITUTE,
-        "public_total": True,
-    }
+    budget = Budget(measure=measure, amount=Fraction(1))
+    substitute = Neighbors.SUBSTITUTE
     search_strategies.cache_clear()
     start = time.perf_counter()
-    planned = plan_tree(**setting)
+    planned = plan_tree(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
     seconds = time.perf_counter() - start
-    paper = dict(candidates(**setting))["paper"]
+    shown = candidates(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
+    paper = dict(shown)["paper"]
     errors = [raw_error(paper), predicted_cdf_rmse(paper) ** 2, predicted_cdf_rmse(planned) ** 2]
     aim = AIMS.get((leaves, measure), "")
     figures = " ".join(f"{error:10.2f}" for error in errors)

@@ -24,6 +24,9 @@ from dpcore.tree import Tree
 
 Integers = npt.NDArray[np.int64]
 
+# Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
+_REMAINDER_UNITS = 2.0**20
+
 
 def root_count(estimate: Floats) -> Integers:
     """max(0, round u): the count of a root that is not public.
@@ -141,7 +144,10 @@ def _largest_remainder(shares: Floats, totals: Integers) -> Integers:
     floors = np.floor(shares)
     counts = floors.astype(np.int64)
     missing = totals - counts.sum(axis=1)
-    order = np.argsort(floors - shares, axis=1, kind="stable")
+    # Siblings with one correction have equal remainders but for their last bits, which differ
+    # between processors: rounding lets the position decide, on every machine.
+    remainders = np.rint((shares - floors) * _REMAINDER_UNITS)
+    order = np.argsort(-remainders, axis=1, kind="stable")
     extra = np.arange(shares.shape[1]) < missing[:, None]
     np.put_along_axis(counts, order, np.take_along_axis(counts, order, axis=1) + extra, axis=1)
     return counts

@@ -93,6 +93,6 @@ def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers
     Raises:
         OverflowError: a count beyond 2^52.
     """
-    if counts.size and int(counts.max()) > MAX_COUNT:
-        raise OverflowError("counts: a count is beyond 2^52")
+    if counts.size and max(int(counts.max()), -int(counts.min())) > MAX_COUNT:
+        raise OverflowError("counts: a count is beyond 2^52 in size")
     return counts + law.sample(stream, counts.size).reshape(counts.shape)

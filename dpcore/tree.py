@@ -114,12 +114,13 @@ class Tree:
         fanout = self.fanouts[level]
         whole, rest = divmod(values.shape[-1], fanout)
         body = values[..., : whole * fanout]
+        sums: npt.NDArray[Number]
         if fanout <= _STRIDED_FANOUT:
             sums = body[..., 0::fanout].copy()
             for position in range(1, fanout):
                 sums += body[..., position::fanout]
         else:
-            sums = np.sum(body.reshape(*body.shape[:-1], whole, fanout), axis=-1, dtype=body.dtype)
+            sums = body.reshape(*body.shape[:-1], whole, fanout).sum(axis=-1)
         if not rest:
             return sums
         tail = values[..., whole * fanout :].sum(axis=-1, keepdims=True)

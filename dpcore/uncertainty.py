@@ -34,8 +34,8 @@ _STEP = 0.1
 _RANGE = math.pi / _STEP
 _SMOOTHING = 0.02
 _CUTOFF = 65.0 / _SMOOTHING
-# What the truncated integral may miss: (2 / pi) (3 / 65)^3 / 3.
-_TRUNCATION = 2.5e-5
+# What the truncated integral may miss, (2 / pi) (3 / 65)^3 / 3, and the negligible terms.
+_TRUNCATION = 3e-5
 # A factor of the characteristic function this small is as good as zero.
 _NEGLIGIBLE = 1e-10
 
@@ -104,8 +104,10 @@ class ErrorLaw:
         t = (np.arange(round(_CUTOFF / _STEP), dtype=np.float64) + 0.5) * _STEP
         smoothed = np.sinc(t * _SMOOTHING / (3 * np.pi)) ** 3
         weight = self.characteristic_function(t / deviation) * smoothed / t * (2 * _STEP / np.pi)
+        counted = np.abs(weight) > _NEGLIGIBLE
+        t, weight = t[counted], weight[counted]
         low, high = 0.0, _RANGE / 2
-        for _ in range(40):
+        for _ in range(30):
             middle = (low + high) / 2
             if float(np.sin(t * middle) @ weight) >= coverage:
                 high = middle

@@ -7,6 +7,8 @@ Beam is imported by ``release`` alone, so that the other commands answer at once
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -21,9 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and chosen.command != "release":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        return int(chosen.run(chosen, rest))
+        code = int(chosen.run(chosen, rest))
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
-        sys.stderr.close()
+        # Else Python complains at exit that it cannot flush what nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         print("dptrees: stopped; nothing was released", file=sys.stderr)
@@ -104,9 +109,12 @@ def _add_keygen(commands: Commands) -> None:
 
 def _add_release(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if not chosen.verbose:
+            # An engine's log of a failure repeats what is told; Beam warns while it is imported.
+            logging.getLogger().setLevel(logging.CRITICAL)
         from pipelines.releasing import run_release
 
-        return run_release(chosen.config, rest, verbose=chosen.verbose)
+        return run_release(chosen.config, rest)
 
     parser = _add(
         commands,

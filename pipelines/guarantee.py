@@ -33,8 +33,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}, {law}. The privacy unit is "
         "the row: a person who is in several rows is protected less, by as many times the budget "
-        "as there are rows of theirs. Noise is derived from a secret key: whoever learns the key can "
-        "remove the noise, so the guarantee holds only while the key stays secret."
+        "as there are rows of theirs. Noise is derived from a secret key: whoever learns the key "
+        "can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
 
@@ -65,10 +65,10 @@ def levels_of(plan: TreePlan) -> list[dict[str, object]]:
 def policies_of(question: Question) -> dict[str, object]:
     """What becomes of values that a tree's domain or keys do not list."""
     kept = ("outside", "missing", "unknown")
-    policies = {name: text for name, text in question.domain.spec().items() if name in kept}
-    policies = {question.domain.column: policies}
+    spec = question.domain.spec()
+    policies = {question.domain.column: {name: spec[name] for name in kept if name in spec}}
     if question.keys is not None:
-        policies[question.keys.column] = {"unknown key": question.keys.unknown}
+        policies.setdefault(question.keys.column, {})["unknown key"] = question.keys.unknown
     return dict(policies)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
+from typing import NoReturn
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     PipelineOptions,
     SetupOptions,
     StandardOptions,
+    _BeamArgumentParser,
 )
+from apache_beam.runners.runner import create_runner
 
 from dpcore import __version__
 from dpcore.question import ReleasePlan
@@ -33,19 +36,20 @@ from transforms.release import ReleaseTrees
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
 # lose elements of large inputs, and its default runner reruns a failed job on another one.
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+_LOCAL_RUNNERS = {"direct", "switchingdirect"}
 _REFUSED_RUNNERS = {
-    "DaskRunner": "it was measured to leave out parts of a job without an error",
-    "InteractiveRunner": "it keeps copies of the exact counts",
+    "dask": "it was measured to leave out parts of a job without an error",
+    "interactive": "it keeps copies of the exact counts",
 }
+_REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
-def run_release(path: str, arguments: list[str], *, verbose: bool = False) -> int:
+def run_release(path: str, arguments: list[str]) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
     Args:
         path: of the YAML file.
         arguments: Beam options.
-        verbose: show the engine's own log.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
@@ -54,10 +58,10 @@ def run_release(path: str, arguments: list[str], *, verbose: bool = False) -> in
     plan = configuration.plan()
     options = beam_options(arguments)
     key = configuration.key.checked()
+    _check_filesystems((*configuration.input_paths, configuration.output))
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
     existed = _check_output(configuration.output, plan)
-    _quiet(verbose)
     with progress_bar(sum(size for _, size in matched), sum(1 for _ in planned_parts(plan))):
         _run(configuration, plan, key, options)
     _finish(configuration.output, existed=existed)
@@ -70,28 +74,60 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     Raises:
         UserError: a runner or an option that cannot be used.
     """
+    _check_arguments(arguments)
     options = PipelineOptions(arguments)
     standard = options.view_as(StandardOptions)
-    runner = (standard.runner or "").split(".")[-1]
-    if runner in _REFUSED_RUNNERS:
-        raise UserError(f"--runner={runner}: refused, since {_REFUSED_RUNNERS[runner]}")
-    if runner in ("", "DirectRunner", "SwitchingDirectRunner"):
-        standard.runner = LOCAL_RUNNER
-    if "enable_data_sampling" in (options.view_as(DebugOptions).experiments or []):
-        raise UserError("--experiments=enable_data_sampling: refused, since it shows rows")
+    standard.runner = _named_runner(standard.runner or "")
+    for experiment in options.view_as(DebugOptions).experiments or []:
+        if experiment.startswith(_REFUSED_EXPERIMENTS):
+            raise UserError(f"--experiments={experiment}: refused, since it shows rows")
     options.view_as(SetupOptions).save_main_session = False
-    unknown = [name for name in _unknown(options) if name.startswith("--")]
-    if unknown:
-        raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
     return options
 
 
-def _unknown(options: PipelineOptions) -> list[str]:
-    """The arguments that no option of Beam takes."""
-    parser = beam.options.pipeline_options._BeamArgumentParser(allow_abbrev=False)
+def _named_runner(name: str) -> str:
+    """The runner to use. Beam reads names in any case, with or without the word Runner."""
+    short = name.split(".")[-1].lower().removesuffix("runner")
+    if short in _REFUSED_RUNNERS:
+        raise UserError(f"--runner={name}: refused, since {_REFUSED_RUNNERS[short]}")
+    if not name or short in _LOCAL_RUNNERS:
+        return LOCAL_RUNNER
+    try:
+        create_runner(name)
+    except (ValueError, ImportError, AttributeError):
+        known = ", ".join(StandardOptions.KNOWN_RUNNER_NAMES)
+        raise UserError(
+            f"--runner={name}: Beam knows no such runner, or it is not installed; known are {known}"
+        ) from None
+    return name
+
+
+class _ArgumentParser(_BeamArgumentParser):
+    """Beam's options as Beam reads them, but telling a mistake in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message.removeprefix("argument "))
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuses what Beam would drop without a word, and values that it cannot read."""
+    parser = _ArgumentParser(allow_abbrev=False)
     for kind in PipelineOptions.__subclasses__():
         kind._add_argparse_args(parser)
-    return list(parser.parse_known_args(options._flags)[1])
+    unknown = parser.parse_known_args(arguments)[1]
+    if unknown:
+        raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
+
+
+def _check_filesystems(paths: tuple[str, ...]) -> None:
+    """Refuses paths of filesystems that Beam does not know here."""
+    for path in paths:
+        try:
+            FileSystems.get_filesystem(path)
+        except ValueError:
+            raise UserError(
+                f"{path}: Beam has no filesystem for it here; such as gs:// needs dptrees[gcp]"
+            ) from None
 
 
 def _check_first_file(configuration: Configuration, plan: ReleasePlan, path: str) -> None:
@@ -104,8 +140,10 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
     """Whether the output already holds a release of this very specification.
 
     Raises:
-        UserError: it holds another release.
+        UserError: it holds another release, or is a file.
     """
+    if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
+        raise UserError(f"output: {output} is not a folder")
     if not files.exists(files.join(output, MANIFEST)):
         return False
     try:
@@ -139,12 +177,6 @@ def _run(
         if sentence is None:
             raise
         raise InputError(sentence) from None
-
-
-def _quiet(verbose: bool) -> None:
-    """Leaves the terminal to this program: an engine's log of a failure repeats what is told."""
-    if not verbose:
-        logging.getLogger().setLevel(logging.CRITICAL)
 
 
 def _finish(output: str, *, existed: bool) -> None:

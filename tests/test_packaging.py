@@ -48,7 +48,7 @@ def package_files() -> set[str]:
     return {
         path.relative_to(PROJECT).as_posix()
         for path in paths
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix == ".py" or path.name == "py.typed" or path.parent.name == "templates"
     }
 
 

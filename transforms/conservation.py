@@ -45,6 +45,19 @@ def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:
             )
 
 
+def check_digests(plan: ReleasePlan, chunks: int) -> None:
+    """Stops a job whose global digest is not over every chunk of the plan.
+
+    Raises:
+        ConservationError: a chunk's digest was lost or repeated.
+    """
+    if chunks != sum(len(question.forest.chunking) for question in plan.questions):
+        raise ConservationError(
+            "the engine lost or repeated data: digests of chunks do not balance, so nothing was "
+            "released"
+        )
+
+
 def check_once(name: str, given: Iterable[object], planned: Iterable[object]) -> None:
     """Stops a job in which a message did not arrive exactly once.
 

@@ -4,9 +4,12 @@ A field becomes the type that its domain reads. A text that is no such value is 
 the column's policy: whether a value can be read depends on that row alone, so it is no error.
 """
 
+import csv
+import io
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -18,21 +21,41 @@ from transforms.errors import InputError
 COUNTS_ROWS = 0
 
 _BLOCK_BYTES = 2**24
-_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-_INTEGER = r"^\s*[-+]?\d{1,18}\s*$"
-_DATE = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
-_TIME = _DATE[:-1] + (r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[-+]\d\d:?\d\d)?)?$")
+# Texts that are surely values; the others, few in most files, are tried one by one.
+_NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
+_INTEGER = r"^-?[0-9]{1,18}$"
+_DATE = r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"
+_TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+_ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
 
 
 def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
     """One split, and no count of rows: a CSV file does not tell it.
 
     Raises:
-        InputError: the header lacks a column.
+        InputError: the header lacks a column, or has it twice.
     """
     with _open(file, path, plan):
         pass
+    header = _header(file)
+    for name in plan.columns:
+        if header.count(name) > 1:
+            raise InputError(f"input: {path} has the column {name!r} twice")
     return [(0, 0)], 0
+
+
+def _header(file: Any) -> list[str]:
+    """The names of the columns, of a file that has been opened before."""
+    if isinstance(file, str):
+        stream = pa.input_stream(file, compression="detect")
+    else:
+        stream = file
+        stream.seek(0)
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+    try:
+        return next(filter(None, csv.reader(text)), [])
+    finally:
+        text.detach()
 
 
 def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
@@ -110,17 +133,36 @@ def _typed(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     try:
         return pc.cast(texts, wanted)
     except pa.ArrowException:
-        # Some text is no such value: only then is each looked at.
-        nothing = pa.scalar(None, pa.string())
-        return pc.cast(pc.if_else(_readable(texts, wanted), texts, nothing), wanted)
+        # What becomes of a row must not depend on others: each text is a value or none by itself.
+        distinct = pc.utf8_trim_whitespace(texts).dictionary_encode()
+        return _values(distinct.dictionary, wanted).take(distinct.indices)
 
 
-def _readable(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    pattern = _NUMBER
+def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The values of different texts, null for those that stand for none."""
+    sure = pc.match_substring_regex(texts, _pattern(wanted))
+    nothing = pa.scalar(None, pa.string())
+    values = pc.cast(pc.if_else(sure, texts, nothing), wanted)
+    doubtful = np.flatnonzero(~sure.to_numpy(zero_copy_only=False))
+    if not len(doubtful):
+        return values
+    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in doubtful])
+    return pc.replace_with_mask(values, pc.invert(sure), tried)
+
+
+def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The value of one text, (1,); null if it is none."""
+    try:
+        return pc.cast(text, wanted)
+    except pa.ArrowException:
+        return pa.nulls(1, wanted)
+
+
+def _pattern(wanted: pa.DataType) -> str:
     if pa.types.is_integer(wanted):
-        pattern = _INTEGER
-    elif pa.types.is_date(wanted):
-        pattern = _DATE
-    elif pa.types.is_timestamp(wanted):
-        pattern = _TIME
-    return pc.match_substring_regex(texts, pattern)
+        return _INTEGER
+    if pa.types.is_date(wanted):
+        return _DATE
+    if pa.types.is_timestamp(wanted):
+        return _TIME if wanted.tz is None else _ZONED_TIME
+    return _NUMBER

@@ -2,7 +2,8 @@
 
 Elements that travel between stages are bytes, which every engine passes on as they are (arrays in
 a ``CoGroupByKey`` are pickled, and a sliced Arrow array would carry its whole parent). Counts are
-small numbers in wide integers, so they are narrowed to the least width that holds them and compressed.
+small numbers in wide integers, so they are narrowed to the least width that holds them, then
+compressed.
 """
 
 import struct

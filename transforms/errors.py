@@ -13,8 +13,9 @@ class ReleaseError(Exception):
     """The release cannot be made; the message is for the person who started the job."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(f"<dptrees: {sentence} :dptrees>")
-        self.sentence = sentence
+        # Beam makes an error again from its own text, with the name of the step behind it.
+        self.sentence = sentence_in(sentence) or sentence
+        super().__init__(f"<dptrees: {self.sentence} :dptrees>")
 
     # Engines pickle exceptions; the default would mark the sentence twice.
     def __reduce__(self) -> tuple[type["ReleaseError"], tuple[str]]:

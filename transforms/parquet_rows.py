@@ -66,6 +66,8 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
                 batch_size=_BATCH_ROWS,
                 row_groups=range(split.start, split.stop),
                 columns=list(plan.columns),
+                # Arrow's threads may hold a Python file as a process ends, which then aborts.
+                use_threads=isinstance(file, str),
             )
         except (pa.ArrowException, OSError):
             raise _damaged(split.path) from None
@@ -73,7 +75,7 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
 
 def _open(file: Any, path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(file, pre_buffer=True)
+        return pq.ParquetFile(file)
     except FileNotFoundError:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:

@@ -8,7 +8,7 @@ The exact counts go no further than the step that adds noise; what leaves it is 
 exact counts of chunk roots, which the spine needs for its own noise and which end there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +19,7 @@ from dpcore.forest import Measurements, RootSolutions
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
 from dpcore.question import Question, ReleasePlan
 from dpcore.tables import nodes_table
-from transforms.conservation import check_balance, check_once
+from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
@@ -49,23 +49,40 @@ class KeyedDoFn(beam.DoFn):
     def setup(self) -> None:
         self._key = self._reference.load()
 
-    def source(self, global_digest: bytes) -> NoiseSource:
+    def source(self, global_digest: Sequence[bytes]) -> NoiseSource:
+        """The source of noise from the global digest, which is to come exactly once."""
+        check_once("the global digest", [len(each) for each in global_digest], [32])
         return NoiseSource(
             key=self._key,
             release=self._plan.name,
             spec_digest=self._plan.digest,
-            global_digest=global_digest,
+            global_digest=global_digest[0],
         )
 
 
+def pack_digest(digest: int, chunks: int) -> bytes:
+    """A sum of keyed digests, and of how many chunks, as bytes."""
+    return combine_digests(digest) + chunks.to_bytes(8, "big")
+
+
+def unpack_digest(data: bytes) -> tuple[int, int]:
+    """The inverse of `pack_digest`.
+
+    >>> unpack_digest(pack_digest(5, 2))
+    (5, 2)
+    """
+    return int.from_bytes(data[:32], "big"), int.from_bytes(data[32:], "big")
+
+
 class SumDigests(beam.CombineFn):
-    """Sums keyed digests modulo 2^256, as bytes: the same whatever the order of the chunks."""
+    """Sums keyed digests modulo 2^256, and counts their chunks: the same whatever their order."""
 
     def create_accumulator(self) -> bytes:
-        return bytes(32)
+        return pack_digest(0, 0)
 
     def add_input(self, accumulator: bytes, element: bytes) -> bytes:
-        return combine_digests(int.from_bytes(accumulator, "big") + int.from_bytes(element, "big"))
+        (total, chunks), (digest, more) = unpack_digest(accumulator), unpack_digest(element)
+        return pack_digest(total + digest, chunks + more)
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         merged = self.create_accumulator()
@@ -113,7 +130,7 @@ class SolveTrees(beam.PTransform):
             # (ChunkKey, bytes) -> (ChunkKey, bytes), and (SpineKey, bytes)
             | "Measure"
             >> beam.ParDo(
-                _Measure(self._plan, self._key), beam.pvalue.AsSingleton(recorded)
+                _Measure(self._plan, self._key), beam.pvalue.AsList(recorded)
             ).with_outputs(ROOTS, main="measured")
         )
         solved = (
@@ -123,7 +140,7 @@ class SolveTrees(beam.PTransform):
             # -> (ChunkKey, bytes), and (SpineKey, bytes)
             | "Spine"
             >> beam.ParDo(
-                _SolveSpine(self._plan, self._key), beam.pvalue.AsSingleton(recorded)
+                _SolveSpine(self._plan, self._key), beam.pvalue.AsList(recorded)
             ).with_outputs(SPINE_ANSWER, main="solved")
         )
         chunks = (
@@ -140,7 +157,7 @@ class _Digest(KeyedDoFn):
     def process(self, element: tuple[ChunkKey, bytes]) -> Iterator[bytes]:
         (tree, first_key, index), counts = element
         digest = counts_digest(self._key, self._plan.name, tree, first_key, index, unpack(counts))
-        yield combine_digests(digest)
+        yield pack_digest(digest, 1)
 
 
 @beam.typehints.with_output_types(bytes)
@@ -151,15 +168,18 @@ class _Record(KeyedDoFn):
         super().__init__(plan, key)
         self._output = output
 
-    def process(self, digest: bytes, balance: Mapping[str, int]) -> Iterator[bytes]:
+    def process(self, summed: bytes, balance: Mapping[str, int]) -> Iterator[bytes]:
         check_balance(self._plan, balance)
-        check_record(self._output, self.source(digest).record())
+        total, chunks = unpack_digest(summed)
+        check_digests(self._plan, chunks)
+        digest = combine_digests(total)
+        check_record(self._output, self.source([digest]).record())
         yield digest
 
 
 @beam.typehints.with_output_types(tuple[ChunkKey, bytes])
 class _Measure(KeyedDoFn):
-    def process(self, element: tuple[ChunkKey, bytes], digest: bytes) -> Iterator[Any]:
+    def process(self, element: tuple[ChunkKey, bytes], digest: Sequence[bytes]) -> Iterator[Any]:
         key, packed = element
         question, chunk = chunk_of(self._plan, key)
         forest, counts = question.forest, unpack(packed)
@@ -178,7 +198,9 @@ class _Measure(KeyedDoFn):
 
 @beam.typehints.with_output_types(tuple[ChunkKey, bytes])
 class _SolveSpine(KeyedDoFn):
-    def process(self, element: tuple[SpineKey, Iterable[bytes]], digest: bytes) -> Iterator[Any]:
+    def process(
+        self, element: tuple[SpineKey, Iterable[bytes]], digest: Sequence[bytes]
+    ) -> Iterator[Any]:
         (name, first_key), messages = element
         question = self._plan.question(name)
         forest = question.forest

@@ -8,7 +8,7 @@ receipt, at once, and never over another; whatever else lies in the folder is no
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,7 +78,7 @@ class WriteRelease(beam.PTransform):
             | "Commit"
             >> beam.ParDo(
                 _Commit(self._plan, self._key, self._output, self._manifest),
-                beam.pvalue.AsSingleton(recorded),
+                beam.pvalue.AsList(recorded),
             )
         )
 
@@ -144,7 +144,9 @@ class _Commit(KeyedDoFn):
         super().__init__(plan, key)
         self._output, self._manifest = output, manifest
 
-    def process(self, element: tuple[int, Iterable[bytes]], digest: bytes) -> Iterator[str]:
+    def process(
+        self, element: tuple[int, Iterable[bytes]], digest: Sequence[bytes]
+    ) -> Iterator[str]:
         receipts = _by_part(map(Receipt.from_bytes, element[1]))
         check_once("the parts of the release", receipts, planned_parts(self._plan))
         tables = [
@@ -152,18 +154,22 @@ class _Commit(KeyedDoFn):
             for question in self._plan.questions
             if question.quantiles
         ]
-        extra = {}
-        if tables:
-            data = parquet_bytes(pa.concat_tables(tables))
-            files.write_whole(files.join(self._output, QUANTILES), data)
-            extra[QUANTILES] = data
+        extra = {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}
         manifest = manifest_text(
             self._manifest, self.source(digest).record(), list(receipts.values()), extra
         )
         path = files.join(self._output, MANIFEST)
-        if not files.write_once(path, manifest) and files.read_bytes(path) != manifest:
-            raise CommitError(f"output: {self._output} holds another release; nothing was changed")
+        self._check_same(path, manifest)
+        for name, data in extra.items():
+            files.write_whole(files.join(self._output, name), data)
+        if not files.write_once(path, manifest):
+            self._check_same(path, manifest)
         yield path
+
+    def _check_same(self, path: str, manifest: bytes) -> None:
+        """Refuses before anything of another release is replaced."""
+        if files.exists(path) and files.read_bytes(path) != manifest:
+            raise CommitError(f"output: {self._output} holds another release; nothing was changed")
 
 
 def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:

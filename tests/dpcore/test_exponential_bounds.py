@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -24,7 +24,7 @@ def decimal(value: Fraction) -> Decimal:
 )
 def test_exp_lies_within_its_bounds(a: Fraction, bits: int) -> None:
     low, high = exp_bounds(a, bits)
-    with localcontext(prec=DIGITS):
+    with localcontext(Context(prec=DIGITS)):
         truth = (-decimal(a)).exp() * 2**bits
         assert low <= truth <= high
     assert 0 <= low <= high <= low + 2
@@ -35,7 +35,7 @@ def test_exp_lies_within_its_bounds(a: Fraction, bits: int) -> None:
 )
 def test_exp_at_the_ends(a: Fraction) -> None:
     low, high = exp_bounds(a, 64)
-    with localcontext(prec=DIGITS):
+    with localcontext(Context(prec=DIGITS)):
         assert low <= (-decimal(a)).exp() * 2**64 <= high <= low + 2
 
 
@@ -53,7 +53,7 @@ EXPONENTS = [
 def test_survival_lies_within_its_bounds(exponent: Exponent, step: int) -> None:
     bits = 90
     bounds = survival_bounds(exponent, step, bits)
-    with localcontext(prec=DIGITS):
+    with localcontext(Context(prec=DIGITS)):
         # Twice as many outcomes as are listed: what is left out is below 2^-180.
         weights = [
             (-decimal(exponent((j >> 1) * step + (j & 1)))).exp()

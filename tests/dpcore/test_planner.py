@@ -39,7 +39,7 @@ def budget(measure: Measure, amount: Fraction | int | str = 1) -> Budget:
     return Budget(measure=measure, amount=Fraction(amount))
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 3, 4, 7, 60, 997])
+@pytest.mark.parametrize("leaves", [1, 2, 3, 7, 997])
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
 def test_any_number_of_leaves(
@@ -65,7 +65,7 @@ def test_any_number_of_leaves(
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize("leaves", [10**6, 2**30, 2**40])
+@pytest.mark.parametrize("leaves", [10**6, 2**40])
 def test_large_domains(leaves: int, measure: Measure) -> None:
     plan = plan_tree(leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True)
     assert sum(plan.level_amounts) == 1
@@ -75,7 +75,7 @@ def test_large_domains(leaves: int, measure: Measure) -> None:
     assert 0.85 * at_1024 * growth < predicted_cdf_rmse(plan) ** 2 < at_1024 * growth
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(amount=AMOUNTS, leaves=st.sampled_from([1, 2, 60, 997]), case=st.sampled_from(SETTINGS))
 @pytest.mark.parametrize("measure", list(Measure))
 def test_levels_never_exceed_the_budget(
@@ -117,9 +117,11 @@ def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
     )
 
 
-@pytest.mark.parametrize("leaves", [60, 997])
+@pytest.mark.parametrize(
+    ("leaves", "neighbors", "public_total", "keyed"),
+    [(60, *SETTINGS[0]), (997, *SETTINGS[0]), (60, *SETTINGS[1]), (60, *SETTINGS[4])],
+)
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS[:3])
 def test_never_worse_than_random_plans(
     leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
 ) -> None:
@@ -167,7 +169,7 @@ def test_a_larger_budget_is_never_worse(
                 keyed=keyed,
             )
         )
-        for power in range(-10, 15)
+        for power in range(-6, 12)
     ]
     assert all(later < earlier for earlier, later in itertools.pairwise(errors))
 
@@ -277,7 +279,7 @@ def test_bad_arguments(arguments: dict[str, object], rule: str) -> None:
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize("rmse", [0.37, 5.0, 1234.5])
+@pytest.mark.parametrize("rmse", [0.37, 1234.5])
 @pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS[:3])
 def test_budget_for_target(
     rmse: float, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
@@ -285,7 +287,7 @@ def test_budget_for_target(
     def error(amount: Fraction) -> float:
         return predicted_cdf_rmse(
             plan_tree(
-                leaves=200,
+                leaves=60,
                 budget=budget(measure, amount),
                 neighbors=neighbors,
                 public_total=public_total,
@@ -295,7 +297,7 @@ def test_budget_for_target(
 
     amount = budget_for_target(
         rmse,
-        leaves=200,
+        leaves=60,
         measure=measure,
         neighbors=neighbors,
         public_total=public_total,

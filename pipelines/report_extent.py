@@ -1,0 +1,54 @@
+"""How much of a release its report shows: a bounded part, whatever the size of the release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.column import map_chunks
+from dpcore.question import Question
+
+Integers = npt.NDArray[np.int64]
+
+# Together these keep the page below 5 MB, of which the chart library is 1.3 MB.
+MAX_TREES = 12
+MAX_KEYS = 40
+MAX_POINTS = 16_000
+MAX_NODES = 12_000
+MAX_QUANTILES = 3_000
+TEXT_BYTES = 48
+
+
+def clip(text: str | None, size: int = TEXT_BYTES) -> str:
+    """A text of at most ``size`` bytes, without what is no visible character.
+
+    >>> clip("a long name", 6)
+    'a long…'
+    """
+    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in (text or "")[: size + 1])
+    if len(plain.encode()) <= size:
+        return plain
+    return plain.encode()[:size].decode(errors="ignore") + "\u2026"
+
+
+def shown_keys(question: Question, trees: int) -> list[str | None]:
+    """The first keys, as many as leave each a curve of 150 points."""
+    return question.key_labels[: max(1, min(MAX_KEYS, MAX_POINTS // trees // 150))]
+
+
+def key_codes(batch: pa.RecordBatch, shown: Sequence[str | None]) -> Integers:
+    """The place of each row's key among those shown, -1 for the others."""
+    column = batch.column("key")
+    if shown == [None]:
+        return np.zeros(len(column), np.int64)
+    known = pa.array(shown, pa.string())
+
+    def places(plain: pa.Array) -> Integers:
+        found = pc.index_in(plain.cast(pa.string()), known).fill_null(-1)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+
+    return map_chunks(column, places, -1)

@@ -1,0 +1,145 @@
+"""A small release, made once by the command itself, and a place to make others."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dpcore.randomness import ReleaseKey
+from pipelines.command import main
+
+PROJECT = Path(__file__).resolve().parents[2]
+FILES, ROWS = 3, 400
+Change = Callable[[dict[str, Any]], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command left: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Workspace:
+    """A folder with rows, a key and configurations, where commands run in this process.
+
+    The rows hold SENTINELS, values that no message may show.
+    """
+
+    SENTINELS = ("kumquat", "61.7313")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows = folder / "rows"
+        self.output = folder / "out"
+        self.key = folder / "release.key"
+        self.key.write_text(ReleaseKey(bytes(range(32))).to_text() + "\n")
+        self.key.chmod(0o600)
+        self.write_rows()
+
+    def write_rows(self, *, seed: int = 0, **columns: pa.Array) -> None:
+        """Write the input files anew: x, place, day and whatever columns are given."""
+        self.rows.mkdir(exist_ok=True)
+        random = np.random.default_rng(seed)
+        for index in range(FILES):
+            x = np.append(random.normal(50, 20, ROWS - 1), 61.7313)
+            place = np.append(random.choice(["north", "south"], ROWS - 1), "kumquat")
+            table = {"x": pa.array(x), "place": pa.array(place)} | columns
+            pq.write_table(pa.table(table), self.file(index))
+
+    def file(self, index: int) -> Path:
+        """One of the input files."""
+        return self.rows / f"part-{index}.parquet"
+
+    def values(self) -> pa.Table:
+        """All rows."""
+        return pa.concat_tables(pq.read_table(self.file(index)) for index in range(FILES))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration of the small release."""
+        domain = {"column": "x", "lower": 0, "upper": 100, "cells": 16}
+        places = {"column": "place", "keys": ["north", "south"]}
+        return {
+            "release": "small",
+            "input": {"format": "parquet", "path": str(self.rows / "*.parquet")},
+            "output": str(self.output),
+            "key_file": str(self.key),
+            "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+            "trees": [
+                {"name": "all", "domain": domain},
+                {"name": "places", "domain": dict(domain), "by": places}
+                | {"objective": "quantiles", "quantiles": [0.25, 0.5]},
+            ],
+        }
+
+    def configure(self, change: Change | None = None) -> str:
+        """Write a configuration, that of the small release after a change; return its path."""
+        settings = deepcopy(self.settings)
+        if change is not None:
+            change(settings)
+        path = self.folder / "release.yaml"
+        path.write_text(yaml.safe_dump(settings))
+        return str(path)
+
+    def run(self, *arguments: object) -> Outcome:
+        """Run a command in this process."""
+        out, err, level = io.StringIO(), io.StringIO(), logging.getLogger().level
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                code = main([str(argument) for argument in arguments])
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        logging.getLogger().setLevel(level)
+        return Outcome(code=code, out=out.getvalue(), err=err.getvalue())
+
+    def release(self, change: Change | None = None, *options: str) -> Outcome:
+        """Run `dptrees release` on a changed configuration of the small release."""
+        return self.run("release", self.configure(change), *options)
+
+    def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+        """Start a command in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.command", *map(str, arguments)],
+            env=os.environ | {"PYTHONPATH": search_path()},
+            cwd=self.folder,
+            text=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options,
+        )
+
+
+def search_path() -> str:
+    """PYTHONPATH of processes that run this project."""
+    return os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A workspace of this test alone, without a release."""
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace whose output holds the small release. Tests only read it."""
+    made = Workspace(tmp_path_factory.mktemp("released"))
+    outcome = made.release()
+    assert outcome.code == 0, outcome.err
+    return made

@@ -1,0 +1,509 @@
+"""Bad input, one by one: one sentence on standard error, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.randomness import ReleaseKey
+from pipelines.release_folder import ReleaseFolder
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Outcome, Workspace
+
+Settings = dict[str, Any]
+Change = Callable[[Settings], object]
+COMMITTED = {"manifest.json", "record.json", "quantiles.parquet", "report.html"}
+
+
+def assert_refused(workspace: Workspace, outcome: Outcome, *words: str) -> None:
+    """Check the form of a refusal, that it says these words, and that it shows no data."""
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("dptrees: ") and outcome.err.endswith("\n")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert "Traceback" not in outcome.err and "<dptrees" not in outcome.err, outcome.err
+    for word in words:
+        assert word in outcome.err, outcome.err
+    assert not any(value in outcome.err for value in workspace.SENTINELS), outcome.err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder with its bytes."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def released_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a release, the report aside."""
+    return {name: data for name, data in contents(folder).items() if name != "report.html"}
+
+
+def at(path: str, value: object) -> Change:
+    """Return the change that puts a value at a place such as ``trees.0.domain.cells``."""
+    *above, last = (int(part) if part.isdigit() else part for part in path.split("."))
+
+    def change(settings: Settings) -> None:
+        section: Any = settings
+        for part in above:
+            section = section[part]
+        section[last] = value
+
+    return change
+
+
+# The configuration.
+
+NOT_POSITIVE = "must be a number above 0"
+BAD_SETTINGS: dict[str, tuple[Change, tuple[str, ...]]] = {
+    "file-missing": (at("input.path", "/nowhere/x.parquet"), ("input.path", "/nowhere/x.parquet")),
+    "glob-empty": (at("input.path", "/nowhere/*.parquet"), ("input.path: no file matches",)),
+    "one-of-two-globs-empty": (
+        lambda s: s["input"].update(path=[s["input"]["path"], "/nowhere/*.parquet"]),
+        ("input.path: no file matches /nowhere/*.parquet",),
+    ),
+    "filesystem": (at("input.path", "nowhere://rows/*.parquet"), ("nowhere://rows",)),
+    "output-filesystem": (at("output", "nowhere://out"), ("nowhere://out",)),
+    "column": (at("trees.0.domain.column", "y"), ("part-0.parquet", "no column 'y'")),
+    "key-column": (at("trees.1.by.column", "y"), ("part-0.parquet", "no column 'y'")),
+    "text-for-numbers": (
+        at("trees.0.domain.column", "place"),
+        ("part-0.parquet", "'place'", "string"),
+    ),
+    "numbers-for-keys": (at("trees.1.by.column", "x"), ("part-0.parquet", "'x'", "double")),
+    "lower-is-upper": (at("trees.0.domain.lower", 100), ("trees[0].domain.", "upper", "100")),
+    "lower-above-upper": (at("trees.0.domain.lower", 101), ("trees[0].domain.", "101")),
+    "lower-nan": (at("trees.0.domain.lower", float("nan")), ("trees[0].domain.lower",)),
+    "cells-0": (at("trees.0.domain.cells", 0), ("trees[0].domain.cells: 0",)),
+    "cells-negative": (at("trees.0.domain.cells", -1), ("trees[0].domain.cells: -1",)),
+    "cells-fraction": (at("trees.0.domain.cells", 1.5), ("trees[0].domain.cells: 1.5",)),
+    "cells-2^40": (at("trees.0.domain.cells", 2**40), ("trees[0].domain.cells", str(2**40))),
+    "cells-2^40+1": (
+        at("trees.0.domain.cells", 2**40 + 1),
+        ("trees[0].domain.cells", str(2**40 + 1)),
+    ),
+    "epsilon-0": (at("privacy.epsilon", 0), (f"privacy.epsilon: 0 {NOT_POSITIVE}",)),
+    "epsilon-negative": (at("privacy.epsilon", -0.5), (f"privacy.epsilon: -0.5 {NOT_POSITIVE}",)),
+    "epsilon-nan": (at("privacy.epsilon", float("nan")), (f"privacy.epsilon: NaN {NOT_POSITIVE}",)),
+    "epsilon-inf": (at("privacy.epsilon", float("inf")), ("privacy.epsilon: Infinity",)),
+    "epsilon-text": (at("privacy.epsilon", "abc"), (f"privacy.epsilon: 'abc' {NOT_POSITIVE}",)),
+    "epsilon-missing": (lambda s: s["privacy"].pop("epsilon"), ("privacy", "epsilon and rho")),
+    "unknown-section": (at("outputs", "x"), ("outputs: unknown key; did you mean output?",)),
+    "unknown-key": (
+        at("privacy.epsilom", 1),
+        ("privacy.epsilom: unknown key; did you mean epsilon?",),
+    ),
+    "unknown-key-deep": (at("trees.0.domain.cels", 1), ("trees[0].domain.cels", "mean cells?")),
+    "key-file-missing": (
+        at("key_file", "/nowhere/k"),
+        ("key: /nowhere/k does not exist", "keygen"),
+    ),
+    "key-not-set": (
+        lambda s: (
+            s.update(key="env:DPTREES_NO_SUCH_KEY", key_file=s.pop("key_file") and None)
+            or s.pop("key_file")
+        ),
+        ("key: the environment variable DPTREES_NO_SUCH_KEY is not set",),
+    ),
+    "no-trees": (at("trees", []), ("trees",)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_bad_setting(workspace: Workspace, name: str) -> None:
+    change, words = BAD_SETTINGS[name]
+    assert_refused(workspace, workspace.release(change), *words)
+    assert not workspace.output.exists()
+
+
+CONFIGURATION_NAMED = [name for name in BAD_SETTINGS if name.startswith(("cells", "eps", "unk"))]
+
+
+@pytest.mark.parametrize("name", CONFIGURATION_NAMED)
+def test_bad_setting_names_the_file(workspace: Workspace, name: str) -> None:
+    change, words = BAD_SETTINGS[name]
+    path = workspace.configure(change)
+    assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ", *words)
+    assert_refused(workspace, workspace.run("plan", path), f"dptrees: {path}: ", *words)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- x", "\t", "release: \x00", "{release: 1, : }"])
+def test_not_a_configuration(workspace: Workspace, text: str) -> None:
+    path = workspace.folder / "x.yaml"
+    path.write_text(text)
+    assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ")
+
+
+def test_configuration_missing(workspace: Workspace) -> None:
+    for path in (workspace.folder / "none.yaml", workspace.folder):
+        assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ")
+
+
+# The key.
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o610])
+def test_key_open_to_others(workspace: Workspace, mode: int) -> None:
+    workspace.key.chmod(mode)
+    assert_refused(workspace, workspace.release(), str(workspace.key), "others", "chmod 600")
+    assert not workspace.output.exists()
+
+
+MALFORMED_KEYS = ("", "kumquat", "dptrees-key-1:kumquat", "kumquät", "61.7313\n" * 9)
+
+
+# The ids keep the texts out of the folder's name, which the sentence shows.
+@pytest.mark.parametrize("text", MALFORMED_KEYS, ids=range(len(MALFORMED_KEYS)))
+def test_key_malformed(workspace: Workspace, text: str) -> None:
+    workspace.key.write_text(text)
+    assert_refused(workspace, workspace.release(), str(workspace.key))
+    assert not workspace.output.exists()
+
+
+def test_key_is_a_folder(workspace: Workspace) -> None:
+    assert_refused(workspace, workspace.release(at("key_file", str(workspace.folder))), "key: ")
+
+
+# The data.
+
+
+def cut(path: Path) -> None:
+    """Cut a file short, as a copy that stopped."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def damage(path: Path) -> None:
+    """Spoil the pages of a Parquet file and leave its end as it is."""
+    data = bytearray(path.read_bytes())
+    data[8:2000] = bytes(b ^ 0xFF for b in data[8:2000])
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut": (cut, "damaged or cut short"),
+    "empty": (lambda path: path.write_bytes(b""), "damaged or cut short"),
+    "pages": (damage, "damaged or cut short"),
+    "text": (lambda path: path.write_text("x,place\n61.7313,kumquat\n"), "not a Parquet file"),
+    "no column": (lambda path: pq.write_table(pa.table({"x": [61.7313]}), path), "'place'"),
+    "other type": (
+        lambda path: pq.write_table(pa.table({"x": ["61.7313"], "place": ["kumquat"]}), path),
+        "'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("index", [0, 2])
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_parquet(workspace: Workspace, kind: str, index: int) -> None:
+    spoil, words = DAMAGES[kind]
+    spoil(workspace.file(index))
+    assert_refused(workspace, workspace.release(), f"input: {workspace.file(index)}", words)
+    assert not workspace.output.exists()
+
+
+def as_csv(workspace: Workspace) -> list[Path]:
+    """Write the rows as CSV too; return the files."""
+    paths = [workspace.file(index).with_suffix(".csv") for index in range(3)]
+    for index, path in enumerate(paths):
+        pa_csv.write_csv(pq.read_table(workspace.file(index)), path)
+    return paths
+
+
+def csv_input(settings: Settings) -> None:
+    path = settings["input"]["path"].replace("*.parquet", "*.csv")
+    settings["input"] = {"format": "csv", "path": path}
+
+
+def test_csv_and_parquet_release_the_same(workspace: Workspace, released: Workspace) -> None:
+    as_csv(workspace)
+    assert workspace.release(csv_input).code == 0
+    assert released_files(workspace.output) == released_files(released.output)
+
+
+SPOILT_CSV = {
+    "field too many": b"61.7313,kumquat,kumquat\n",
+    "field too few": b"61.7313\n",
+    "not UTF-8": b"61.7313,\xffkumquat\n",
+}
+
+
+@pytest.mark.parametrize("index", [0, 2])
+@pytest.mark.parametrize("kind", SPOILT_CSV)
+def test_spoilt_csv(workspace: Workspace, kind: str, index: int) -> None:
+    paths = as_csv(workspace)
+    with open(paths[index], "ab") as file:
+        file.write(SPOILT_CSV[kind])
+    outcome = workspace.release(csv_input)
+    assert_refused(workspace, outcome, f"input: {paths[index]}", "CSV", "as many fields as")
+    assert not workspace.output.exists()
+
+
+def test_csv_without_a_column(workspace: Workspace) -> None:
+    paths = as_csv(workspace)
+    paths[2].write_text("x,y\n61.7313,kumquat\n")
+    assert_refused(workspace, workspace.release(csv_input), str(paths[2]), "no column 'place'")
+
+
+def test_odd_values_are_no_error(workspace: Workspace) -> None:
+    """Nulls, NaN and infinities are dropped or clamped as the policies say, and told to nobody."""
+    odd = [None, float("nan"), float("inf"), float("-inf"), -1e300, 1e300, 61.7313, -0.0]
+    x, place = pa.array(odd * 1000), pa.array([None, "kumquat", "north", "south"] * 2000)
+    workspace.write_rows(x=x, place=place)
+    outcome = workspace.release()
+    assert (outcome.code, outcome.err) == (0, "")
+    total = ReleaseFolder(str(workspace.output)).release.tree("all").node(0, 0)
+    # Three files of 1,000 times eight values, of which the first two are missing and dropped.
+    assert abs(total.estimate - 18_000) < 10 * total.std_error
+    assert total.std_error < 100
+
+
+# The output.
+
+
+def other_rows(workspace: Workspace) -> Change | None:
+    workspace.write_rows(seed=1)
+    return None
+
+
+def other_key(workspace: Workspace) -> Change | None:
+    workspace.key.write_text(ReleaseKey(bytes(32)).to_text())
+    return None
+
+
+def one_row_more(workspace: Workspace) -> Change | None:
+    table = pq.read_table(workspace.file(2))
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), workspace.file(2))
+    return None
+
+
+OTHER_RELEASES: dict[str, tuple[Callable[[Workspace], Change | None], str]] = {
+    "other rows": (other_rows, "made from other data or with another key"),
+    "one row more": (one_row_more, "made from other data or with another key"),
+    "other key": (other_key, "made from other data or with another key"),
+    "other budget": (lambda _: at("privacy.epsilon", 2), "another specification"),
+    "other name": (lambda _: at("release", "large"), "another specification"),
+    "other cells": (lambda _: at("trees.0.domain.cells", 20), "another specification"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_RELEASES)
+def test_output_holds_another_release(workspace: Workspace, released: Workspace, kind: str) -> None:
+    shutil.copytree(released.output, workspace.output)
+    before = contents(workspace.output)
+    change, words = OTHER_RELEASES[kind]
+    outcome = workspace.release(change(workspace))
+    assert_refused(workspace, outcome, f"output: {workspace.output}", words, "another output")
+    assert contents(workspace.output) == before
+
+
+def test_output_holds_this_release(workspace: Workspace, released: Workspace) -> None:
+    shutil.copytree(released.output, workspace.output)
+    before = contents(workspace.output)
+    manifest, report = workspace.output / "manifest.json", workspace.output / "report.html"
+    for path in (manifest, report):
+        os.utime(path, (1, 1))
+    outcome = workspace.release()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "already there; nothing was drawn or spent again" in outcome.out
+    assert contents(workspace.output) == before
+    assert manifest.stat().st_mtime == report.stat().st_mtime == 1
+
+
+def test_output_holds_the_beginning_of_another_release(
+    workspace: Workspace, released: Workspace
+) -> None:
+    """A record without a manifest is a draw too: its noise may have been seen."""
+    workspace.output.mkdir()
+    shutil.copy(released.output / "record.json", workspace.output)
+    other_rows(workspace)
+    assert_refused(workspace, workspace.release(), "made from other data or with another key")
+    assert set(contents(workspace.output)) == {"record.json"}
+
+
+def test_output_holds_a_damaged_manifest(workspace: Workspace) -> None:
+    workspace.output.mkdir()
+    for text in ("", "{", "[]", "{}", '{"spec": {"format": 99}}'):
+        (workspace.output / "manifest.json").write_text(text)
+        assert_refused(workspace, workspace.release(), "output: ", "manifest")
+        assert set(contents(workspace.output)) == {"manifest.json"}
+
+
+def test_output_is_a_file(workspace: Workspace) -> None:
+    workspace.output.write_text("mine")
+    assert_refused(workspace, workspace.release(), f"output: {workspace.output} is not a folder")
+    assert workspace.output.read_text() == "mine"
+
+
+def test_output_is_below_a_file(workspace: Workspace) -> None:
+    file = workspace.folder / "file"
+    file.write_text("mine")
+    assert_refused(workspace, workspace.release(at("output", f"{file}/out")), f"output: {file}")
+    assert file.read_text() == "mine"
+
+
+class FullDisk:
+    """A disk that takes so many files and no more."""
+
+    def __init__(self, files: int) -> None:
+        self.left, self.sync = files, os.fsync
+
+    def fsync(self, handle: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.sync(handle)
+
+
+# The record, two kinds of parts of two trees, the quantiles, the manifest; then the report.
+WRITES = 7
+
+
+@pytest.mark.parametrize("files", [0, 1, 3, 5, 6])
+def test_disk_full(
+    workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", FullDisk(files).fsync)
+        outcome = workspace.release()
+    assert_refused(workspace, outcome, f"output: {workspace.output}", "No space left on device")
+    left = contents(workspace.output)
+    assert "manifest.json" not in left and "report.html" not in left
+    assert not [name for name in left if name.endswith(".tmp")]
+    for question in ("query", "report"):
+        asked = ("cdf", "5", "--tree", "all") if question == "query" else ()
+        assert_refused(workspace, workspace.run(question, workspace.output, *asked), "no release")
+
+    assert workspace.release().code == 0
+    assert released_files(workspace.output) == released_files(released.output)
+
+
+def test_disk_full_at_the_report(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release is there by then; only its page is missing, and running again writes it."""
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", FullDisk(WRITES).fsync)
+        outcome = workspace.release()
+    assert_refused(workspace, outcome, "report.html cannot be written", "No space left on device")
+    before = contents(workspace.output)
+    assert set(before) & COMMITTED == COMMITTED - {"report.html"}
+    assert workspace.release().code == 0
+    after = contents(workspace.output)
+    assert after.pop("report.html") and after == before
+
+
+def small_files() -> None:
+    """Allow this process files of 2 KiB; the next byte is refused by the kernel."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+
+def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
+    process = workspace.start("release", workspace.configure(), preexec_fn=small_files)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and out == ""
+    assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
+    assert set(contents(workspace.output)) == {"record.json"}
+
+
+# What this process runs, it runs without the rights of the superuser.
+WITHOUT_RIGHTS = """
+import sys
+from pipelines.command import main
+for arguments in sys.argv[1].split(";"):
+    print(main(arguments.split(" ")), flush=True)
+"""
+
+
+def test_no_permission(workspace: Workspace) -> None:
+    prefix: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("the superuser may do anything, and there is no setpriv to change that")
+        prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    closed, configurations = workspace.folder / "closed", []
+    (closed / "in").mkdir(parents=True)
+    (closed / "out").mkdir()
+    (closed / "half" / "nodes").mkdir(parents=True)
+    shutil.copy(workspace.file(0), closed / "in" / "rows.parquet")
+    for index, change in enumerate(
+        (
+            at("input.path", str(closed / "in" / "rows.parquet")),
+            at("output", str(closed / "out" / "release")),
+            at("output", str(closed / "half")),
+            at("key_file", str(closed / "key")),
+        )
+    ):
+        path = workspace.folder / f"{index}.yaml"
+        shutil.move(workspace.configure(change), path)
+        configurations.append(f"release {path}")
+    shutil.copy(workspace.key, closed / "key")
+    (closed / "in" / "rows.parquet").chmod(0)
+    (closed / "key").chmod(0)
+    (closed / "out").chmod(0o555)
+    (closed / "half" / "nodes").chmod(0o555)
+    keygen, plan = f"keygen {closed}/out/new.key", f"plan {workspace.folder}/unreadable.yaml"
+    (workspace.folder / "unreadable.yaml").touch(mode=0)
+
+    from tests.pipelines.conftest import search_path
+
+    commands = ";".join([*configurations, keygen, plan])
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", WITHOUT_RIGHTS, commands],
+        env=os.environ | {"PYTHONPATH": search_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    sentences = done.stderr.splitlines()
+    assert done.stdout.split() == ["2"] * 6, done
+    assert len(sentences) == 6, done.stderr
+    for sentence, place in zip(
+        sentences,
+        ("in/rows.parquet", "out/release", "half/nodes", "closed/key", "new.key", "unreadable"),
+        strict=True,
+    ):
+        assert sentence.startswith("dptrees: ") and place in sentence
+        assert "permission denied" in sentence.lower()
+    assert set(contents(closed)) - {"half/record.json"} == {"in/rows.parquet", "key"}
+
+
+# The options of Beam.
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--foo", "--foo: is no option"),
+        ("--foo=3", "--foo=3: is no option"),
+        ("--epsilon=3", "--epsilon=3: is no option"),
+        ("-runner=FlinkRunner", "-runner=FlinkRunner: is no option"),
+        ("--runer=FlinkRunner", "--runer=FlinkRunner: is no option"),
+        ("stray", "stray: is no option"),
+        ("--direct_num_workers=two", "--direct_num_workers: invalid int value: 'two'"),
+        ("--runner=NoSuchRunner", "--runner=NoSuchRunner: Beam knows no such runner"),
+        ("--runner=no.such.Runner", "--runner=no.such.Runner: Beam knows no such runner"),
+        ("--runner=DaskRunner", "--runner=DaskRunner: refused, since"),
+        ("--runner=dask", "--runner=dask: refused, since"),
+        ("--runner=apache_beam.runners.dask.dask_runner.DaskRunner", "refused, since"),
+        ("--runner=InteractiveRunner", "exact counts"),
+        ("--runner=interactive", "exact counts"),
+        ("--experiments=enable_data_sampling", "refused, since it shows rows"),
+        ("--experiment=enable_data_sampling", "refused, since it shows rows"),
+        ("--experiments=enable_always_on_exception_sampling", "refused, since it shows rows"),
+    ],
+)
+def test_bad_beam_option(workspace: Workspace, option: str, words: str) -> None:
+    assert_refused(workspace, workspace.release(None, option), words)
+    assert not workspace.output.exists()

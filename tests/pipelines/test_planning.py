@@ -1,0 +1,138 @@
+"""``dptrees plan``: the contract of its JSON, its text, and that it reads no data."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+
+def planned(workspace: Workspace, *options: str, **changes: Any) -> list[dict[str, Any]]:
+    """Return the trees of the plan as JSON, of a changed configuration."""
+    path = workspace.configure(lambda settings: settings.update(changes))
+    outcome = workspace.run("plan", path, "--json", *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    answer = json.loads(outcome.out)
+    assert set(answer) == {"trees"}
+    return list(answer["trees"])
+
+
+def one_tree(cells: int, **more: Any) -> list[dict[str, Any]]:
+    domain = {"column": "x", "lower": 0, "upper": 100, "cells": cells}
+    return [{"name": "one", "domain": domain} | more]
+
+
+def check_levels(tree: dict[str, Any], measure: str) -> None:
+    assert [level["level"] for level in tree["levels"]] == list(range(len(tree["fanouts"]) + 1))
+    for level in tree["levels"]:
+        assert set(level) == {"level", measure, "scale"}
+        assert (level["scale"] is None) == (level[measure] == 0)
+        if level["scale"] is not None and measure == "epsilon":
+            assert level["scale"]["law"] == "discrete Laplace"
+            # add_remove: the sensitivity is 1, so the scale is 1 / epsilon of the level.
+            assert math.isclose(float(Fraction(level["scale"]["scale"])), 1 / level[measure])
+        if level["scale"] is not None and measure == "rho":
+            assert level["scale"]["law"] == "discrete Gaussian"
+            variance = float(Fraction(level["scale"]["sigma_squared"]))
+            assert math.isclose(variance, 1 / (2 * level[measure]))
+
+
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_json_is_the_contract(workspace: Workspace, measure: str) -> None:
+    trees = planned(workspace, privacy={measure: 1, "neighbors": "add_remove"})
+    assert [(tree["name"], tree["keys"]) for tree in trees] == [("all", 1), ("places", 2)]
+    for tree in trees:
+        assert {"name", "fanouts", "levels", "predicted", "candidates"} <= set(tree)
+        assert math.prod(tree["fanouts"]) >= 16
+        assert tree["predicted"]["cdf_rmse"] > 0
+        check_levels(tree, measure)
+        assert sum(level[measure] for level in tree["levels"]) <= 0.5
+        assert sum(level[measure] for level in tree["levels"]) > 0.49
+        for candidate in tree["candidates"]:
+            assert {"label", "fanouts", "levels", "predicted"} <= set(candidate)
+            check_levels(candidate, measure)
+
+
+def test_chosen_plan_is_the_best_candidate(workspace: Workspace) -> None:
+    (tree,) = planned(workspace, trees=one_tree(1024))
+    errors = [candidate["predicted"]["cdf_rmse"] for candidate in tree["candidates"]]
+    assert len(errors) > 1
+    assert tree["predicted"]["cdf_rmse"] <= min(errors) * (1 + 1e-9)
+
+
+def test_error_is_that_of_the_design(workspace: Workspace) -> None:
+    """Mean square error of a CDF point under substitute with epsilon 1: 159.5 at 256 cells."""
+    domain = {"column": "x", "lower": 0, "upper": 1, "cells": 256, "missing": "last"}
+    (tree,) = planned(
+        workspace,
+        privacy={"epsilon": 1, "neighbors": "substitute"},
+        trees=[{"name": "one", "domain": domain}],
+    )
+    assert tree["levels"][0] == {"level": 0, "epsilon": 0, "scale": None}
+    # The design's figure is for continuous noise; the discrete law's variance is a little less.
+    assert tree["predicted"]["cdf_rmse"] ** 2 == pytest.approx(159.5, rel=0.01)
+
+
+def test_error_halves_with_twice_the_budget(workspace: Workspace) -> None:
+    trees = one_tree(256)
+    (weak,) = planned(workspace, privacy={"epsilon": 0.01, "neighbors": "add_remove"}, trees=trees)
+    (strong,) = planned(
+        workspace, privacy={"epsilon": 0.02, "neighbors": "add_remove"}, trees=trees
+    )
+    ratio = weak["predicted"]["cdf_rmse"] / strong["predicted"]["cdf_rmse"]
+    assert ratio == pytest.approx(2, rel=1e-3)
+
+
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_target_error_finds_the_budget(workspace: Workspace, measure: str) -> None:
+    trees, privacy = one_tree(256), {measure: 1, "neighbors": "add_remove"}
+    (tree,) = planned(workspace, "--target-error", "25", privacy=privacy, trees=trees)
+    assert tree["target"]["cdf_rmse"] == 25
+    found = {measure: tree["target"][measure], "neighbors": "add_remove"}
+    (at_target,) = planned(workspace, privacy=found, trees=trees)
+    assert 24.9 < at_target["predicted"]["cdf_rmse"] <= 25
+
+
+@pytest.mark.parametrize("target", ["0", "-1", "nan", "inf"])
+def test_bad_target_error(workspace: Workspace, target: str) -> None:
+    outcome = workspace.run("plan", workspace.configure(), f"--target-error={target}")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("dptrees: --target-error: ") and outcome.err.count("\n") == 1
+
+
+def test_text(workspace: Workspace) -> None:
+    outcome = workspace.run("plan", workspace.configure(), "--target-error", "25")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("small: epsilon 1, add_remove, unit: row; ")
+    (all_rows, places) = planned(workspace, "--target-error", "25")
+    for tree in (all_rows, places):
+        assert f"a tree of {' x '.join(map(str, tree['fanouts']))}" in outcome.out
+        assert f"for 25 rows: epsilon {tree['target']['epsilon']:g} " in outcome.out
+    assert "places: 16 cells in a tree of" in outcome.out
+    assert "once for each of 2 keys" in outcome.out
+
+
+def test_public_total_is_told(workspace: Workspace) -> None:
+    domain = {"column": "x", "lower": 0, "upper": 100, "cells": 16, "missing": "last"}
+    path = workspace.configure(
+        lambda s: s.update(
+            privacy={"epsilon": 1, "neighbors": "substitute"},
+            trees=[{"name": "one", "domain": domain}],
+        )
+    )
+    assert "level 0:            1 nodes, epsilon 0.0000, public" in workspace.run("plan", path).out
+
+
+def test_reads_no_data_and_no_key(workspace: Workspace) -> None:
+    before = planned(workspace)
+    shutil.rmtree(workspace.rows)
+    workspace.key.unlink()
+    assert planned(workspace) == before
+    assert not workspace.output.exists()

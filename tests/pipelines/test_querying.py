@@ -1,0 +1,204 @@
+"""``dptrees query``: every question, as text and as JSON, against the tables of the release."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pipelines.release_folder import ReleaseFolder
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+ANSWER = ["label", "estimate", "std_error", "ci_low", "ci_high", "count", "fraction"]
+
+
+def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
+    """Return the JSON answer to a question, after checking its text against it."""
+    outcome = workspace.run("query", workspace.output, *question, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    answer: dict[str, Any] = json.loads(outcome.out)
+    text = workspace.run("query", workspace.output, *question)
+    assert (text.code, text.err) == (0, "")
+    check_text(text.out, answer["answers"])
+    return answer
+
+
+def check_text(text: str, answers: list[dict[str, Any]]) -> None:
+    """Check that a printed table shows the answers, one a line, below their names."""
+    heading, *lines = text.splitlines()
+    assert heading.split() == list(answers[0])
+    assert len(lines) == len(answers)
+    assert len({len(line) for line in (heading, *lines)}) == 1
+    for line, answer in zip(lines, answers, strict=True):
+        for value in answer.values():
+            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+            assert ("-" if value is None else shown) in line
+
+
+def table(workspace: Workspace, kind: str, tree: str, key: str | None = None) -> pa.Table:
+    """Return the released rows of a tree, of one key."""
+    rows = ReleaseFolder(str(workspace.output)).rows(kind, tree)
+    return rows if key is None else rows.filter(pc.equal(rows["key"].cast(pa.string()), key))
+
+
+@pytest.mark.parametrize(("tree", "key"), [("all", None), ("places", "north"), ("places", "south")])
+def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
+    of_key = ("--key", key) if key else ()
+    answer = ask(released, "cdf", "25", "50", "100", "--tree", tree, *of_key)
+    assert (answer["tree"], answer["key"]) == (tree, key)
+    rows = table(released, "cdf", tree, key)
+    for upper, row in zip((25, 50, 100), answer["answers"], strict=True):
+        assert list(row) == ANSWER
+        (released_row,) = rows.filter(pc.equal(rows["upper"], upper)).to_pylist()
+        for name in ("estimate", "std_error", "ci_low", "ci_high", "count", "fraction"):
+            assert row[name] == pytest.approx(released_row[name], rel=1e-12)
+    assert [row["label"] for row in answer["answers"]] == ["[0, 25)", "[0, 50)", "[0, 100)"]
+
+
+@pytest.mark.parametrize("value", ["0", "-1e9", "-inf"])
+def test_cdf_at_and_below_the_lower_bound(released: Workspace, value: str) -> None:
+    (row,) = ask(released, "cdf", "--tree=all", "--", value)["answers"]
+    assert (row["estimate"], row["std_error"], row["count"], row["fraction"]) == (0, 0, 0, 0)
+
+
+def test_cdf_above_the_upper_bound(released: Workspace) -> None:
+    (row,) = ask(released, "cdf", "1e9", "--tree", "all")["answers"]
+    (root,) = ask(released, "node", "--level", "0", "--node", "0", "--tree", "all")["answers"]
+    assert row["count"] == root["count"] and row["fraction"] == 1
+    assert row["estimate"] == pytest.approx(root["estimate"], rel=1e-12)
+
+
+def test_range(released: Workspace) -> None:
+    (row,) = ask(released, "range", "25", "75", "--tree", "all")["answers"]
+    rows = table(released, "cdf", "all")
+    low, high = (rows.filter(pc.equal(rows["upper"], upper)).to_pylist()[0] for upper in (25, 75))
+    assert row["label"] == "[25, 75)"
+    assert row["count"] == high["count"] - low["count"]
+    assert row["estimate"] == pytest.approx(high["estimate"] - low["estimate"], abs=1e-9)
+    assert 0 < row["std_error"] < low["std_error"] + high["std_error"]
+    assert row["ci_low"] < row["estimate"] < row["ci_high"]
+
+
+def test_empty_range(released: Workspace) -> None:
+    (row,) = ask(released, "range", "25", "25", "--tree", "all")["answers"]
+    assert (row["estimate"], row["std_error"], row["count"]) == (0, 0, 0)
+
+
+def test_quantile(released: Workspace) -> None:
+    """Any fraction may be asked; one that was released gets the released answer."""
+    asked = ("0.25", "0.5", "0.9")
+    answer = ask(released, "quantile", *asked, "--tree", "places", "--key", "north")
+    quartile, median, high = answer["answers"]
+    assert list(median) == ["q", "value", "ci_low", "ci_high"]
+    rows = ReleaseFolder(str(released.output)).quantiles()
+    assert rows is not None
+    north = rows.filter(pc.equal(rows["key"].cast(pa.string()), "north")).to_pylist()
+    for row, released_row in zip((quartile, median), north, strict=True):
+        assert row == {name: released_row[name] for name in row}
+    assert quartile["value"] < median["value"] < high["value"]
+
+
+def test_node_by_number_and_by_value(released: Workspace) -> None:
+    rows = table(released, "nodes", "all")
+    height = max(rows["level"].to_pylist())
+    answer = ask(released, "node", "--level", height, "--node", "8", "--tree", "all")
+    (released_row,) = rows.filter(
+        pc.and_(pc.equal(rows["level"], height), pc.equal(rows["node"], 8))
+    ).to_pylist()
+    (row,) = answer["answers"]
+    assert {name: row[name] for name in ANSWER[:-1]} == {n: released_row[n] for n in ANSWER[:-1]}
+    assert row["label"] == "[50, 56.25)"
+    for value in ("50", "56.2"):
+        by_value = ask(released, "node", "--level", height, "--value", value, "--tree", "all")
+        assert by_value == answer
+
+
+def test_top(released: Workspace) -> None:
+    rows = table(released, "nodes", "places", "south")
+    leaves = rows.filter(pc.equal(rows["level"], max(rows["level"].to_pylist())))
+    largest = sorted(leaves["count"].to_pylist(), reverse=True)
+    south = ("--tree", "places", "--key", "south")
+    assert [row["count"] for row in ask(released, "top", *south)["answers"]] == largest[:10]
+    three = ask(released, "top", "-n", "3", *south)["answers"]
+    assert [row["count"] for row in three] == largest[:3]
+    (root,) = ask(released, "top", "--level", "0", *south)["answers"]
+    assert root["fraction"] == 1 and root["count"] == sum(largest)
+    assert len(ask(released, "top", "-n", "1000000", *south)["answers"]) == 16
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (("cdf", "50"), "say which tree with --tree; it has all, places"),
+        (("cdf", "50", "--tree", "al"), "there is no tree 'al'; it has all, places"),
+        (("cdf", "50", "--tree", "places"), "key: tree places needs a key"),
+        (("cdf", "50", "--tree", "all", "--key", "north"), "key: tree all has no keys"),
+        (("cdf", "50", "--tree", "places", "--key", "west"), "'west' is not a listed key"),
+        (("cdf", "abc", "--tree", "all"), "'abc' must be a number"),
+        (("cdf", "nan", "--tree", "all"), "'nan' must be a number"),
+        (("range", "9", "1", "--tree", "all"), "9 is above 1"),
+        (("range", "1", "b", "--tree", "all"), "'b' must be a number"),
+        (("quantile", "1.5", "--tree", "all"), "1.5 is not between 0 and 1"),
+        (("quantile", "nan", "--tree", "all"), "nan is not between 0 and 1"),
+        (("quantile", "half", "--tree", "all"), "'half' is not a number"),
+        (("node", "--level", "9", "--node", "0", "--tree", "all"), "level: 9 is not between 0"),
+        (("node", "--level=-1", "--node", "0", "--tree", "all"), "level: -1 is not between 0"),
+        (("node", "--level", "0", "--node", "1", "--tree", "all"), "level 0 has no node 1"),
+        (("node", "--level", "0", "--node=-1", "--tree", "all"), "level 0 has no node -1"),
+        (("node", "--level", "0", "--value", "b", "--tree", "all"), "'b' must be a number"),
+        (("top", "-n", "0", "--tree", "all"), "n: 0 is not above 0"),
+        (("top", "--level", "9", "--tree", "all"), "level: 9 is not between 0"),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_bad_question(
+    released: Workspace, question: tuple[str, ...], words: str, form: tuple[str, ...]
+) -> None:
+    outcome = released.run("query", released.output, *question, *form)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"dptrees: {released.output}: ")
+    assert outcome.err.count("\n") == 1 and words in outcome.err
+
+
+def test_no_release(workspace: Workspace) -> None:
+    workspace.output.mkdir()
+    for place in (workspace.output, workspace.folder / "none", workspace.key):
+        outcome = workspace.run("query", place, "cdf", "50")
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith(f"dptrees: {place}: ") and outcome.err.count("\n") == 1
+
+
+def test_other_domains_are_asked_in_their_own_notation(workspace: Workspace) -> None:
+    """Dates, and integers as keys: what the command line gives is text."""
+    days = pa.array(["2024-03-01", "2024-05-20"] * 500).cast(pa.date32())
+    sizes = pa.array([7, 7, 12, 12] * 250)
+    workspace.write_rows(x=pa.nulls(1000), place=pa.nulls(1000), day=days, size=sizes)
+    domain = {"column": "day", "lower": date(2024, 1, 1), "upper": date(2024, 12, 31)}
+    by = {"column": "size", "keys": [7, 12]}
+    trees = [{"name": "days", "domain": domain, "by": by, "quantiles": [0.5, 0.9]}]
+    outcome = workspace.release(lambda settings: settings.update(trees=trees))
+    assert (outcome.code, outcome.err) == (0, "")
+    (row,) = ask(workspace, "cdf", "2024-04-01", "--tree", "days", "--key", "7")["answers"]
+    assert row["label"] == "[2024-01-01, 2024-04-01)"
+    assert abs(row["estimate"] - 750) < 10 * row["std_error"]
+    assert row["std_error"] < 30
+    (row,) = ask(workspace, "quantile", "0.9", "--tree", "days", "--key", "12")["answers"]
+    assert row["ci_low"] <= "2024-05-20" <= row["ci_high"]
+    assert "2024-03-01" < row["value"] < "2024-12-31"
+
+
+def test_report_is_made_anew(released: Workspace, workspace: Workspace) -> None:
+    shutil.copytree(released.output, workspace.output)
+    page = workspace.output / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    outcome = workspace.run("report", workspace.output)
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"{page}\n", "")
+    assert page.read_bytes() == before

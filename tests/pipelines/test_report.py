@@ -1,0 +1,395 @@
+"""The report: self-contained, escaped, bounded, the same bytes again, and true to the tables."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from datetime import date, datetime
+from fractions import Fraction
+from functools import lru_cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.domain import (
+    CategoryDomain,
+    DateDomain,
+    IntegerDomain,
+    KeyList,
+    NumberDomain,
+    OrderedDomain,
+    TimestampDomain,
+)
+from dpcore.plan import TreePlan
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.question import Question, ReleasePlan
+from dpcore.randomness import ReleaseKey
+from dpcore.release import CDF, NODES, release_counts
+from dpcore.tree import Tree
+from pipelines.guarantee import guarantee_in_words
+from pipelines.report import write_report_html
+from pipelines.report_extent import MAX_KEYS, clip
+
+EVIL = "</script><!--<script>alert(1)</script>"
+FORMULA = "$$x^2$$"
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def question(
+    name: str,
+    domain: OrderedDomain,
+    fanouts: tuple[int, ...],
+    keys: KeyList | None = None,
+    quantiles: tuple[float, ...] = (0.5,),
+    measure: Measure = Measure.EPSILON,
+) -> Question:
+    levels = len(fanouts) + 1
+    plan = TreePlan(
+        tree=Tree(leaves=domain.cells, fanouts=fanouts),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=measure, amount=Fraction(1)),
+        level_amounts=(Fraction(1, levels),) * levels,
+        keyed=keys is not None,
+    )
+    return Question(name=name, domain=domain, plan=plan, keys=keys, quantiles=quantiles)
+
+
+def plan_of(*questions: Question) -> ReleasePlan:
+    measure = questions[0].plan.budget.measure
+    whole = Budget(measure=measure, amount=Fraction(len(questions)))
+    return ReleasePlan(
+        name="a-release", neighbors=Neighbors.ADD_REMOVE, budget=whole, questions=questions
+    )
+
+
+class Made:
+    """A small release and its page."""
+
+    def __init__(self, *questions: Question, count: int = 50) -> None:
+        self.plan = plan_of(*questions)
+        self.counts = {
+            each.name: np.full(each.key_count * each.domain.cells, count, np.int64)
+            for each in questions
+        }
+        self.release = release_counts(self.plan, self.counts, ReleaseKey(bytes(32)))
+
+    def rows(self, kind: str, tree: str) -> pa.Table:
+        asked = self.plan.question(tree)
+        places = {(chunk.key, chunk.index) for chunk in asked.forest.chunking}
+        return pa.concat_tables(
+            self.release._read(kind, tree, key, index) for key, index in sorted(places)
+        )
+
+    def page(self) -> str:
+        return write_report_html(
+            self.plan,
+            lambda tree: self.rows(NODES, tree),
+            lambda tree: self.rows(CDF, tree),
+            self.release.quantiles,
+            {"dptrees": "0.1"},
+        )
+
+
+class Elements(HTMLParser):
+    """The tags of a page, their attributes, and the text of each script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        inside = self.lasttag if self.cdata_elem else None
+        (self.scripts if inside == "script" else self.texts).append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return next(json.loads(text) for text in self.scripts if text.startswith('{"document"'))
+
+
+@lru_cache
+def elements_of(page: str) -> Elements:
+    return Elements(page)
+
+
+def columns(page: str, place: int = 0) -> list[dict[str, Any]]:
+    """The columns of each curve of a figure that the page holds."""
+    found: list[dict[str, Any]] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict):
+            if value.get("name") == "ColumnDataSource" and "attributes" in value:
+                found.append(dict(value["attributes"]["data"]["entries"]))
+            for part in value.values():
+                visit(part)
+        if isinstance(value, list):
+            for part in value:
+                visit(part)
+
+    visit(elements_of(page).data["document"]["roots"][place])
+    return found
+
+
+def numbers(column: dict[str, Any]) -> list[float]:
+    packed = base64.b64decode(column["array"]["data"])
+    return np.frombuffer(gzip.decompress(packed), column["dtype"]).tolist()
+
+
+AGES = question("age", IntegerDomain(column="years", lower=0, upper=12), (3, 4))
+SHOPS = question(
+    "shops",
+    NumberDomain(column=f"price {EVIL}", lower=0, upper=1, cells=10),
+    (10,),
+    KeyList(column="shop", keys=(EVIL, FORMULA, "A"), unknown="other"),
+    (0.1, 0.9),
+)
+SIZES = question(
+    f"sizes {EVIL}", CategoryDomain(column="size", categories=("S", EVIL, FORMULA)), (3,)
+)
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    return Made(AGES, SHOPS, SIZES)
+
+
+@pytest.fixture(scope="module")
+def page(made: Made) -> str:
+    return made.page()
+
+
+def test_page_loads_nothing(page: str) -> None:
+    tags = elements_of(page).tags
+    assert {"link", "iframe", "img", "base", "object", "embed"}.isdisjoint(tag for tag, _ in tags)
+    assert not [tag for tag, attributes in tags if {"src", "href", "action"} & set(attributes)]
+    policies = [each["content"] for _, each in tags if each.get("http-equiv")]
+    assert len(policies) == 1
+    assert policies[0] is not None
+    assert policies[0].startswith("default-src 'none'")
+    assert "http" not in policies[0]
+    assert "@import" not in page.split("</style>")[0]
+
+
+def test_page_has_language_title_and_viewport(page: str) -> None:
+    tags = elements_of(page).tags
+    assert ("html", {"lang": "en"}) in tags
+    assert "title" in {tag for tag, _ in tags}
+    assert any(each.get("name") == "viewport" for _, each in tags)
+
+
+def test_page_states_the_guarantee(made: Made, page: str) -> None:
+    text = " ".join(elements_of(page).text.split())
+    assert guarantee_in_words(made.plan) in text
+    assert "one row, not one person" in text
+    assert "Who holds the key can remove the noise" in text
+    assert "a consistent count may lie outside its interval" in text
+    assert "counted under the key other" in text
+
+
+def test_rho_is_also_said_as_epsilon_and_delta() -> None:
+    ages = question(AGES.name, AGES.domain, (3, 4), measure=Measure.RHO)
+    text = elements_of(Made(ages).page()).text
+    assert "Rho is 1, which implies epsilon = 8.434 at delta = 0.000001" in text
+    assert "discrete Gaussian, sigma 1.22" in text
+
+
+def test_names_from_users_are_escaped(page: str) -> None:
+    elements = elements_of(page)
+    assert [tag for tag, _ in elements.tags].count("script") == 3
+    assert "alert(1)" not in "".join(elements.scripts[1:])
+    assert f"sizes {EVIL}" in elements.text
+    assert [key["name"] for key in elements.data["trees"][1]["keys"]][:2] == [EVIL, FORMULA]
+
+
+def test_no_text_is_a_formula(page: str) -> None:
+    axes = json.dumps(elements_of(page).data["document"])
+    assert '"name": "PlainText"' in axes
+    assert "major_label_overrides" in axes
+    assert "TeX" not in axes
+
+
+def test_curves_are_the_released_rows(made: Made, page: str) -> None:
+    (curve,) = columns(page, 0)
+    table = made.rows(CDF, "age")
+    assert numbers(curve["x"]) == [0.0, *table["upper"].to_pylist()]
+    for name, column in {"count": "count", "estimate": "estimate", "high": "ci_high"}.items():
+        assert numbers(curve[name]) == [0.0, *table[column].to_pylist()]
+    assert curve["text"] == [str(year) for year in range(13)]
+
+
+def test_curves_of_keys_hold_their_own_rows(made: Made, page: str) -> None:
+    table = made.rows(CDF, "shops")
+    for key, curve in zip(SHOPS.key_labels, columns(page, 1), strict=True):
+        own = [row["count"] for row in table.to_pylist() if row["key"] == key]
+        assert numbers(curve["count"])[1:] == own
+
+
+def test_nodes_are_the_released_rows(made: Made, page: str) -> None:
+    tree = elements_of(page).data["trees"][0]
+    rows = made.rows(NODES, "age").to_pylist()
+    assert len(tree["keys"][0]["levels"]) == 3
+    for level, shown in enumerate(tree["keys"][0]["levels"]):
+        own = sorted((row for row in rows if row["level"] == level), key=lambda row: row["node"])
+        assert shown["count"] == [row["count"] for row in own]
+        assert tree["labels"][level] == [row["label"] for row in own]
+
+
+def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
+    rows = made.release.quantiles.to_pylist()
+    shops = [row for row in rows if row["tree"] == "shops"]
+    assert len(shops) == 2 * SHOPS.key_count
+    text = " ".join(elements_of(page).text.split())
+    for row in shops:
+        said = f"{row['value']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f})"
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("domain", "first", "text"),
+    [
+        (
+            DateDomain(column="day", lower=date(2013, 1, 1), upper=date(2013, 1, 9)),
+            1356998400000.0,
+            "2013-01-02",
+        ),
+        (
+            TimestampDomain(
+                column="at", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
+            ),
+            1356998400000.0,
+            "2013-01-01 01:00:00",
+        ),
+        (CategoryDomain(column="size", categories=("S", "M", "L")), 0.0, "M"),
+        (CategoryDomain(column="size", categories=(7, 5, 9)), 0.0, "5"),
+    ],
+)
+def test_axis_of_every_kind(domain: OrderedDomain, first: float, text: str) -> None:
+    page = Made(question("t", domain, (domain.cells,))).page()
+    (curve,) = columns(page)
+    assert numbers(curve["x"])[0] == first
+    assert curve["text"][1] == text
+    axis = json.dumps(elements_of(page).data["document"])
+    assert ("DatetimeAxis" in axis) == (domain.kind in ("date", "timestamp"))
+
+
+def test_tree_of_one_leaf_and_key_without_rows() -> None:
+    one = question("one", IntegerDomain(column="a", lower=0, upper=1), ())
+    assert "All levels are here." in Made(one).page()
+    assert "unknown" in elements_of(Made(SHOPS, count=0).page()).text
+
+
+def test_same_release_gives_the_same_bytes(page: str) -> None:
+    assert Made(AGES, SHOPS, SIZES).page() == page
+    program = (
+        "import runpy, hashlib;"
+        f"t = runpy.run_path({str(Path(__file__))!r});"
+        "p = t['Made'](t['AGES'], t['SHOPS'], t['SIZES']).page();"
+        "print(hashlib.sha256(p.encode()).hexdigest())"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": str(PROJECT)}
+    other = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert other.stdout.strip() == hashlib.sha256(page.encode()).hexdigest(), other.stderr
+
+
+def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
+    def turned(table: pa.Table) -> pa.Table:
+        return table.take(pa.array(np.arange(len(table))[::-1]))
+
+    again = write_report_html(
+        made.plan,
+        lambda tree: turned(made.rows(NODES, tree)),
+        lambda tree: turned(made.rows(CDF, tree)),
+        made.release.quantiles,
+        {"dptrees": "0.1"},
+    )
+    assert again == page
+
+
+def large_tables(asked: Question) -> dict[str, pa.Table]:
+    """Tables of the right schema for a large tree: all its rows lie in one hundredth of it."""
+    tree = asked.plan.tree
+    leaves = np.zeros(tree.leaves, np.int64)
+    leaves[tree.leaves // 2 : tree.leaves // 2 + tree.leaves // 100] = 7
+    parts = []
+    for level, count in enumerate(tree.level_counts(leaves)):
+        labels = pa.array(np.arange(len(count))).cast(pa.string())
+        parts.append(rows_of(asked, count) | {"level": np.full(len(count), level, np.int32)})
+        parts[-1] |= {"node": np.arange(len(count)), "label": labels}
+    points = {"upper": asked.domain.upper_edges(0, tree.leaves)}
+    points |= rows_of(asked, np.cumsum(leaves))
+    return {NODES: pa.concat_tables(map(pa.table, parts)), CDF: pa.table(points)}
+
+
+def rows_of(asked: Question, count: Any) -> dict[str, Any]:
+    estimate = count.astype(np.float64)
+    names = pa.nulls(len(count), pa.dictionary(pa.int32(), pa.string()))
+    return {
+        "tree": pa.array([asked.name] * len(count)),
+        "key": names,
+        "estimate": estimate,
+        "ci_low": np.maximum(estimate - 5, 0),
+        "ci_high": estimate + 5,
+        "count": count,
+    }
+
+
+def test_large_tree_is_thinned_where_the_curve_bends() -> None:
+    domain = NumberDomain(column="x", lower=0, upper=1, cells=10**6)
+    asked = question("large", domain, (100, 100, 100), quantiles=())
+    tables = large_tables(asked)
+    plan = plan_of(asked)
+    page = write_report_html(
+        plan, lambda _: tables[NODES], lambda _: tables[CDF], None, {"dptrees": "0.1"}
+    )
+    assert len(page.encode()) < 2_000_000
+    (curve,) = columns(page)
+    x, count = np.array(numbers(curve["x"])), np.array(numbers(curve["count"]))
+    assert 100 < len(x) <= 2_000
+    truth = np.interp(tables[CDF]["upper"].to_numpy(), x, count)
+    assert np.abs(truth - tables[CDF]["count"].to_numpy()).max() <= count[-1] / 300
+    assert count[-1] == 70_000
+    levels = elements_of(page).data["trees"][0]["keys"][0]["levels"]
+    assert [len(level["count"]) for level in levels] == [1, 100, 10_000, 12_000 - 10_101]
+    assert min(levels[3]["count"]) == 7
+    assert "1,899 largest of 1,000,000 nodes of level 3" in " ".join(elements_of(page).text.split())
+
+
+def test_page_of_many_trees_keys_and_long_names_is_below_5_mb() -> None:
+    names = tuple(f"{place} " + "\U0001f600" * 60 for place in range(50))
+    keys = KeyList(column="k", keys=names)
+    domain = CategoryDomain(column="c", categories=names)
+    quantiles = tuple(np.linspace(0, 1, 50).tolist())
+    trees = [question(f"t{place}", domain, (5, 10), keys, quantiles) for place in range(13)]
+    page = Made(*trees).page()
+    assert len(page.encode()) < 5_000_000
+    text = " ".join(elements_of(page).text.split())
+    assert "This page shows the first 12 of 13 trees" in text
+    assert "The first 8 of 50 keys are here" in text
+    assert all(len(tree["keys"]) <= MAX_KEYS for tree in elements_of(page).data["trees"])
+
+
+def test_clip_bounds_bytes_and_replaces_what_is_invisible() -> None:
+    assert clip("a\u202eb\x00") == "a\ufffdb\ufffd"
+    assert clip("\u00e9" * 100, 5) == "\u00e9\u00e9\u2026"
+    assert clip(None) == ""

@@ -1,0 +1,236 @@
+"""Small plans, rows, a fixed key and the job, as the tests of the transforms need them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpcore.domain import IntegerDomain, KeyList, NumberDomain
+from dpcore.plan import TreePlan
+from dpcore.planner import plan_tree
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.question import Question, ReleasePlan
+from dpcore.randomness import ReleaseKey
+from dpcore.release import Release, release_counts
+from dpcore.tree import Tree
+from transforms.key_reference import KeyReference
+from transforms.parts import Part, parquet_bytes, planned_parts, sha256
+from transforms.read import ReadBatches
+from transforms.release import ReleaseTrees
+
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+SECRET = bytes(range(7, 39))
+
+MakePlan = Callable[..., ReleasePlan]
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def key() -> ReleaseKey:
+    """A fixed key, so that a release can be made twice."""
+    return ReleaseKey(SECRET)
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, key: ReleaseKey) -> Path:
+    """The key in a file that only its owner can read."""
+    path = tmp_path / "release.key"
+    path.write_text(key.to_text() + "\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def reference(key_file: Path) -> KeyReference:
+    """Where the key lies."""
+    return KeyReference(reference=f"file:{key_file}").checked()
+
+
+def _tree_plan(
+    cells: int, *, fanouts: tuple[int, ...] | None, public: bool, keyed: bool, neighbors: Neighbors
+) -> TreePlan:
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    if fanouts is None:
+        return plan_tree(
+            leaves=cells, budget=budget, neighbors=neighbors, public_total=public, keyed=keyed
+        )
+    levels = len(fanouts) + 1
+    root = Fraction(0) if public else Fraction(1, levels)
+    return TreePlan(
+        tree=Tree(leaves=cells, fanouts=fanouts),
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=(root, *[Fraction(1, levels)] * (levels - 1)),
+        public_total=public,
+        keyed=keyed,
+    )
+
+
+@pytest.fixture
+def make_plan() -> MakePlan:
+    """Makes a plan: some of the trees ``value``, ``number`` and ``carrier``."""
+
+    def made(
+        *names: str,
+        cells: int = 30,
+        fanouts: tuple[int, ...] | None = None,
+        outside: str = "clamp",
+        missing: str = "drop",
+        unknown: str = "drop",
+        neighbors: Neighbors = Neighbors.ADD_REMOVE,
+        public: bool = False,
+        release: str = "test",
+    ) -> ReleasePlan:
+        policies: dict[str, Any] = {"outside": outside, "missing": missing}
+        domains = {
+            "value": NumberDomain(column="value", lower=0, upper=10, cells=cells, **policies),
+            "number": IntegerDomain(column="number", lower=-5, upper=15, **policies),
+            "carrier": NumberDomain(column="value", lower=0, upper=10, cells=cells, **policies),
+        }
+        keys = KeyList(column="carrier", keys=("UA", "AA", "none of them"), unknown=unknown)
+        questions = []
+        for name in names or ("value",):
+            domain, keyed = domains[name], name == "carrier"
+            plan = _tree_plan(
+                domain.cells,
+                fanouts=fanouts if name != "number" else None,
+                public=public and not keyed,
+                keyed=keyed,
+                neighbors=neighbors,
+            )
+            questions.append(
+                Question(
+                    name=name,
+                    domain=domain,
+                    plan=plan,
+                    keys=keys if keyed else None,
+                    quantiles=() if name == "number" else (0.1, 0.5, 0.9),
+                )
+            )
+        budget = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
+        return ReleasePlan(
+            name=release, neighbors=neighbors, budget=budget, questions=tuple(questions)
+        )
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def rows() -> pa.Table:
+    """3,000 rows with nulls, NaN, infinities, values out of bounds and unknown keys."""
+    generator = np.random.default_rng(1)
+    size = 3000
+    value = generator.normal(4, 3, size)
+    value[:5] = [np.nan, np.inf, -np.inf, 1e300, 10.0]
+    number = generator.integers(-20, 30, size)
+    carrier = np.array(["UA", "AA", "B6"])[generator.integers(0, 3, size)]
+    missing = generator.random(size) < 0.05
+    return pa.table(
+        {
+            "unused": pa.array(np.arange(size)),
+            "value": pa.array(value, mask=missing),
+            "number": pa.array(number, mask=missing[::-1].copy()),
+            "carrier": pa.array(carrier, mask=np.roll(missing, 7)),
+        }
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path, rows: pa.Table) -> str:
+    """The rows as two Parquet files of several row groups; the glob of both."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    pq.write_table(rows.slice(0, 1700), folder / "a.parquet", row_group_size=500)
+    pq.write_table(rows.slice(1700), folder / "b.parquet", row_group_size=700)
+    return str(folder / "*.parquet")
+
+
+@pytest.fixture
+def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several splits a file and several batches a split."""
+    monkeypatch.setattr("transforms.parquet_rows._SPLIT_ROWS", 1000)
+    monkeypatch.setattr("transforms.parquet_rows._BATCH_ROWS", 300)
+
+
+@pytest.fixture
+def run(reference: KeyReference) -> Run:
+    """Runs the job as the command builds it, on Beam's local runner if no other is named."""
+
+    def ran(
+        plan: ReleasePlan,
+        patterns: str | tuple[str, ...],
+        output: Path,
+        *,
+        format: str = "parquet",
+        pipeline_options: Sequence[str] = (),
+        manifest: Mapping[str, object] | None = None,
+    ) -> None:
+        options = PipelineOptions(
+            [f"--runner={LOCAL_RUNNER}", *pipeline_options], save_main_session=False
+        )
+        chosen = (patterns,) if isinstance(patterns, str) else patterns
+        with beam.Pipeline(options=options) as pipeline:
+            read = pipeline | "Read" >> ReadBatches(patterns=chosen, format=format, plan=plan)
+            read | "Release" >> ReleaseTrees(
+                plan, key=reference, output=str(output), manifest=manifest
+            )
+
+    return ran
+
+
+def _exact_counts(plan: ReleasePlan, table: pa.Table) -> dict[str, Any]:
+    columns = {name: table[name] for name in table.column_names}
+    return {
+        question.name: np.bincount(
+            question.leaf_ids(columns), minlength=question.forest.chunking.cells
+        )
+        for question in plan.questions
+    }
+
+
+@pytest.fixture
+def exact_counts() -> Callable[[ReleasePlan, pa.Table], dict[str, Any]]:
+    """The exact counts of all trees, by name, from a table in memory."""
+    return _exact_counts
+
+
+@pytest.fixture
+def release_files() -> Callable[[Path], dict[str, bytes]]:
+    """All files below a folder, by their path within it, but for the report."""
+
+    def found(folder: Path) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != "report.html"
+        }
+
+    return found
+
+
+@pytest.fixture
+def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[str, bytes]]:
+    """The tables of the release of a table in memory, by the paths that they have in a folder."""
+
+    def expected(plan: ReleasePlan, table: pa.Table) -> dict[str, bytes]:
+        release: Release = release_counts(plan, _exact_counts(plan, table), key)
+        found = {}
+        for part in planned_parts(plan):
+            data = parquet_bytes(_part(release, part))
+            found[part.file_name(sha256(data))] = data
+        if release.quantiles is not None:
+            found["quantiles.parquet"] = parquet_bytes(release.quantiles)
+        return found
+
+    return expected
+
+
+def _part(release: Release, part: Part) -> pa.Table:
+    return release._read(part.kind, part.tree, part.key, part.index)

@@ -1,0 +1,271 @@
+"""CSV files: what a text stands for, and what is refused."""
+
+import gzip
+import logging
+from datetime import date, datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dpcore.domain import (
+    CategoryDomain,
+    DateDomain,
+    IntegerDomain,
+    NumberDomain,
+    OrderedDomain,
+    TimestampDomain,
+)
+from dpcore.planner import plan_tree
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.question import Question, ReleasePlan
+from transforms import csv_rows
+from transforms.csv_rows import _typed
+from transforms.errors import InputError
+from transforms.read import Split
+
+SECRET = "Miriam-4711"
+NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()
+TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+
+
+def plan_of(*domains: OrderedDomain) -> ReleasePlan:
+    budget = Budget(measure=Measure.EPSILON, amount=1)
+    questions = [
+        Question(
+            name=f"tree{index}",
+            domain=domain,
+            plan=plan_tree(
+                leaves=domain.cells,
+                budget=budget.share(1),
+                neighbors=Neighbors.ADD_REMOVE,
+            ),
+        )
+        for index, domain in enumerate(domains)
+    ]
+    whole = Budget(measure=Measure.EPSILON, amount=len(questions))
+    return ReleasePlan(
+        name="csv", neighbors=Neighbors.ADD_REMOVE, budget=whole, questions=tuple(questions)
+    )
+
+
+def number(column: str = "value") -> NumberDomain:
+    return NumberDomain(column=column, lower=0, upper=10, cells=10)
+
+
+def read(path: Path, plan: ReleasePlan) -> pa.Table:
+    splits, rows = csv_rows.splits(str(path), str(path), plan)
+    assert (splits, rows) == ([(0, 0)], 0)
+    split = Split(str(path), 0, 0, path.stat().st_size)
+    types = csv_rows.column_types(plan)
+    schema = pa.schema([(name, types[name]) for name in plan.columns])
+    return pa.Table.from_batches(csv_rows.batches(str(path), split, plan), schema)
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "domain, texts, values",
+    [
+        (
+            number(),
+            ["1", "2.5", " 3 ", "oops", "", "1e2", "inf", "-inf", "1_000", "0x10"],
+            [1.0, 2.5, 3.0, None, None, 100.0, float("inf"), float("-inf"), None, None],
+        ),
+        (
+            IntegerDomain(column="value", lower=0, upper=10),
+            ["1", " -2", "three", "", "9223372036854775807", "9223372036854775808", "1.5"],
+            [1, -2, None, None, 2**63 - 1, None, None],
+        ),
+        (
+            DateDomain(column="value", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
+            ["2013-02-28", "2013-02-29", "2012-02-29", "soon", "", "2013-13-01", "2013-1-1"],
+            [date(2013, 2, 28), None, date(2012, 2, 29), None, None, None, None],
+        ),
+        (
+            TimestampDomain(
+                column="value", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
+            ),
+            ["2013-01-01 10:11:12", "2013-01-01T10:11:12.5", "2013-01-01", "2013-01-01 25:00", "x"],
+            [
+                datetime(2013, 1, 1, 10, 11, 12),
+                datetime(2013, 1, 1, 10, 11, 12, 500000),
+                datetime(2013, 1, 1),
+                None,
+                None,
+            ],
+        ),
+        (
+            TimestampDomain(
+                column="value",
+                lower=datetime(2013, 1, 1, tzinfo=timezone.utc),
+                upper=datetime(2013, 1, 2, tzinfo=timezone.utc),
+                cells=24,
+            ),
+            ["2013-01-01 10:11:12Z", "2013-01-01T10:11:12+02:00", "2013-01-01 10:11:12", "x"],
+            [
+                datetime(2013, 1, 1, 10, 11, 12, tzinfo=timezone.utc),
+                datetime(2013, 1, 1, 8, 11, 12, tzinfo=timezone.utc),
+                None,
+                None,
+            ],
+        ),
+        (
+            CategoryDomain(column="value", categories=("UA", "AA")),
+            ["UA", "AA", "B6", "", " UA"],
+            ["UA", "AA", "B6", "", " UA"],
+        ),
+    ],
+)
+def test_what_texts_stand_for(domain, texts, values, tmp_path) -> None:
+    lines = "".join(f"{text},{place}\n" for place, text in enumerate(texts))
+    table = read(written(tmp_path, "value,place\n" + lines), plan_of(domain))
+    assert table.schema.field("value").type == domain.value_type
+    found = table["value"].to_pylist()
+    # A text column keeps what it does not know; an empty field is missing in the others.
+    assert [None if each == "" else each for each in found] == [
+        None if each == "" else each for each in values
+    ]
+    domain.cell_ids(table["value"])  # whatever it holds, it has a cell or is dropped
+
+
+def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
+    table = read(written(tmp_path, "value\n1\noops\n2\n"), plan_of(number()))
+    last = NumberDomain(column="value", lower=0, upper=10, cells=10, missing="last")
+    assert number().cell_ids(table["value"]).tolist() == [1, -1, 2]
+    assert last.cell_ids(table["value"]).tolist() == [1, 9, 2]
+
+
+TEXTS = st.one_of(
+    st.from_regex(csv_rows._NUMBER),
+    st.from_regex(csv_rows._INTEGER),
+    st.from_regex(csv_rows._DATE),
+    st.from_regex(csv_rows._TIME),
+    st.from_regex(csv_rows._ZONED_TIME),
+    st.floats().map(str),
+    st.integers(-(2**70), 2**70).map(str),
+    st.dates().map(str),
+    st.datetimes().map(str),
+    st.text(max_size=5),
+    st.sampled_from(["inf", "nan", "-inf", "0x1F", "1e999", "2013-02-31", " 42", "+5", "1.", "."]),
+)
+
+
+@pytest.mark.parametrize("wanted", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
+@given(texts=st.lists(st.none() | TEXTS, min_size=1, max_size=8))
+@example(texts=["inf", "oops"])
+@example(texts=["2013-02-31", "2013-02-28"])
+@example(texts=["1234567890123456789", "oops", "0x1F"])
+def test_a_row_s_fate_depends_on_that_row_alone(wanted: pa.DataType, texts) -> None:
+    together = _typed(pa.array(texts, pa.string()), wanted)
+    alone = pa.concat_arrays([_typed(pa.array([text], pa.string()), wanted) for text in texts])
+    # In bits, so that NaN equals NaN.
+    assert together.is_null().equals(alone.is_null())
+    assert bits(together).equals(bits(alone))
+
+
+def bits(values: pa.Array) -> pa.Array:
+    if pa.types.is_floating(values.type):
+        return pc.fill_null(values, 0.0).view(pa.int64())
+    return values.view(pa.int32() if values.type == DAY else pa.int64())
+
+
+@pytest.mark.parametrize(
+    "wanted, pattern",
+    [
+        (NUMBER, csv_rows._NUMBER),
+        (INTEGER, csv_rows._INTEGER),
+        (DAY, csv_rows._DATE),
+        (TIME, csv_rows._TIME),
+        (ZONED, csv_rows._ZONED_TIME),
+    ],
+    ids=str,
+)
+@given(data=st.data())
+def test_a_text_that_is_surely_a_value_is_one(wanted, pattern, data) -> None:
+    text = data.draw(st.from_regex(pattern)).removesuffix("\n")  # Arrow's $ is the very end
+    assert pc.cast(pa.array([text]), wanted).null_count == 0
+
+
+def test_compressed_and_with_a_byte_order_mark(tmp_path) -> None:
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbfvalue,b\r\n1,2\r\n3,4\r\n"))
+    assert read(path, plan_of(number())).to_pydict() == {"value": [1.0, 3.0]}
+
+
+def test_a_header_without_rows(tmp_path) -> None:
+    path = written(tmp_path, "value,other\n")
+    assert read(path, plan_of(number())).num_rows == 0
+
+
+def test_a_file_object(tmp_path) -> None:
+    path = written(tmp_path, "value,other\n1,2\n")
+    with path.open("rb") as file:
+        assert csv_rows.splits(file, "memory", plan_of(number())) == ([(0, 0)], 0)
+
+
+NOT_CSV = {
+    "more fields": f"value,b\n1,2\n3,4,{SECRET}\n",
+    "fewer fields": f"value,b\n1,2\n{SECRET}\n",
+    "ragged far below": "value,b\n" + "1,2\n" * 50 + f"{SECRET}\n",
+    "not UTF-8": b"value,b\n1,2\n\xff" + SECRET.encode() + b",3\n",
+    "empty": "",
+    "blank": "\n\n",
+}
+
+
+@pytest.mark.parametrize("kind", NOT_CSV)
+def test_files_that_are_refused_without_showing_them(kind, tmp_path, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = written(tmp_path, NOT_CSV[kind])
+    with pytest.raises(InputError) as caught:
+        read(path, plan_of(CategoryDomain(column="value", categories=("1",))))
+    assert str(path) in caught.value.sentence
+    assert "as many fields as the header, in UTF-8" in caught.value.sentence
+    assert SECRET not in str(caught.value) + caplog.text
+    assert caught.value.__suppress_context__
+
+
+def test_ragged_rows_in_a_later_block(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 100)
+    path = written(tmp_path, "value,b\n" + "1,2\n" * 200 + f"3,4,{SECRET}\n")
+    plan = plan_of(number())
+    assert csv_rows.splits(str(path), str(path), plan) == ([(0, 0)], 0)
+    with pytest.raises(InputError, match="is not a CSV file with a header") as caught:
+        read(path, plan)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_missing_column(tmp_path) -> None:
+    path = written(tmp_path, f"value,b\n1,{SECRET}\n")
+    with pytest.raises(InputError) as caught:
+        read(path, plan_of(number(), number("other")))
+    assert caught.value.sentence == f"input: {path} has no column 'other'"
+
+
+def test_a_column_twice(tmp_path) -> None:
+    path = written(tmp_path, '"value",b,value\n1,2,3\n')
+    with pytest.raises(InputError, match="has the column 'value' twice"):
+        read(path, plan_of(number()))
+    path = written(tmp_path, "value,b,b\n1,2,3\n")
+    assert read(path, plan_of(number())).num_rows == 1
+
+
+def test_a_missing_file_and_a_folder(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
+        csv_rows.splits("nothing.csv", "nothing.csv", plan_of(number()))
+    with pytest.raises(InputError, match="is not a CSV file"):
+        csv_rows.splits(str(tmp_path), str(tmp_path), plan_of(number()))
+
+
+def test_one_column_as_two_types() -> None:
+    plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
+    with pytest.raises(InputError, match="'value' is read as double by one tree and as int64 by"):
+        csv_rows.column_types(plan)

@@ -1,0 +1,166 @@
+"""With one key and the same rows, every run makes the same release, byte for byte."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore import __version__
+from pipelines.configuration import load_configuration
+from pipelines.guarantee import manifest_of
+
+PROJECT = Path(__file__).resolve().parents[2]
+PRISM = os.environ.get("DPTREES_PRISM") or shutil.which("prism")
+
+CONFIGURATION = """
+release: drawn-once
+input: {{format: parquet, path: "{path}"}}
+output: {output}
+key_file: {key_file}
+privacy: {{epsilon: 1.0, neighbors: add_remove, unit: row}}
+trees:
+  - name: value
+    domain: {{kind: ordered, column: value, lower: 0, upper: 10, cells: 160000}}
+    objective: cdf
+  - name: by_carrier
+    domain: {{kind: ordered, column: value, lower: 0, upper: 10, cells: 20}}
+    by: {{column: carrier, keys: [UA, AA, "none of them"]}}
+    objective: quantiles
+    quantiles: [0.1, 0.5]
+  - name: number
+    domain: {{kind: ordered, column: number, type: integer, lower: -5, upper: 15}}
+    objective: cdf
+"""
+
+Release = Callable[..., dict[str, bytes]]
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, key_file: Path, data: str) -> Path:
+    """A configuration whose output is the folder ``commanded``."""
+    output = tmp_path / "commanded"
+    path = tmp_path / "release.yaml"
+    path.write_text(CONFIGURATION.format(path=data, output=output, key_file=key_file))
+    return path
+
+
+@pytest.fixture
+def in_process(configuration: Path, data: str, run, tmp_path, release_files) -> dict[str, bytes]:
+    """The files of the configuration's release, made in this process."""
+    plan = load_configuration(str(configuration)).plan()
+    run(plan, data, tmp_path / "in process", manifest=manifest_of(plan, __version__))
+    files = release_files(tmp_path / "in process")
+    assert {"manifest.json", "record.json", "quantiles.parquet"} < files.keys()
+    assert sum(name.startswith("nodes/value-") for name in files) > 2
+    return files
+
+
+@pytest.fixture
+def commanded(configuration: Path, tmp_path: Path, release_files) -> Release:
+    """Makes the release by the command, in a process of its own, and returns its files."""
+
+    def released(*options: str) -> dict[str, bytes]:
+        command = [sys.executable, "-m", "pipelines.command", "release", str(configuration)]
+        done = subprocess.run(
+            [*command, *options],
+            cwd=PROJECT,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return release_files(tmp_path / "commanded")
+
+    return released
+
+
+@pytest.mark.slow
+def test_workers_that_are_processes(commanded, in_process) -> None:
+    processes = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+    assert commanded(*processes) == in_process
+
+
+@pytest.mark.slow
+@pytest.mark.engines
+@pytest.mark.skipif(PRISM is None, reason="no Prism: neither DPTREES_PRISM nor `prism` on PATH")
+def test_prism(commanded, in_process) -> None:
+    options = ("--runner=PrismRunner", f"--prism_location={PRISM}", "--environment_type=LOOPBACK")
+    assert commanded(*options) == in_process
+
+
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+
+
+@pytest.fixture
+def plan(make_plan, monkeypatch):
+    """Three trees, all of them in chunks."""
+    small_chunks(monkeypatch)
+    return make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+
+
+@pytest.fixture
+def drawn(plan, data, run, tmp_path, release_files) -> dict[str, bytes]:
+    """The files of the release from two Parquet files, on the local runner."""
+    run(plan, data, tmp_path / "drawn")
+    return release_files(tmp_path / "drawn")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--direct_runner_bundle_repeat=2",),
+        ("--direct_num_workers=2", "--direct_running_mode=multi_threading"),
+    ],
+)
+def test_other_ways_of_running(options, plan, data, run, tmp_path, release_files, drawn) -> None:
+    run(plan, data, tmp_path / "again", pipeline_options=options)
+    assert release_files(tmp_path / "again") == drawn
+
+
+@pytest.mark.parametrize("count, group", [(1, 10_000), (5, 97)])
+def test_rows_in_another_order_and_other_files(
+    count, group, plan, rows, run, tmp_path, release_files, drawn, small_splits
+) -> None:
+    shuffled = rows.take(np.random.default_rng(2).permutation(rows.num_rows))
+    for index in range(count):
+        part = shuffled.take(np.arange(index, rows.num_rows, count))
+        pq.write_table(part, tmp_path / f"part-{index}.parquet", row_group_size=group)
+    run(plan, str(tmp_path / "part-*.parquet"), tmp_path / "shuffled")
+    assert release_files(tmp_path / "shuffled") == drawn
+
+
+def test_csv_for_parquet(plan, rows, run, tmp_path, release_files, drawn) -> None:
+    pa_csv.write_csv(rows, tmp_path / "rows.csv")
+    run(plan, str(tmp_path / "rows.csv"), tmp_path / "csv", format="csv")
+    assert release_files(tmp_path / "csv") == drawn
+
+
+def test_sparse_histograms_for_dense(
+    plan, data, run, tmp_path, release_files, drawn, monkeypatch
+) -> None:
+    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
+    run(plan, data, tmp_path / "sparse")
+    assert release_files(tmp_path / "sparse") == drawn
+
+
+def test_one_row_more_draws_all_noise_afresh(
+    plan, rows, run, tmp_path, release_files, drawn
+) -> None:
+    one_more = pa.concat_tables([rows, rows.slice(100, 1)])
+    pq.write_table(one_more, tmp_path / "more.parquet")
+    run(plan, str(tmp_path / "more.parquet"), tmp_path / "more")
+    other = release_files(tmp_path / "more")
+    assert other["record.json"] != drawn["record.json"]
+    # The names of the parts are checksums: no part, not even of an untouched chunk, stays the same.
+    assert not [name for name in other if name.startswith(("nodes/", "cdf/")) and name in drawn]

@@ -1,0 +1,164 @@
+"""Parquet files: splits, batches, and files that are none or are damaged."""
+
+import logging
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from transforms import parquet_rows
+from transforms.errors import InputError
+from transforms.read import Split
+
+SECRET = "Miriam-4711"
+
+
+def read(path: Path, plan) -> pa.Table:
+    runs, _ = parquet_rows.splits(str(path), str(path), plan)
+    batches = []
+    for start, stop in runs:
+        split = Split(str(path), start, stop, 1)
+        batches += parquet_rows.batches(str(path), split, plan)
+    return pa.Table.from_batches(batches)
+
+
+def written(tmp_path: Path, table: pa.Table, **options) -> Path:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, **options)
+    return path
+
+
+@pytest.mark.parametrize(
+    "rows_per_split, runs",
+    [
+        (1, [(0, 1), (1, 2), (2, 3)]),
+        (5, [(0, 1), (1, 2), (2, 3)]),
+        (6, [(0, 2), (2, 3)]),
+        (10, [(0, 2), (2, 3)]),
+        (11, [(0, 3)]),
+        (10**6, [(0, 3)]),
+    ],
+)
+def test_splits_are_runs_of_row_groups(
+    rows_per_split, runs, make_plan, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(parquet_rows, "_SPLIT_ROWS", rows_per_split)
+    path = written(tmp_path, pa.table({"value": [float(n) for n in range(12)]}), row_group_size=5)
+    assert parquet_rows.splits(str(path), str(path), make_plan()) == (runs, 12)
+
+
+def test_all_rows_of_the_columns_that_are_read(rows, make_plan, tmp_path, small_splits) -> None:
+    path = written(tmp_path, rows, row_group_size=700)
+    found = read(path, make_plan("number", "carrier"))
+    # NaN equals nothing, so the other columns are compared.
+    expected = rows.select(["number", "carrier"])
+    assert found.drop_columns("value").combine_chunks().equals(expected.combine_chunks())
+
+
+def test_no_row_groups(make_plan, tmp_path) -> None:
+    path = tmp_path / "none.parquet"
+    pq.ParquetWriter(path, pa.schema([("value", pa.float64())])).close()
+    assert parquet_rows.splits(str(path), str(path), make_plan()) == ([], 0)
+
+
+def test_a_file_object(rows, make_plan, tmp_path) -> None:
+    path = written(tmp_path, rows, row_group_size=1000)
+    with path.open("rb") as file:
+        assert parquet_rows.splits(file, "memory", make_plan()) == ([(0, 3)], 3000)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2], pa.int8()),
+        pa.array([1, 2], pa.uint64()),
+        pa.array([1.5, 2], pa.float32()),
+        pa.array([Decimal("1.5"), None]),
+        pa.nulls(2),
+        pa.array([1.5, 1.5]).dictionary_encode(),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_types_that_a_number_may_have(values, make_plan, tmp_path) -> None:
+    path = written(tmp_path, pa.table({"value": values}))
+    assert read(path, make_plan()).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([SECRET, "2"]),
+        pa.array([True, False]),
+        pa.array([[1], [2]]),
+        pa.array([1, 2], pa.timestamp("us")),
+        pa.array([b"1", b"2"]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_types_that_it_may_not_have(values, make_plan, tmp_path) -> None:
+    path = written(tmp_path, pa.table({"value": values}))
+    with pytest.raises(InputError) as caught:
+        read(path, make_plan())
+    assert caught.value.sentence.startswith(f"input: {path}: column 'value'")
+    assert SECRET not in str(caught.value)
+
+
+def test_the_type_of_the_key_column(make_plan, tmp_path) -> None:
+    path = written(tmp_path, pa.table({"value": [1.0], "carrier": [4711]}))
+    with pytest.raises(InputError, match="carrier") as caught:
+        read(path, make_plan("carrier"))
+    assert "4711" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [["other"], ["value", "value"], ["VALUE"]])
+def test_a_column_that_is_missing_or_twice(names, make_plan, tmp_path) -> None:
+    columns = [pa.array([1.0])] * len(names)
+    path = written(tmp_path, pa.Table.from_arrays(columns, names=names))
+    with pytest.raises(InputError) as caught:
+        read(path, make_plan())
+    assert caught.value.sentence == f"input: {path} has no column 'value', or has it twice"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999])
+def test_a_file_that_is_cut_short(share, rows, make_plan, tmp_path) -> None:
+    path = written(tmp_path, rows, row_group_size=500)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    check_damaged(path, make_plan())
+
+
+def test_without_its_last_byte(rows, make_plan, tmp_path) -> None:
+    path = written(tmp_path, rows)
+    path.write_bytes(path.read_bytes()[:-1])
+    check_damaged(path, make_plan())
+
+
+def test_a_hole_in_the_pages(rows, make_plan, tmp_path) -> None:
+    path = written(tmp_path, rows.select(["value"]), compression="zstd", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[20 : len(data) // 2] = b"\xff" * (len(data) // 2 - 20)
+    path.write_bytes(data)
+    check_damaged(path, make_plan())
+
+
+def test_a_text_file_of_that_name(make_plan, tmp_path, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    path = tmp_path / "rows.parquet"
+    path.write_text(f"value\n{SECRET}\n" * 100)
+    check_damaged(path, make_plan())
+    assert SECRET not in caplog.text
+
+
+def check_damaged(path: Path, plan) -> None:
+    with pytest.raises(InputError) as caught:
+        read(path, plan)
+    expected = f"input: {path} is not a Parquet file, or is damaged or cut short"
+    assert caught.value.sentence == expected
+    assert caught.value.__suppress_context__
+
+
+def test_a_missing_file(make_plan) -> None:
+    with pytest.raises(InputError, match=r"nothing\.parquet does not exist"):
+        parquet_rows.splits("nothing.parquet", "nothing.parquet", make_plan())

@@ -1,0 +1,138 @@
+"""From globs to batches: every file, every row, and one sentence where something is wrong."""
+
+import logging
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from transforms.errors import InputError, sentence_in
+from transforms.read import ReadBatches, Split, _ReadSplit, match_files, open_file
+
+SECRET = "Miriam-4711"
+RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+def test_each_file_once_and_in_order(tmp_path) -> None:
+    for name in ("b.csv", "a.csv", "c.txt"):
+        (tmp_path / name).write_text(name * 2)
+    patterns = (str(tmp_path / "*.csv"), str(tmp_path / "a*"), str(tmp_path / "c.txt"))
+    found = [(Path(path).name, size) for path, size in match_files(patterns)]
+    assert found == [("a.csv", 10), ("b.csv", 10), ("c.txt", 10)]
+
+
+def test_a_glob_that_matches_nothing(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("x")
+    wrong = str(tmp_path / "*.parquet")
+    with pytest.raises(InputError) as caught:
+        match_files((str(tmp_path / "*.csv"), wrong))
+    assert caught.value.sentence == f"input.path: no file matches {wrong}"
+
+
+def test_local_files_are_opened_by_path() -> None:
+    assert open_file("data/a.parquet") == "data/a.parquet"
+    assert open_file("file:///data/a.parquet") == "/data/a.parquet"
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_batches_and_their_balance(format, rows, data, tmp_path, make_plan, small_splits) -> None:
+    plan = make_plan("value", "carrier")
+    if format == "csv":
+        pa_csv.write_csv(rows, tmp_path / "rows.csv")
+        data = str(tmp_path / "rows.csv")
+    with beam.Pipeline(RUNNER) as pipeline:
+        batches, balance = pipeline | ReadBatches(patterns=(data,), format=format, plan=plan)
+        columns = batches | beam.Map(lambda batch: tuple(batch.schema.names)) | beam.Distinct()
+        assert_that(columns, equal_to([("value", "carrier")]), "columns")
+        total = batches | beam.Map(lambda batch: batch.num_rows) | beam.CombineGlobally(sum)
+        assert_that(total, equal_to([rows.num_rows]), "rows")
+        sums = balance | beam.CombinePerKey(sum)
+        expected = [("files", 0), ("splits", 0), ("rows", rows.num_rows), ("rows in files", 0)]
+        assert_that(sums, equal_to(expected), "balance")
+
+
+def spoilt(tmp_path: Path, kind: str) -> str:
+    """Two good files and a third that is not."""
+    good = pa.table({"value": [1.0, 2.0], "name": [SECRET, SECRET]})
+    for name in "ab":
+        pq.write_table(good, tmp_path / f"{name}.parquet")
+    path = tmp_path / "c.parquet"
+    tables = {
+        "missing column": good.drop_columns(["value"]),
+        "wrong type": pa.table({"value": [SECRET, "1"]}),
+    }
+    pq.write_table(tables.get(kind, good), path)
+    if kind == "cut short":
+        path.write_bytes(path.read_bytes()[:-20])
+    if kind == "text":
+        path.write_text(f"value\n{SECRET}\n")
+    return str(path)
+
+
+SENTENCES = {
+    "missing column": "has no column 'value'",
+    "wrong type": "column 'value'",
+    "cut short": "is not a Parquet file, or is damaged or cut short",
+    "text": "is not a Parquet file, or is damaged or cut short",
+}
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_a_third_file_that_cannot_be_read(kind, make_plan, tmp_path, run, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    bad = spoilt(tmp_path, kind)
+    with pytest.raises(Exception) as caught:
+        run(make_plan(), str(tmp_path / "*.parquet"), tmp_path / "out")
+    check(str(caught.value), bad, SENTENCES[kind])
+    assert SECRET not in str(caught.value) + caplog.text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "text", [f"value\n1\n2,{SECRET}\n", b"value\n\xff" + SECRET.encode() + b"\n", f"v\n{SECRET}\n"]
+)
+def test_a_second_csv_file_that_cannot_be_read(text, make_plan, tmp_path, run, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "a.csv").write_text("value\n1\n")
+    bad = tmp_path / "b.csv"
+    bad.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(Exception) as caught:
+        run(make_plan(), str(tmp_path / "*.csv"), tmp_path / "out", format="csv")
+    check(str(caught.value), str(bad), "")
+    assert SECRET not in str(caught.value) + caplog.text
+    assert not (tmp_path / "out").exists()
+
+
+def check(message: str, path: str, words: str) -> None:
+    sentence = sentence_in(message)
+    assert sentence is not None and "\n" not in sentence
+    assert path in sentence and words in sentence
+
+
+def test_files_that_vanish_after_they_were_matched(make_plan, tmp_path) -> None:
+    step = _ReadSplit("parquet", make_plan())
+    with pytest.raises(InputError, match="does not exist"):
+        list(step.process(Split(str(tmp_path / "gone.parquet"), 0, 1, 1)))
+
+
+def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> None:
+    # A domain that fails on a value must not show it.
+    caplog.set_level(logging.DEBUG)
+    pq.write_table(pa.table({"value": [4711.0815]}), tmp_path / "a.parquet")
+    plan = make_plan()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(self, columns):
+            raise ValueError(f"cannot read {columns['value'][0]}")
+
+        patch.setattr("dpcore.question.Question.leaf_ids", fail)
+        with pytest.raises(Exception) as caught:
+            run(plan, str(tmp_path / "a.parquet"), tmp_path / "out")
+    assert sentence_in(str(caught.value)) == (
+        "input: a column of tree value cannot be read as its domain asks"
+    )
+    assert "4711.0815" not in str(caught.value) + caplog.text

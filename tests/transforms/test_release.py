@@ -1,0 +1,161 @@
+"""The release that the pipeline makes is the release of the same counts in memory."""
+
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.privacy import Neighbors
+from dpcore.question import ReleasePlan
+from dpcore.samplers import DiscreteLaplace, ZeroNoise
+from transforms.release import ReleaseTrees
+
+MANY_LEAVES = 2**17 + 2**13
+
+PLANS = {
+    "one tree": {"names": ("value",)},
+    "several trees": {"names": ("value", "number", "carrier")},
+    "keys with an other cell": {"names": ("carrier",), "unknown": "other", "missing": "last"},
+    "rows outside dropped": {"names": ("value", "number"), "outside": "drop"},
+    "public number of rows": {
+        "names": ("value", "number"),
+        "neighbors": Neighbors.SUBSTITUTE,
+        "missing": "last",
+        "public": True,
+    },
+    "one cell": {"names": ("value",), "cells": 1},
+}
+
+
+def tables(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if name.endswith(".parquet")}
+
+
+def check(plan, data, table, tmp_path, run, release_files, expected_files, **options) -> None:
+    run(plan, data, tmp_path / "out", **options)
+    found = release_files(tmp_path / "out")
+    assert tables(found) == expected_files(plan, table)
+    assert set(found) - set(tables(found)) == {"manifest.json", "record.json"}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_pipeline_releases_what_the_counts_in_memory_give(
+    name, make_plan, data, rows, tmp_path, run, release_files, expected_files
+) -> None:
+    arguments = dict(PLANS[name])
+    plan = make_plan(*arguments.pop("names"), **arguments)
+    check(plan, data, rows, tmp_path, run, release_files, expected_files)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_small_chunks_with_spines(
+    sparse,
+    make_plan,
+    data,
+    rows,
+    tmp_path,
+    run,
+    release_files,
+    expected_files,
+    monkeypatch,
+    small_splits,
+) -> None:
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+    if sparse:
+        monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
+        monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 500)
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    assert all(question.forest.chunking.split_level > 0 for question in plan.questions)
+    check(plan, data, rows, tmp_path, run, release_files, expected_files)
+
+
+def test_more_leaves_than_a_chunk_holds(
+    make_plan, data, rows, tmp_path, run, release_files, expected_files
+) -> None:
+    plan = make_plan("value", cells=MANY_LEAVES, fanouts=(32, 64, 80))
+    chunking = plan.questions[0].forest.chunking
+    assert chunking.split_level > 0 and len(chunking) > 1
+    check(plan, data, rows, tmp_path, run, release_files, expected_files)
+
+
+@pytest.mark.parametrize("neighbors", Neighbors)
+def test_no_rows_at_all(
+    neighbors, make_plan, rows, tmp_path, run, release_files, expected_files
+) -> None:
+    public = neighbors is Neighbors.SUBSTITUTE
+    empty = rows.slice(0, 0)
+    pq.write_table(empty, tmp_path / "empty.parquet")
+    plan = make_plan(
+        "value", "number", "carrier", neighbors=neighbors, public=public, missing="last"
+    )
+    path = str(tmp_path / "empty.parquet")
+    check(plan, path, empty, tmp_path, run, release_files, expected_files)
+
+
+def test_only_nulls_in_columns_without_a_type(
+    make_plan, tmp_path, run, release_files, expected_files
+) -> None:
+    nulls = pa.table({"value": pa.nulls(20), "number": pa.nulls(20), "carrier": pa.nulls(20)})
+    pq.write_table(nulls, tmp_path / "nulls.parquet")
+    plan = make_plan("value", "number", "carrier", missing="first", unknown="other")
+    path = str(tmp_path / "nulls.parquet")
+    check(plan, path, nulls, tmp_path, run, release_files, expected_files)
+
+
+def test_batches_of_one_s_own_pipeline(
+    make_plan, rows, tmp_path, reference, release_files, expected_files
+) -> None:
+    plan = make_plan("value", "carrier")
+    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+    with beam.Pipeline(runner) as pipeline:
+        batches = pipeline | beam.Create(rows.combine_chunks().to_batches(max_chunksize=400))
+        batches | ReleaseTrees(plan, key=reference, output=str(tmp_path / "out"))
+    assert tables(release_files(tmp_path / "out")) == expected_files(plan, rows)
+
+
+@pytest.mark.parametrize("chunk_leaves", [8, 2**17])
+def test_zero_noise_gives_the_exact_counts_back(
+    chunk_leaves, make_plan, data, rows, tmp_path, run, exact_counts, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", chunk_leaves)
+    # The laws stay, and so their variances and the estimation; what is drawn is zero.
+    monkeypatch.setattr(
+        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
+    )
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    run(plan, data, tmp_path / "out")
+    check_exact(plan, exact_counts(plan, rows), tmp_path / "out")
+
+
+def test_noise_is_seen_as_no_exact_counts(
+    make_plan, data, rows, tmp_path, run, exact_counts
+) -> None:
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    run(plan, data, tmp_path / "out")
+    with pytest.raises(AssertionError):
+        check_exact(plan, exact_counts(plan, rows), tmp_path / "out")
+
+
+def check_exact(plan: ReleasePlan, exact, folder: Path) -> None:
+    for question in plan.questions:
+        nodes = pa.concat_tables(
+            pq.read_table(path) for path in (folder / "nodes").glob(f"{question.name}-*")
+        )
+        leaves = exact[question.name].reshape(question.key_count, -1)
+        tree = question.plan.tree
+        for code, label in enumerate(question.key_labels):
+            mine = nodes.filter([value == label for value in nodes["key"].to_pylist()])
+            for level in range(tree.height + 1):
+                at = mine.filter(np.equal(mine["level"].to_numpy(), level)).sort_by("node")
+                truth = tree.level_counts(leaves[code][None])[level][0]
+                assert at["count"].to_pylist() == truth.tolist()
+                np.testing.assert_allclose(at["estimate"].to_numpy(), truth, atol=1e-9)
+        cdf = pa.concat_tables(
+            pq.read_table(path) for path in sorted((folder / "cdf").glob(f"{question.name}-*"))
+        )
+        truth = np.cumsum(leaves, axis=1).ravel()
+        assert cdf["count"].to_pylist() == truth.tolist()
+        np.testing.assert_allclose(cdf["estimate"].to_numpy(), truth, atol=1e-9)
