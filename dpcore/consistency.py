@@ -96,7 +96,7 @@ def split_counts(estimates: Floats, below: Floats, totals: Integers) -> Integers
 
     Args:
         estimates: (nodes, n) u of the children.
-        below: (nodes, n) a of the children, in rows^2; all zero or all positive in a node.
+        below: (nodes, n) a of the children, in rows^2.
         totals: (nodes,) the nodes' counts, nonnegative.
 
     Returns:
@@ -107,47 +107,73 @@ def split_counts(estimates: Floats, below: Floats, totals: Integers) -> Integers
     """
     counts = np.zeros(estimates.shape, dtype=np.int64)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
-    busy = np.flatnonzero(totals)
-    if busy.size:
-        shares = _project(estimates[busy], below[busy], totals[busy].astype(np.float64))
-        counts[busy] = _largest_remainder(shares, totals[busy])
+    busy = totals > 0
+    alike = below.min(axis=1) == below.max(axis=1)
+    for nodes, project in ((busy & alike, _project_alike), (busy & ~alike, _project)):
+        if nodes.any():
+            # Children down the columns: NumPy is fast along the long axis, the nodes.
+            values = np.ascontiguousarray(estimates[nodes].T)
+            shares = project(values, below[nodes].T, totals[nodes].astype(np.float64))
+            counts[nodes] = _largest_remainder(shares, totals[nodes]).T
     return counts
 
 
+def _project_alike(estimates: Floats, below: Floats, totals: Floats) -> Floats:
+    """`_project` for children that are known equally well: the a cancel.
+
+    Of the estimates in falling order s, the first j stay positive as long as j s_j > s_1 + ... +
+    s_j - t, and what is taken off each is (s_1 + ... + s_j - t) / j for the last such j.
+
+    Source: Duchi et al. 2008, Figure 1.
+    """
+    falling = -np.sort(-estimates, axis=0)
+    excess = np.cumsum(falling, axis=0) - totals
+    ranks = np.arange(1, len(falling) + 1, dtype=np.float64)[:, None]
+    positive = np.maximum(1, (falling * ranks > excess).sum(axis=0))
+    taken = np.take_along_axis(excess, positive[None] - 1, axis=0) / positive
+    return np.maximum(estimates - taken, 0.0)
+
+
 def _project(estimates: Floats, below: Floats, totals: Floats) -> Floats:
-    """argmin sum (x - u)^2 / a over x >= 0 with sum x = t, per row: x = max(0, u - lambda a).
+    """argmin sum (x - u)^2 / a over x >= 0 with sum x = t, per column: x = max(0, u - lambda a).
 
     Starts from all children and drops those that come out negative: lambda only grows, so no
     dropped child comes back, and a round over all nodes ends most of them.
+
+    Args:
+        estimates, below: (n, nodes).
+        totals: (nodes,), positive.
     """
-    weight = np.where(below.max(axis=1, keepdims=True) > 0, below, 1.0)
     shares = np.empty_like(estimates)
-    rows = np.arange(len(estimates))
-    value, spread, total = estimates, weight, totals
+    columns = np.arange(estimates.shape[1])
+    value, spread, total = estimates, below, totals
     active = np.ones(estimates.shape, dtype=bool)
-    while rows.size:
-        kept = np.where(active, spread, 0.0)
-        excess = np.where(active, value, 0.0).sum(axis=1) - total
-        multiplier = excess / kept.sum(axis=1)
-        solution = np.where(active, value - multiplier[:, None] * spread, 0.0)
+    while columns.size:
+        kept = np.where(active, spread, 0.0).sum(axis=0)
+        excess = np.where(active, value, 0.0).sum(axis=0) - total
+        multiplier = np.divide(excess, kept, out=np.zeros_like(kept), where=kept > 0)
+        solution = np.where(active, value - multiplier * spread, 0.0)
         negative = solution < 0
-        unfinished = negative.any(axis=1)
-        shares[rows[~unfinished]] = solution[~unfinished]
-        rows, value, spread = rows[unfinished], value[unfinished], spread[unfinished]
-        active, total = (active & ~negative)[unfinished], total[unfinished]
+        unfinished = negative.any(axis=0)
+        shares[:, columns[~unfinished]] = solution[:, ~unfinished]
+        columns, total = columns[unfinished], total[unfinished]
+        value, spread = value[:, unfinished], spread[:, unfinished]
+        active = (active & ~negative)[:, unfinished]
     return shares
 
 
 def _largest_remainder(shares: Floats, totals: Integers) -> Integers:
-    """Rounds each row to integers of the same sum: floors, then one more to the largest remainders,
-    ties by position."""
+    """Rounds each column to integers of the column's total: floors, then one more to the largest
+    remainders, ties by position."""
     floors = np.floor(shares)
     counts = floors.astype(np.int64)
-    missing = totals - counts.sum(axis=1)
+    missing = totals - counts.sum(axis=0)
+    size = len(shares)
     # Siblings with one correction have equal remainders but for their last bits, which differ
     # between processors: rounding lets the position decide, on every machine.
-    remainders = np.rint((shares - floors) * _REMAINDER_UNITS)
-    order = np.argsort(-remainders, axis=1, kind="stable")
-    extra = np.arange(shares.shape[1]) < missing[:, None]
-    np.put_along_axis(counts, order, np.take_along_axis(counts, order, axis=1) + extra, axis=1)
+    remainders = np.rint((shares - floors) * _REMAINDER_UNITS).astype(np.int64)
+    ranks = remainders * size + np.arange(size)[::-1, None]
+    place = np.clip(size - missing, 0, size - 1)[None]
+    least = np.take_along_axis(np.sort(ranks, axis=0), place, axis=0)[0]
+    counts += (ranks >= least) & (missing > 0)
     return counts

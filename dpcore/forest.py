@@ -286,17 +286,26 @@ class Forest:
             measurements: from `measure`.
             roots: (units,) the solutions of its subtrees' roots.
         """
-        weights, split = self.weights(chunk), self.chunking.split_level
+        return self.settle_chunk(chunk, self.estimate_chunk(chunk, measurements, roots), roots)
+
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[Floats]:
+        """(units, n) per level of a chunk: u, the least squares estimates."""
         up = self._up(chunk, measurements)
-        estimates = estimate_down(weights, up, roots.estimate[:, None])
+        return estimate_down(self.weights(chunk), up, roots.estimate[:, None])
+
+    def settle_chunk(
+        self, chunk: Chunk, estimates: list[Floats], roots: RootSolutions
+    ) -> list[LevelSolution]:
+        """The estimates of a chunk with their variances and the consistent counts near them."""
+        weights, split = self.weights(chunk), self.chunking.split_level
         counts = consistent_counts(weights, estimates, roots.count[:, None])
         variances = weights.variances(self.root_weights(chunk).variance)
         return [
             LevelSolution(
                 level=split + depth,
-                first_node=chunk.first
-                * chunk.tree.leaves_below(0)
-                // chunk.tree.leaves_below(depth),
+                first_node=chunk.first * math.prod(chunk.tree.fanouts[:depth]),
                 estimate=estimates[depth],
                 variance=np.broadcast_to(variances[depth], estimates[depth].shape),
                 count=counts[depth],

@@ -193,8 +193,9 @@ def quantiles_table(question: Question, cells: QuantileCells) -> pa.Table:
     nothing = pa.scalar(None, values.type)
     columns = [
         pc.if_else(known, nothing, values),
-        _edges(question, cells.low.reshape(-1), upper=False),
-        _edges(question, cells.high.reshape(-1), upper=True),
+        # From the least value of the first cell to the largest of the last.
+        domain.value_at(cells.low.reshape(-1), np.zeros(cells.low.size)),
+        domain.value_at(cells.high.reshape(-1), np.ones(cells.high.size)),
     ]
     names = ("value", "ci_low", "ci_high")
     return pa.table(
@@ -211,15 +212,6 @@ def quantiles_table(question: Question, cells: QuantileCells) -> pa.Table:
             f"{name}_text": column.cast(pa.string())
             for name, column in zip(names, columns, strict=True)
         }
-    )
-
-
-def _edges(question: Question, cells: Integers, *, upper: bool) -> pa.Array:
-    """The lower or upper edges of scattered cells."""
-    edge = question.domain.upper_edges if upper else question.domain.lower_edges
-    different, places = np.unique(cells, return_inverse=True)
-    return pa.concat_arrays([edge(int(cell), int(cell) + 1) for cell in different]).take(
-        pa.array(places)
     )
 
 

@@ -90,7 +90,9 @@ class ErrorLaw:
             return 0.0
         if len(noisy) == 1 and noisy[0][2] == 1:
             return abs(noisy[0][1]) * noisy[0][0].bound(1.0 - confidence)
-        return self._inverted(confidence + self._folded + _TRUNCATION)
+        # Chebyshev's inequality is the wider one but where the noise is hardly ever other than 0.
+        certain = math.sqrt(self.variance / (1.0 - confidence))
+        return min(certain, self._inverted(confidence + self._folded + _TRUNCATION))
 
     @property
     def _folded(self) -> float:
@@ -107,6 +109,8 @@ class ErrorLaw:
         counted = np.abs(weight) > _NEGLIGIBLE
         t, weight = t[counted], weight[counted]
         low, high = 0.0, _RANGE / 2
+        if float(np.sin(t * high) @ weight) < coverage:
+            return math.inf
         for _ in range(30):
             middle = (low + high) / 2
             if float(np.sin(t * middle) @ weight) >= coverage:

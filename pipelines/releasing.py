@@ -126,7 +126,7 @@ def _check_filesystems(paths: tuple[str, ...]) -> None:
             FileSystems.get_filesystem(path)
         except ValueError:
             raise UserError(
-                f"{path}: Beam has no filesystem for it here; such as gs:// needs dptrees[gcp]"
+                f"{path}: Beam has no filesystem for it here (gs:// needs dptrees[gcp] installed)"
             ) from None
 
 
@@ -185,7 +185,7 @@ def _finish(output: str, *, existed: bool) -> None:
         print(f"released: {output}")
         return
     folder = ReleaseFolder(output)
-    files.delete(list(_strays(output, folder)))
+    files.delete(sorted(set(_strays(output, folder))))  # a glob may give a file twice
     if existed:
         print(f"{output}: this very release is already there; nothing was drawn or spent again")
     report = os.path.join(output, REPORT)

@@ -119,7 +119,8 @@ def _link_local(path: str, data: bytes) -> bool:
 def names_below(folder: str) -> Iterator[str]:
     """The paths of all files directly in a folder; nothing where there is none."""
     try:
-        matches = FileSystems.match([join(folder, "*"), join(folder, ".*")])
+        # Unlike a shell's, Beam's star also matches names that begin with a dot.
+        matches = FileSystems.match([join(folder, "*")])
     except BeamIOError:
         return
     for match in matches:

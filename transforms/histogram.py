@@ -132,7 +132,7 @@ class _EmptyChunks(beam.DoFn):
             yield chunk_key(question, chunk), b""
 
 
-@beam.typehints.with_output_types(tuple[ChunkKey, bytes])
+@beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{BALANCE: tuple[str, int]})
 class _PartialCounts(beam.DoFn):
     """Counts a bundle's rows, and hands the counts on when it ends."""
 
@@ -231,7 +231,7 @@ def _sparse_counts(
         )
 
 
-@beam.typehints.with_output_types(tuple[ChunkKey, bytes])
+@beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{BALANCE: tuple[str, int]})
 class _SumChunk(beam.DoFn):
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan

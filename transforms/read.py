@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
@@ -100,7 +101,11 @@ class ReadBatches(beam.PTransform):
         return rows["batches"], balance
 
 
-@beam.typehints.with_output_types(tuple[str, int])
+# Tagged outputs are typed too: Beam pickles what has no type.
+_BALANCE_TYPE = {BALANCE: tuple[str, int]}
+
+
+@beam.typehints.with_output_types(tuple[str, int], **_BALANCE_TYPE)
 class _Match(beam.DoFn):
     def process(self, patterns: tuple[str, ...]) -> Iterator[Any]:
         files = match_files(patterns)
@@ -108,7 +113,7 @@ class _Match(beam.DoFn):
         yield beam.pvalue.TaggedOutput(BALANCE, ("files", len(files)))
 
 
-@beam.typehints.with_output_types(Split)
+@beam.typehints.with_output_types(Split, **_BALANCE_TYPE)
 class _SplitFile(beam.DoFn):
     def __init__(self, format: str, plan: ReleasePlan) -> None:
         self._format, self._plan = format, plan
@@ -123,6 +128,7 @@ class _SplitFile(beam.DoFn):
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", rows))
 
 
+@beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
 class _ReadSplit(beam.DoFn):
     def __init__(self, format: str, plan: ReleasePlan) -> None:
         self._format, self._plan = format, plan

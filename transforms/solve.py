@@ -177,7 +177,7 @@ class _Record(KeyedDoFn):
         yield digest
 
 
-@beam.typehints.with_output_types(tuple[ChunkKey, bytes])
+@beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{ROOTS: tuple[SpineKey, bytes]})
 class _Measure(KeyedDoFn):
     def process(self, element: tuple[ChunkKey, bytes], digest: Sequence[bytes]) -> Iterator[Any]:
         key, packed = element
@@ -196,7 +196,7 @@ class _Measure(KeyedDoFn):
         )
 
 
-@beam.typehints.with_output_types(tuple[ChunkKey, bytes])
+@beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{SPINE_ANSWER: tuple[SpineKey, bytes]})
 class _SolveSpine(KeyedDoFn):
     def process(
         self, element: tuple[SpineKey, Iterable[bytes]], digest: Sequence[bytes]

@@ -37,7 +37,7 @@ def test_the_projection_is_the_optimum(children: int) -> None:
     estimates = rng.normal(2, 6, (150, children))
     below = rng.uniform(0.1, 4, (150, children))
     totals = rng.integers(1, 30, 150).astype(np.float64)
-    found = _project(estimates, below, totals)
+    found = _project(estimates.T, below.T, totals).T
     for row in range(150):
         expected = best_by_enumeration(estimates[row], below[row], totals[row])
         np.testing.assert_allclose(found[row], expected, atol=1e-9)
@@ -48,7 +48,7 @@ def test_the_projection_of_wide_nodes_meets_the_conditions_of_optimality() -> No
     rng = np.random.default_rng(0)
     estimates, below = rng.normal(2, 5, (500, 40)), rng.uniform(0.1, 3, (500, 40))
     totals = rng.integers(1, 200, 500)
-    shares = _project(estimates, below, totals.astype(np.float64))
+    shares = _project(estimates.T, below.T, totals.astype(np.float64)).T
     assert (shares >= 0).all()
     np.testing.assert_allclose(shares.sum(axis=1), totals)
     multipliers = (estimates - shares) / below
@@ -67,7 +67,7 @@ def test_integers_are_the_projection_by_largest_remainder() -> None:
     assert counts.dtype == np.int64 and (counts >= 0).all()
     assert (counts.sum(axis=1) == totals).all()
     busy = totals > 0
-    shares = _project(estimates[busy], below[busy], totals[busy].astype(float))
+    shares = _project(estimates[busy].T, below[busy].T, totals[busy].astype(float)).T
     rounded_up = counts[busy] - np.floor(shares)
     assert ((rounded_up == 0) | (rounded_up == 1)).all()
     remainders = shares - np.floor(shares)

@@ -81,11 +81,21 @@ def test_half_widths_cover_and_are_hardly_wider_than_need_be(
     within = pmf[middle] + 2 * np.concatenate([[0.0], np.cumsum(pmf[middle + 1 :])])
     width = law.half_width(confidence)
     assert within[min(math.floor(width * unit + 1e-9), middle)] >= confidence - 1e-12
-    if confidence == 0.9999:
+    if confidence > 0.99:
         return  # the inversion's own error is not small beside 1 - confidence
     # No wider than the exact one at a coverage of 0.0001 more, plus the smoothing on both sides.
     exact = int(np.argmax(within >= confidence + 1e-4)) / unit
     assert width <= exact + 2 * 0.02 * math.sqrt(law.variance) + 1e-6
+
+
+@pytest.mark.parametrize("confidence", [0.99, 0.999, 0.9999])
+def test_noise_that_is_hardly_ever_there_is_covered(confidence: float) -> None:
+    """One step of the lattice is then many standard deviations, beyond the inversion's range."""
+    for scale in ("1/6", "1/8", "1/10", "1/14"):
+        pmf = exact_pmf([(laplace(scale), 1, 3)])
+        width = math.floor(ErrorLaw(terms=((laplace(scale), 1.0, 3),)).half_width(confidence))
+        middle = pmf.size // 2
+        assert pmf[middle - width : middle + width + 1].sum() >= confidence - 1e-12
 
 
 def test_one_variable_has_its_own_bound_and_none_has_none() -> None:

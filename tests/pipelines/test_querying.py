@@ -21,7 +21,8 @@ ANSWER = ["label", "estimate", "std_error", "ci_low", "ci_high", "count", "fract
 
 def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
     """Return the JSON answer to a question, after checking its text against it."""
-    outcome = workspace.run("query", workspace.output, *question, "--json")
+    kind, *rest = question
+    outcome = workspace.run("query", workspace.output, kind, "--json", *rest)
     assert (outcome.code, outcome.err) == (0, "")
     answer: dict[str, Any] = json.loads(outcome.out)
     text = workspace.run("query", workspace.output, *question)

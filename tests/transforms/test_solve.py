@@ -126,7 +126,7 @@ def test_a_chunk_needs_both_messages_once(plan, chunks, reference) -> None:
         both = [messages[key], solution]
         noisy, solved = read_answer(plan, key, both)
         again, solved_again = read_answer(plan, key, both[::-1])
-        question, chunk = chunk_of(plan, key)
+        _, chunk = chunk_of(plan, key)
         assert len(noisy) == chunk.tree.height + 1 == len(again)
         assert noisy[-1].shape == (chunk.units, chunk.tree.leaves)
         assert solved.to_array().tolist() == solved_again.to_array().tolist()

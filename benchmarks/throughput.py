@@ -1,0 +1,115 @@
+"""A whole release of many rows against a bare scan of the same files, side by side in one run.
+
+Run as ``python benchmarks/throughput.py [--rows 40000000]``. The bare scan reads the column with
+pyarrow and counts it with NumPy's bincount. Every measurement is a process of its own, so that its
+peak memory is its own; times do not hold the interpreter's and Beam's start-up, which are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CELLS = 1024
+
+BARE = """
+import glob, time
+import numpy as np, pyarrow.parquet as pq
+start = time.perf_counter()
+counts = np.zeros({cells}, np.int64)
+for path in sorted(glob.glob("{rows}/*.parquet")):
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=2**17, columns=["value"]):
+        cells = np.clip(np.floor(batch.column(0).to_numpy()), 0, {cells} - 1).astype(np.int64)
+        counts += np.bincount(cells, minlength={cells})
+print(0.0, time.perf_counter() - start, peak())
+"""
+
+RELEASE = """
+import sys, time
+start = time.perf_counter()
+from pipelines.command import main
+import pipelines.releasing
+begun = time.perf_counter()
+sys.stdout = open("/dev/null", "w")
+code = main(["release", "{config}"])
+sys.stdout = sys.__stdout__
+assert code == 0
+print(begun - start, time.perf_counter() - begun, peak())
+"""
+
+PEAK = """
+import resource
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+"""
+
+CONFIG = """
+release: throughput
+input: {{format: parquet, path: {rows}/*.parquet}}
+output: {folder}/out-{run}
+key_file: {folder}/release.key
+privacy: {{epsilon: 1.0, neighbors: add_remove, unit: row}}
+trees:
+  - name: value
+    domain: {{kind: ordered, column: value, lower: 0, upper: {cells}, cells: {cells}}}
+    objective: quantiles
+"""
+
+
+def measured(code: str) -> tuple[float, float, float]:
+    """(start-up s, work s, peak MB) of a program in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK + code], check=True, capture_output=True, text=True
+    )
+    startup, seconds, peak = map(float, run.stdout.split()[-3:])
+    return startup, seconds, peak
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=40_000_000)
+    parser.add_argument("--repeat", type=int, default=3, help="the best of so many runs")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"],
+            check=True,
+            capture_output=True,
+        )
+        print(
+            f"{'rows':>12} {'what':<16} {'seconds':>8} {'M rows/s':>9} {'start-up s':>10} {'MB':>6}"
+        )
+        for rows in (arguments.rows // 4, arguments.rows):
+            _compare(folder, rows, arguments.repeat)
+    return 0
+
+
+def _compare(folder: str, rows: int, repeat: int) -> None:
+    maker = Path(__file__).with_name("make_rows.py")
+    data = f"{folder}/rows-{rows}"
+    subprocess.run(
+        [sys.executable, str(maker), data, "--rows", str(rows)], check=True, capture_output=True
+    )
+    runs: dict[str, list[tuple[float, float, float]]] = {"bare scan": [], "dptrees release": []}
+    for run in range(repeat):
+        runs["bare scan"].append(measured(BARE.format(cells=CELLS, rows=data)))
+        config = Path(folder, f"config-{rows}-{run}.yaml")
+        config.write_text(CONFIG.format(rows=data, folder=folder, run=f"{rows}-{run}", cells=CELLS))
+        runs["dptrees release"].append(measured(RELEASE.format(config=config)))
+    speeds = []
+    for what, results in runs.items():
+        startup, seconds, peak = min(results, key=lambda result: result[1])
+        speeds.append(rows / seconds)
+        print(
+            f"{rows:>12,} {what:<16} {seconds:>8.2f} {rows / seconds / 1e6:>9.1f} "
+            f"{startup:>10.2f} {peak:>6.0f}"
+        )
+    print(f"{'':>12} release / bare scan: {speeds[1] / speeds[0]:.2f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

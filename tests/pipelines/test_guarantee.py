@@ -1,0 +1,134 @@
+"""The guarantee in words and numbers, for every relation, measure and law."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcore.question import ReleasePlan
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, ZeroNoise
+from pipelines.configuration import parse_configuration
+from pipelines.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of
+
+DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
+
+
+def plan_of(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
+    return parse_configuration(
+        f"""
+        release: small
+        input: {{format: parquet, path: x.parquet}}
+        output: out
+        key_file: release.key
+        privacy: {privacy}
+        trees: [{{name: one, {tree}}}]
+        """
+    ).plan()
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ("{epsilon: 0.5, neighbors: add_remove}", "at most e^0.5 times as likely"),
+        ("{epsilon: 0.5, neighbors: add_remove}", "pure differential privacy, epsilon = 0.5"),
+        ("{epsilon: 0.5, neighbors: add_remove}", "one of them has one row more than the other"),
+        ("{epsilon: 2, neighbors: substitute}", "both have as many rows, a public number"),
+        ("{rho: 0.1, neighbors: add_remove}", "zero-concentrated differential privacy"),
+        ("{rho: 0.1, neighbors: add_remove}", "rho = 0.1"),
+    ],
+)
+def test_words(privacy: str, words: str) -> None:
+    text = guarantee_in_words(plan_of(privacy))
+    assert words in text
+    assert "The privacy unit is the row" in text
+    assert "only while the key stays secret" in text
+
+
+def test_scales_are_exact() -> None:
+    assert scale_of(DiscreteLaplace(scale=Fraction(7, 3))) == {
+        "law": "discrete Laplace",
+        "scale": "7/3",
+    }
+    assert scale_of(DiscreteGaussian(sigma_squared=Fraction(5, 2))) == {
+        "law": "discrete Gaussian",
+        "sigma_squared": "5/2",
+    }
+
+
+def test_law_without_a_guarantee_is_refused() -> None:
+    with pytest.raises(TypeError, match="ZeroNoise gives no guarantee"):
+        scale_of(ZeroNoise())
+
+
+def levels(privacy: str, tree: str = f"domain: {DOMAIN}") -> list[dict[str, Any]]:
+    return levels_of(plan_of(privacy, tree).questions[0].plan)
+
+
+@pytest.mark.parametrize(
+    ("measure", "relation", "parameter", "expected"),
+    [
+        # Sensitivity 1, or 2 where a row moves from one node to another.
+        ("epsilon", "add_remove", "scale", lambda amount: 1 / amount),
+        ("epsilon", "substitute", "scale", lambda amount: 2 / amount),
+        # sigma^2 = sensitivity^2 / (2 rho), with an L2 sensitivity of 1 or sqrt(2).
+        ("rho", "add_remove", "sigma_squared", lambda amount: 1 / (2 * amount)),
+        ("rho", "substitute", "sigma_squared", lambda amount: 1 / amount),
+    ],
+)
+def test_levels(measure: str, relation: str, parameter: str, expected: Any) -> None:
+    tree = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
+    found = levels(f"{{{measure}: 1, neighbors: {relation}}}", tree)
+    assert [level["level"] for level in found] == list(range(len(found)))
+    measured = [level for level in found if isinstance(level["noise"], dict)]
+    assert measured and measured[-1] is found[-1]
+    for level in measured:
+        assert Fraction(level["noise"][parameter]) == expected(Fraction(level[measure]))
+    assert sum(Fraction(level[measure]) for level in found) <= 1
+
+
+def test_public_total_is_named_exact() -> None:
+    tree = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
+    root, *below = levels("{epsilon: 1, neighbors: substitute}", tree)
+    assert root == {
+        "level": 0,
+        "nodes": 1,
+        "epsilon": "0",
+        "noise": "exact: the number of rows is public",
+    }
+    assert all("exact" not in str(level["noise"]) for level in below)
+
+
+def test_private_total_is_never_named_exact() -> None:
+    privacies = ("{epsilon: 1, neighbors: add_remove}", "{epsilon: 1, neighbors: substitute}")
+    for privacy in privacies:  # missing values are dropped, so the total is private
+        assert "exact" not in str(levels(privacy))
+
+
+def test_policies() -> None:
+    privacy = "{epsilon: 1, neighbors: add_remove}"
+    by = "by: {column: k, keys: [a], unknown: other}"
+    (question,) = plan_of(privacy, f"domain: {DOMAIN}, {by}").questions
+    expected = {"x": {"outside": "clamp", "missing": "drop"}, "k": {"unknown key": "other"}}
+    assert policies_of(question) == expected
+
+
+def test_policies_of_a_column_that_is_key_and_domain() -> None:
+    domain = "domain: {column: k, categories: [a, b], unknown: drop}"
+    tree = f"{domain}, by: {{column: k, keys: [a, b]}}"
+    (question,) = plan_of("{epsilon: 1, neighbors: add_remove}", tree).questions
+    policies: Any = policies_of(question)
+    assert set(policies) == {"k"}
+    assert policies["k"]["unknown"] == policies["k"]["unknown key"] == "drop"
+
+
+@pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
+def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
+    plan = plan_of(f"{{{measure}: 1, neighbors: add_remove}}")
+    manifest: Any = manifest_of(plan, "9.9")
+    assert manifest["dptrees"] == "9.9"
+    assert manifest["guarantee"][measure] == "1"
+    assert manifest["guarantee"]["words"] == guarantee_in_words(plan)
+    (tree,) = manifest["trees"]
+    assert tree["name"] == "one" and tree["levels"] == levels_of(plan.questions[0].plan)

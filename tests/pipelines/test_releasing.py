@@ -1,0 +1,218 @@
+"""``dptrees release`` end to end: killed at any moment it recovers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
+
+from pipelines.release_folder import ReleaseFolder
+from pipelines.releasing import LOCAL_RUNNER, beam_options
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+BESIDE_PARTS = {"manifest.json", "record.json", "quantiles.parquet", "report.html"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a release with their bytes, the report aside."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def wide(settings: dict[str, Any]) -> None:
+    """Make the first tree one of many parts, so that a process can be killed between them."""
+    settings["trees"][0]["domain"]["cells"] = 400_000
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, released: Workspace) -> Workspace:
+    """A workspace with the release of many parts."""
+    made = type(released)(tmp_path_factory.mktemp("undisturbed"))
+    outcome = made.release(wide)
+    assert outcome.code == 0, outcome.err
+    return made
+
+
+def parts_below(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*/*.parquet") if not path.name.startswith(".")]
+
+
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "record": lambda folder: (folder / "record.json").exists(),
+    "first temporary part": lambda folder: any(folder.glob("*/.*.tmp")),
+    "first part": lambda folder: len(parts_below(folder)) >= 1,
+    "fourth part": lambda folder: len(parts_below(folder)) >= 4,
+    "manifest": lambda folder: (folder / "manifest.json").exists(),
+}
+
+
+def killed_at(process: Any, reached: Callable[[], bool]) -> None:
+    """Kill a process, with no chance to clean up, as soon as it has come so far."""
+    limit = time.monotonic() + 60
+    while not reached() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the process was over before it could be killed"
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, moment: str) -> None:
+    path, elsewhere = workspace.configure(wide), workspace.folder / "tmp"
+    elsewhere.mkdir()
+    os.environ["TMPDIR"], before = str(elsewhere), os.environ.get("TMPDIR")
+    try:
+        process = workspace.start("release", path)
+    finally:
+        os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
+    killed_at(process, lambda: MOMENTS[moment](workspace.output))
+
+    # What a killed job leaves: released bytes and the record, no exact counts and no key.
+    assert [path for path in elsewhere.rglob("*") if path.is_file()] == []
+    expected = contents(undisturbed.output)
+    left = contents(workspace.output)
+    assert ("manifest.json" in left) == (moment == "manifest")
+    for name, data in left.items():
+        if name.endswith(".tmp"):
+            assert any(whole.startswith(data) for whole in expected.values())
+        else:
+            assert data == expected[name]
+
+    assert workspace.run("release", path).code == 0
+    assert contents(workspace.output) == expected
+    assert (workspace.output / "report.html").exists()
+
+
+def test_strays_are_swept(workspace: Workspace) -> None:
+    """What other runs left behind goes; what is not the program's stays."""
+    for name in ("nodes/.0a.tmp", "cdf/.0b.tmp", ".0c.tmp", "nodes/all-000000-000000-00.parquet"):
+        path = workspace.output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("stray")
+    (workspace.output / "notes.txt").write_text("mine")
+    assert workspace.release().code == 0
+    folder = ReleaseFolder(str(workspace.output))
+    assert set(contents(workspace.output)) == (
+        {*folder.files, "notes.txt"} | BESIDE_PARTS - {"report.html"}
+    )
+
+
+def test_folder_holds_the_release_and_nothing_else(undisturbed: Workspace) -> None:
+    folder = ReleaseFolder(str(undisturbed.output))
+    assert len(folder.files) == len(set(folder.files)) > 6
+    names = {*contents(undisturbed.output), "report.html"}
+    assert names == {*folder.files} | BESIDE_PARTS
+    modes = {path.stat().st_mode & 0o111 for path in undisturbed.output.rglob("*.*")}
+    assert modes == {0}
+
+
+@pytest.mark.parametrize("option", ["--direct_runner_bundle_repeat=2", "--runner=DirectRunner"])
+def test_release_is_drawn_once(workspace: Workspace, released: Workspace, option: str) -> None:
+    assert workspace.release(None, option).code == 0
+    assert contents(workspace.output) == contents(released.output)
+
+
+def test_order_of_rows_and_split_into_files_do_not_matter(
+    workspace: Workspace, released: Workspace
+) -> None:
+    rows = workspace.values()
+    shuffled = rows.take(pa.array(np.random.default_rng(3).permutation(rows.num_rows)))
+    for index, (start, length) in enumerate(((0, 1), (1, 0), (1, rows.num_rows - 1))):
+        pq.write_table(shuffled.slice(start, length), workspace.file(index), row_group_size=97)
+    assert workspace.release().code == 0
+    assert contents(workspace.output) == contents(released.output)
+
+
+def columns_of_numbers(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield every column of numbers of every Parquet file, and its runs of one level."""
+    for path in sorted(folder.rglob("*.parquet")):
+        table = pq.read_table(path)
+        parts = [table]
+        if "level" in table.column_names:
+            levels = table["level"].to_numpy()
+            parts += [table.filter(pa.array(levels == level)) for level in np.unique(levels)]
+        for part in parts:
+            for field in part.schema:
+                if pa.types.is_floating(field.type) or pa.types.is_integer(field.type):
+                    yield f"{path.name}: {field.name}", part[field.name].to_numpy()
+
+
+def exact_columns(folder: Path, exact: np.ndarray) -> list[str]:
+    """Return the columns that show more exact counts, or exact prefixes, than chance does."""
+    found = []
+    for name, column in columns_of_numbers(folder):
+        for truth in (exact, np.cumsum(exact)):
+            if len(column) == len(truth) and np.count_nonzero(column == truth) > len(truth) // 2:
+                found.append(name)
+    return found
+
+
+def test_exact_counts_are_nowhere_on_disk(released: Workspace, tmp_path: Path) -> None:
+    x = released.values()["x"].to_numpy()
+    exact = np.histogram(np.clip(x, 0, 99.999), bins=16, range=(0, 100))[0]
+    assert exact.sum() == len(x)
+    assert exact_columns(released.output, exact) == []
+    pq.write_table(pa.table({"count": exact}), tmp_path / "planted.parquet")
+    pq.write_table(pa.table({"sum": np.cumsum(exact)}), tmp_path / "sums.parquet")
+    assert len(exact_columns(tmp_path, exact)) == 2
+
+
+def test_key_is_nowhere_in_the_release(released: Workspace) -> None:
+    text = released.key.read_bytes().strip().split(b":")[1]
+    for name, data in (contents(released.output) | {"": b""}).items():
+        assert text not in data and bytes(range(32)) not in data, name
+    assert text not in (released.output / "report.html").read_bytes()
+
+
+def test_record_holds_a_keyed_digest_alone(released: Workspace) -> None:
+    record = json.loads((released.output / "record.json").read_text())
+    assert set(record) == {"record"}
+    assert len(bytes.fromhex(record["record"])) == 32
+
+
+def test_summary(workspace: Workspace) -> None:
+    outcome = workspace.release()
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    assert lines[0] == "small: epsilon = 1 per row, neighbours add_remove"
+    assert "all (x, 95 % intervals)" in lines and "places (x, 95 % intervals)" in lines
+    assert lines[-2:] == [
+        f"release: {workspace.output}",
+        f"report:  {workspace.output}/report.html",
+    ]
+    tree = ReleaseFolder(str(workspace.output)).release.tree("places")
+    for key in ("north", "south"):
+        (line,) = [line for line in lines if line.strip().startswith(key)]
+        assert f"rows {tree.node(0, 0, key).estimate:,.0f} ±" in line
+
+
+def test_local_runner_is_named() -> None:
+    for arguments in (
+        [],
+        ["--runner=DirectRunner"],
+        ["--runner=direct"],
+        ["--runner=SWITCHINGDIRECT"],
+    ):
+        assert beam_options(arguments).view_as(StandardOptions).runner == LOCAL_RUNNER
+
+
+@pytest.mark.parametrize("name", ["FnApiRunner", "PrismRunner", "FlinkRunner", "flink"])
+def test_other_runners_are_passed_on(name: str) -> None:
+    assert beam_options([f"--runner={name}"]).view_as(StandardOptions).runner == name
+
+
+def test_main_session_is_never_saved() -> None:
+    options = beam_options(["--save_main_session"])
+    assert options.view_as(SetupOptions).save_main_session is False

@@ -1,0 +1,173 @@
+"""Files appear whole or not at all, and a failure to write leaves nothing behind."""
+
+import builtins
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transforms import files
+from transforms.files import OutputError
+
+DISK_FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fails(*arguments: Any, **named: Any) -> None:
+    raise DISK_FULL
+
+
+class FullFile:
+    """A file that takes half of what is written."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self._file = builtins.open(path, mode)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> "FullFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data[: len(data) // 2])
+        raise DISK_FULL
+
+
+def write_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "open", FullFile, raising=False)
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "open": lambda monkeypatch: monkeypatch.setattr(files, "open", fails, raising=False),
+    "write": write_fails,
+    "fsync": lambda monkeypatch: monkeypatch.setattr(os, "fsync", fails),
+    "replace": lambda monkeypatch: monkeypatch.setattr(os, "replace", fails),
+    "link": lambda monkeypatch: monkeypatch.setattr(os, "link", fails),
+    "makedirs": lambda monkeypatch: monkeypatch.setattr(os, "makedirs", fails),
+}
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("write", [files.write_whole, files.write_once])
+def test_folders_are_made_and_no_temporary_file_stays(write, tmp_path) -> None:
+    path = tmp_path / "a" / "b" / "c.bin"
+    write(str(path), b"data")
+    assert path.read_bytes() == b"data" == files.read_bytes(str(path))
+    assert below(tmp_path) == ["a/b/c.bin"]
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path) -> None:
+    path = tmp_path / "a"
+    files.write_whole(str(path), b"longer than before")
+    with path.open("rb") as opened:
+        files.write_whole(str(path), b"short")
+        assert opened.read() == b"longer than before"
+    assert path.read_bytes() == b"short"
+
+
+def test_once(tmp_path) -> None:
+    path = str(tmp_path / "a")
+    assert files.write_once(path, b"first")
+    assert not files.write_once(path, b"second")
+    assert files.read_bytes(path) == b"first"
+    assert below(tmp_path) == ["a"]
+
+
+def test_of_several_writers_at_once_one_wins(tmp_path) -> None:
+    for attempt in range(20):
+        path = str(tmp_path / f"manifest-{attempt}")
+        barrier = threading.Barrier(4)
+        won: list[int] = []
+
+        def write(number: int, path: str = path, barrier: Any = barrier, won: Any = won) -> None:
+            barrier.wait()
+            if files.write_once(path, b"%d" % number * 1000):
+                won.append(number)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        assert files.read_bytes(path) == b"%d" % won[0] * 1000
+    assert len(below(tmp_path)) == 20
+
+
+@pytest.mark.parametrize(
+    "write, place",
+    [(files.write_whole, place) for place in PLANTED if place != "link"]
+    + [(files.write_once, place) for place in PLANTED if place != "replace"],
+)
+def test_a_full_disk(write, place, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "part"
+    with monkeypatch.context() as patch:
+        PLANTED[place](patch)
+        with pytest.raises(OutputError) as caught:
+            write(str(path), b"data" * 1000)
+    reason = "No space left on device"
+    assert caught.value.sentence == f"output: {path} cannot be written: {reason}"
+    assert below(tmp_path) == []
+    write(str(path), b"data")
+    assert below(tmp_path) == ["part"]
+
+
+def test_a_failed_replacement_leaves_the_file_as_it_was(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "part"
+    files.write_whole(str(path), b"before")
+    for place in ("write", "fsync", "replace"):
+        with monkeypatch.context() as patch:
+            PLANTED[place](patch)
+            with pytest.raises(OutputError):
+                files.write_whole(str(path), b"after")
+        assert path.read_bytes() == b"before"
+    assert below(tmp_path) == ["part"]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path) -> None:
+    (tmp_path / "out").write_text("x")
+    for write in (files.write_whole, files.write_once):
+        with pytest.raises(OutputError, match="cannot be written: "):
+            write(str(tmp_path / "out" / "part"), b"data")
+
+
+def test_names_below_and_deletion(tmp_path) -> None:
+    names = ["a.parquet", f".x{files.TEMPORARY_SUFFIX}", "manifest.json"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    found = list(files.names_below(str(tmp_path)))
+    assert sorted(map(os.path.basename, found)) == sorted(names)
+    files.delete([path for path in found if path.endswith(files.TEMPORARY_SUFFIX)])
+    assert below(tmp_path) == ["a.parquet", "manifest.json"]
+    files.delete([])
+    assert list(files.names_below(str(tmp_path / "nothing"))) == []
+
+
+def test_what_is_local() -> None:
+    assert files.is_local("out/a") and files.is_local("/out") and files.is_local("file:///out")
+    assert not files.is_local("gs://bucket/out")
+    assert files.join("out", "nodes", "a") == os.path.join("out", "nodes", "a")
+    assert not files.exists("nothing at all")
+
+
+@pytest.fixture
+def object_store(tmp_path, monkeypatch) -> Path:
+    """A local folder that is written as an object store is: straight at the final name."""
+    monkeypatch.setattr(files, "is_local", lambda path: False)
+    return tmp_path
+
+
+def test_object_stores(object_store) -> None:
+    path = str(object_store / "a")
+    assert files.write_once(path, b"first")
+    assert not files.write_once(path, b"second")
+    files.write_whole(str(object_store / "b"), b"data")
+    assert files.read_bytes(path) == b"first"
+    assert below(object_store) == ["a", "b"]

@@ -1,0 +1,85 @@
+"""The record of a draw: the same once more is fine, another one is refused."""
+
+import json
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from transforms.errors import sentence_in
+from transforms.record import RECORD, RecordError, check_record
+
+ONE, TWO = b"\x01" * 32, b"\x02" * 32
+OTHER_DATA = "made from other data or with another key"
+
+
+def test_recorded_once_and_the_same_again(tmp_path) -> None:
+    folder = str(tmp_path / "out")
+    check_record(folder, ONE)
+    before = (tmp_path / "out" / RECORD).read_bytes()
+    check_record(folder, ONE)
+    assert (tmp_path / "out" / RECORD).read_bytes() == before
+    assert json.loads(before) == {"record": ONE.hex()}
+
+
+def test_another_draw_is_refused(tmp_path) -> None:
+    folder = str(tmp_path / "out")
+    check_record(folder, ONE)
+    with pytest.raises(RecordError) as caught:
+        check_record(folder, TWO)
+    assert folder in caught.value.sentence and OTHER_DATA in caught.value.sentence
+    assert ONE.hex() not in str(caught.value) and TWO.hex() not in str(caught.value)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [RECORD]
+
+
+def test_of_two_draws_at_once_one_is_refused(tmp_path) -> None:
+    for attempt in range(20):
+        folder, refused = str(tmp_path / str(attempt)), []
+        barrier = threading.Barrier(2)
+
+        def draw(record: bytes, folder=folder, refused=refused, barrier=barrier) -> None:
+            barrier.wait()
+            try:
+                check_record(folder, record)
+            except RecordError:
+                refused.append(record)
+
+        threads = [threading.Thread(target=draw, args=(record,)) for record in (ONE, TWO)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(refused) == 1
+
+
+@pytest.fixture
+def refused(run, tmp_path, release_files):
+    """Runs a job into a folder that holds something, and sees it refused and nothing changed."""
+
+    def check(plan, data) -> None:
+        before = release_files(tmp_path / "out")
+        with pytest.raises(Exception) as caught:
+            run(plan, data, tmp_path / "out")
+        sentence = sentence_in(str(caught.value))
+        assert sentence is not None and OTHER_DATA in sentence
+        assert release_files(tmp_path / "out") == before
+
+    return check
+
+
+def test_other_data_into_a_folder_with_a_release(
+    make_plan, data, rows, tmp_path, run, refused
+) -> None:
+    run(make_plan(), data, tmp_path / "out")
+    pq.write_table(rows.slice(0, rows.num_rows - 1), tmp_path / "fewer.parquet")
+    refused(make_plan(), str(tmp_path / "fewer.parquet"))
+
+
+def test_another_plan_id_or_key_into_a_folder_with_a_record(
+    make_plan, data, tmp_path, run, refused, key_file: Path, monkeypatch
+) -> None:
+    run(make_plan(), data, tmp_path / "out")
+    (tmp_path / "out" / "manifest.json").unlink()
+    refused(make_plan(cells=29), data)
+    refused(make_plan(release="another"), data)

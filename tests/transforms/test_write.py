@@ -1,0 +1,203 @@
+"""Parts, receipts and manifest: a release exists once its manifest does, and never changes."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from transforms.errors import ConservationError, sentence_in
+from transforms.files import TEMPORARY_SUFFIX
+from transforms.parts import Part, Receipt, parquet_bytes, planned_parts, sha256
+from transforms.write import CommitError, _by_part, _Commit, manifest_text
+
+
+@pytest.fixture
+def plan(make_plan, monkeypatch):
+    """A tree in several chunks with a spine, and one with keys."""
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+    return make_plan("value", "carrier", fanouts=(4, 4, 2))
+
+
+def test_parts_of_a_plan_are_named_apart(plan) -> None:
+    parts = list(planned_parts(plan))
+    names = [part.file_name("0" * 64) for part in parts]
+    assert len(set(names)) == len(names) == len(set(parts))
+    chunks = sum(len(question.forest.chunking) for question in plan.questions)
+    spines = sum(question.key_count for question in plan.questions)
+    assert len(parts) == 2 * chunks + spines
+    assert "nodes/value-000000-spine-0000000000000000.parquet" in names
+
+
+def test_the_manifest_names_every_part_with_its_checksum(
+    plan, data, run, tmp_path, release_files
+) -> None:
+    run(plan, data, tmp_path / "out", manifest={"guarantee": "kept"})
+    files = release_files(tmp_path / "out")
+    manifest = json.loads(files["manifest.json"])
+    listed = {part["file"]: part for part in manifest["parts"]}
+    assert len(listed) == len(manifest["parts"]) == len(list(planned_parts(plan)))
+    assert set(files) - set(listed) == {"manifest.json", "record.json", "quantiles.parquet"}
+    for name, part in listed.items():
+        assert sha256(files[name]) == part["sha256"]
+        assert name == Part(
+            kind=name.split("/")[0], tree=part["tree"], key=part["key"], index=part["chunk"]
+        ).file_name(part["sha256"])
+        assert pq.read_metadata(tmp_path / "out" / name).num_rows == part["rows"]
+    assert manifest["files"] == {"quantiles.parquet": sha256(files["quantiles.parquet"])}
+    assert manifest["record"] == json.loads(files["record.json"])["record"]
+    assert manifest["guarantee"] == "kept" and manifest["spec"] == plan.spec()
+
+
+def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, release_files) -> None:
+    run(plan, data, tmp_path / "out")
+    before = release_files(tmp_path / "out")
+    inode = os.stat(tmp_path / "out" / "manifest.json").st_ino
+    run(plan, data, tmp_path / "out")
+    assert release_files(tmp_path / "out") == before
+    assert os.stat(tmp_path / "out" / "manifest.json").st_ino == inode
+
+
+def test_a_folder_with_a_record_and_strays_is_completed(
+    plan, data, run, tmp_path, release_files
+) -> None:
+    run(plan, data, tmp_path / "whole")
+    whole = release_files(tmp_path / "whole")
+    out = tmp_path / "out"
+    (out / "nodes").mkdir(parents=True)
+    (out / "record.json").write_bytes(whole["record.json"])
+    some = next(name for name in whole if name.startswith("nodes/"))
+    (out / some).write_bytes(b"half of a part")
+    (out / "nodes" / f".stray{TEMPORARY_SUFFIX}").write_bytes(b"stray")
+    (out / "nodes" / "value-000000-000000-feedfeedfeedfeed.parquet").write_bytes(b"stray")
+    run(plan, data, out)
+    found = release_files(out)
+    assert whole.items() <= found.items()
+    listed = {part["file"] for part in json.loads(found["manifest.json"])["parts"]}
+    assert not any("stray" in name or "feed" in name for name in listed)
+
+
+def test_another_manifest_is_refused_and_nothing_changes(
+    plan, data, run, tmp_path, release_files
+) -> None:
+    run(plan, data, tmp_path / "out", manifest={"dptrees": "1"})
+    before = release_files(tmp_path / "out")
+    with pytest.raises(Exception) as caught:
+        run(plan, data, tmp_path / "out", manifest={"dptrees": "2"})
+    expected = f"output: {tmp_path / 'out'} holds another release; nothing was changed"
+    assert sentence_in(str(caught.value)) == expected
+    assert release_files(tmp_path / "out") == before
+
+
+def test_a_release_without_its_record_is_not_damaged_by_other_data(
+    plan, data, rows, run, tmp_path, release_files
+) -> None:
+    run(plan, data, tmp_path / "out")
+    (tmp_path / "out" / "record.json").unlink()
+    before = release_files(tmp_path / "out")
+    pq.write_table(rows.slice(0, 2000), tmp_path / "other.parquet")
+    with pytest.raises(Exception, match="holds another release; nothing was changed"):
+        run(plan, str(tmp_path / "other.parquet"), tmp_path / "out")
+    assert before.items() <= release_files(tmp_path / "out").items()
+
+
+# (function, end of the name that it is to make)
+FAILURES = {
+    "record": ("link", "record.json"),
+    "a part": ("replace", ".parquet"),
+    "quantiles": ("replace", "quantiles.parquet"),
+    "manifest": ("link", "manifest.json"),
+}
+
+
+@pytest.mark.parametrize("place", FAILURES)
+def test_a_full_disk(place, plan, data, run, tmp_path, release_files, monkeypatch) -> None:
+    name, ending = FAILURES[place]
+    original = getattr(os, name)
+
+    def full(source: Any, target: Any, *others: Any) -> None:
+        if str(target).endswith(ending):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(source, target, *others)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, full)
+        with pytest.raises(Exception) as caught:
+            run(plan, data, out)
+    sentence = sentence_in(str(caught.value))
+    assert sentence is not None and sentence.startswith(f"output: {out}")
+    assert sentence.endswith("cannot be written: No space left on device")
+    left = release_files(out)
+    assert "manifest.json" not in left
+    assert not [path for path in left if path.endswith(TEMPORARY_SUFFIX)]
+    # The same command again, with room, makes the release that it would have made.
+    run(plan, data, out)
+    run(plan, data, tmp_path / "undisturbed")
+    assert release_files(out) == release_files(tmp_path / "undisturbed")
+
+
+def receipt(index: int, checksum: str = "aa", **fields: Any) -> Receipt:
+    part = Part(kind="nodes", tree="t", key=0, index=index)
+    return Receipt(part=part, rows=3, sha256=checksum, **fields)
+
+
+def test_receipts_come_back_from_bytes() -> None:
+    each = receipt(4, quantiles="eA==")
+    assert Receipt.from_bytes(each.to_bytes()) == each
+
+
+def test_receipts_of_retries_are_one_whatever_their_order() -> None:
+    receipts = [receipt(2), receipt(1, "bb"), receipt(1, "aa"), receipt(2)]
+    expected = {receipt(1).part: receipt(1, "aa"), receipt(2).part: receipt(2)}
+    for order in (receipts, receipts[::-1]):
+        assert list(_by_part(order).items()) == list(expected.items())
+
+
+def test_a_manifest_has_no_clock_and_no_order_of_arrival() -> None:
+    receipts = list(_by_part([receipt(2), receipt(1)]).values())
+    other = list(_by_part([receipt(1), receipt(2)]).values())
+    text = manifest_text({"a": 1}, b"\x01", receipts, {"q": b"x"})
+    assert text == manifest_text({"a": 1}, b"\x01", other, {"q": b"x"})
+    assert json.loads(text)["parts"][0] == {
+        "file": "nodes/t-000000-000001-aa.parquet",
+        "rows": 3,
+        "sha256": "aa",
+        "tree": "t",
+        "key": 0,
+        "chunk": 1,
+    }
+
+
+def commit(plan, reference, folder: Path, receipts: list[Receipt]) -> list[str]:
+    step = _Commit(plan, reference, str(folder), {})
+    step.setup()
+    return list(step.process((0, [each.to_bytes() for each in receipts]), [bytes(32)]))
+
+
+def test_a_commit_needs_every_part(make_plan, reference, tmp_path) -> None:
+    plan = make_plan("number")
+    receipts = [Receipt(part=part, rows=1, sha256="aa") for part in planned_parts(plan)]
+    foreign = Receipt(part=Part(kind="nodes", tree="x", key=0, index=0), rows=1, sha256="aa")
+    for wrong in (receipts[1:], [], [*receipts, foreign]):
+        with pytest.raises(ConservationError, match="the parts of the release did not arrive"):
+            commit(plan, reference, tmp_path / "out", wrong)
+        assert not (tmp_path / "out").exists()
+    (path,) = commit(plan, reference, tmp_path / "out", receipts)
+    before = Path(path).read_bytes()
+    assert commit(plan, reference, tmp_path / "out", receipts[::-1]) == [path]
+    other = [Receipt(part=each.part, rows=1, sha256="bb") for each in receipts]
+    with pytest.raises(CommitError):
+        commit(plan, reference, tmp_path / "out", other)
+    assert Path(path).read_bytes() == before
+
+
+def test_the_same_table_gives_the_same_bytes() -> None:
+    table = pa.table({"level": [1, 1, 2], "estimate": [0.5, 1.5, -2.0]})
+    chunked = pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    assert parquet_bytes(table) == parquet_bytes(table) == parquet_bytes(chunked.combine_chunks())
+    assert pq.read_table(pa.BufferReader(parquet_bytes(table))).equals(table)
