@@ -57,8 +57,10 @@ release.key: | $(INSTALLED)
 demo: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "Releasing examples/flights.yaml"
 	@$(BIN)/dptrees release examples/flights.yaml
-	@echo "The release and its report"
-	@$(BIN)/dptrees report out/flights-2013
+	@echo
+	@echo "How many flights arrived before these minutes of delay? Asking costs no budget:"
+	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
+	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 
 test: $(INSTALLED)
 	@echo "Running the tests"

@@ -131,7 +131,8 @@ def _project_alike(estimates: Floats, below: Floats, totals: Floats) -> Floats:
     ranks = np.arange(1, len(falling) + 1, dtype=np.float64)[:, None]
     positive = np.maximum(1, (falling * ranks > excess).sum(axis=0))
     taken = np.take_along_axis(excess, positive[None] - 1, axis=0) / positive
-    return np.maximum(estimates - taken, 0.0)
+    shares: Floats = np.maximum(estimates - taken, 0.0)
+    return shares
 
 
 def _project(estimates: Floats, below: Floats, totals: Floats) -> Floats:

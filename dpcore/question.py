@@ -87,6 +87,10 @@ class Question:
         """The trees in chunks."""
         return Forest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
 
+    def remember_widths(self, widths: IntervalWidths) -> None:
+        """Takes widths that were computed before: they follow from the plan, but not at once."""
+        self.__dict__["widths"] = widths
+
     def __getstate__(self) -> dict[str, object]:
         # The forest holds arrays of weights, which a worker makes for itself.
         return {name: value for name, value in self.__dict__.items() if name != "forest"}

@@ -173,18 +173,29 @@ class ReleasedTree:
         """The node of a level that holds a value.
 
         Raises:
-            ValueError: the value is none of the domain's.
+            ValueError: the value is none of the domain's, or there is no such level.
         """
+        self._check_level(level)
         below = self.question.plan.tree.leaves_below(level)
         return self.question.domain.cell_of(value) // below
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        """The nodes of a level with the largest counts, ties in the order of nodes."""
+        """The nodes of a level with the largest counts, ties in the order of nodes.
+
+        Raises:
+            ValueError: there is no such level or key.
+        """
+        self._check_level(level)
         code = self._code(key)
         rows = self._nodes_at(level, code)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         total = self._total_count(code)
         return [self._answer(row, total) for row in rows.take(pa.array(order)).to_pylist()]
+
+    def _check_level(self, level: int) -> None:
+        height = self.question.plan.tree.height
+        if not 0 <= level <= height:
+            raise ValueError(f"level: {level} is not between 0 and {height}")
 
     @property
     def _whole(self) -> bool:
@@ -242,9 +253,8 @@ class ReleasedTree:
         margin = error * max(question.widths.prefix, *question.widths.levels)
         total = self._total_count(code)
         top = float(total) if question.plan.public_total else np.inf
-        labels = question.domain.range_labels(np.array([start]), np.array([stop]))
         return Answer(
-            label=labels[0].as_py(),
+            label=self._label(start, stop),
             estimate=high - low,
             std_error=error,
             ci_low=float(np.clip(high - low - margin, 0.0, top)),
@@ -252,6 +262,12 @@ class ReleasedTree:
             count=upto - before,
             fraction=(upto - before) / total if total else None,
         )
+
+    def _label(self, start: int, stop: int) -> str:
+        if start == stop:
+            return "nothing"
+        labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
+        return str(labels[0].as_py())
 
 
 _ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")

@@ -93,6 +93,11 @@ def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
                 plan.budget.measure.value: str(question.plan.budget.amount),
                 "levels": levels_of(question.plan),
                 "policies": policies_of(question),
+                "interval_widths": {
+                    "confidence": question.confidence,
+                    "levels": list(question.widths.levels),
+                    "prefix": question.widths.prefix,
+                },
             }
             for question in plan.questions
         ],

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from dpcore.question import ReleasePlan, plan_from_spec
 from dpcore.release import Release
+from dpcore.uncertainty import IntervalWidths
 
 MANIFEST = "manifest.json"
 QUANTILES = "quantiles.parquet"
@@ -43,6 +44,11 @@ class ReleaseFolder:
             spec = self.manifest["spec"]
             assert isinstance(spec, dict)
             self.plan: ReleasePlan = plan_from_spec(spec)
+            for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
+                widths = tree["interval_widths"]
+                question.remember_widths(
+                    IntervalWidths(**(widths | {"levels": tuple(widths["levels"])}))
+                )
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
                     str(part["file"]),

@@ -176,13 +176,9 @@ def _solve_forest(
     for first in range(0, len(chunking), chunking.chunks_per_key):
         chunks = [chunking[first + index] for index in range(chunking.chunks_per_key)]
         parts = [flat[chunk.start : chunk.start + chunk.leaves] for chunk in chunks]
-        measured = [
-            forest.measure("t", *pair, noise) for pair in zip(chunks, parts, strict=True)
-        ]
+        measured = [forest.measure("t", *pair, noise) for pair in zip(chunks, parts, strict=True)]
         roots = [forest.chunk_roots(*pair) for pair in zip(chunks, measured, strict=True)]
-        totals = [
-            p.reshape(c.units, -1).sum(axis=1) for c, p in zip(chunks, parts, strict=True)
-        ]
+        totals = [p.reshape(c.units, -1).sum(axis=1) for c, p in zip(chunks, parts, strict=True)]
         solutions, levels = forest.solve_spine(
             "t", chunks[0].key, np.concatenate(roots), np.concatenate(totals), noise
         )
@@ -276,7 +272,8 @@ def _make_release_plan(*questions: Question, name: str = "flights-2013") -> Rele
         name=name,
         neighbors=plans[0].neighbors,
         budget=Budget(
-            measure=plans[0].budget.measure, amount=sum((p.budget.amount for p in plans), Fraction())
+            measure=plans[0].budget.measure,
+            amount=sum((p.budget.amount for p in plans), Fraction()),
         ),
         questions=questions,
     )

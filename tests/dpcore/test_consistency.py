@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.consistency import _project, consistent_counts, root_count, split_counts
+from dpcore.consistency import consistent_counts, root_count, split_counts
 from dpcore.estimation import estimate_down, estimate_up, estimation_weights
 from dpcore.tree import Tree
 
@@ -31,49 +31,70 @@ def best_by_enumeration(
     return best
 
 
-@pytest.mark.parametrize("children", [1, 2, 3, 5])
-def test_the_projection_is_the_optimum(children: int) -> None:
-    rng = np.random.default_rng(children)
-    estimates = rng.normal(2, 6, (150, children))
-    below = rng.uniform(0.1, 4, (150, children))
-    totals = rng.integers(1, 30, 150).astype(np.float64)
-    found = _project(estimates.T, below.T, totals).T
-    for row in range(150):
-        expected = best_by_enumeration(estimates[row], below[row], totals[row])
-        np.testing.assert_allclose(found[row], expected, atol=1e-9)
+def by_bisection(
+    estimates: np.ndarray[Any, Any], below: np.ndarray[Any, Any], totals: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """max(0, u - lambda a) with the lambda of the sum, which falls in lambda, by bisection."""
+    reach = (np.abs(estimates).sum(axis=1) + totals) / below.min(axis=1)
+    low, high = -reach, reach
+    for _ in range(200):
+        middle = (low + high) / 2
+        sums = np.maximum(0, estimates - middle[:, None] * below).sum(axis=1)
+        low, high = np.where(sums > totals, middle, low), np.where(sums > totals, high, middle)
+    return np.maximum(0, estimates - high[:, None] * below)
 
 
-def test_the_projection_of_wide_nodes_meets_the_conditions_of_optimality() -> None:
-    """Karush, Kuhn, Tucker: one multiplier for all that are positive, no gain from the others."""
-    rng = np.random.default_rng(0)
-    estimates, below = rng.normal(2, 5, (500, 40)), rng.uniform(0.1, 3, (500, 40))
-    totals = rng.integers(1, 200, 500)
-    shares = _project(estimates.T, below.T, totals.astype(np.float64)).T
-    assert (shares >= 0).all()
-    np.testing.assert_allclose(shares.sum(axis=1), totals)
-    multipliers = (estimates - shares) / below
-    positive = shares > 0
-    highest = np.where(positive, multipliers, -np.inf).max(axis=1)
-    lowest = np.where(positive, multipliers, np.inf).min(axis=1)
-    np.testing.assert_allclose(highest, lowest, atol=1e-9)
-    assert (np.where(positive, -np.inf, estimates / below).max(axis=1) <= highest + 1e-9).all()
-
-
-def test_integers_are_the_projection_by_largest_remainder() -> None:
-    rng = np.random.default_rng(1)
-    estimates, below = rng.normal(3, 5, (2000, 7)), rng.uniform(0.1, 3, (2000, 7))
-    totals = rng.integers(0, 40, 2000)
-    counts = split_counts(estimates, below, totals)
+def check_rounded(
+    counts: np.ndarray[Any, Any], shares: np.ndarray[Any, Any], totals: np.ndarray[Any, Any]
+) -> None:
+    """Integers of the right sum, floors of the shares or one more, by largest remainder."""
+    close = 1e-5
     assert counts.dtype == np.int64 and (counts >= 0).all()
-    assert (counts.sum(axis=1) == totals).all()
-    busy = totals > 0
-    shares = _project(estimates[busy].T, below[busy].T, totals[busy].astype(float)).T
-    rounded_up = counts[busy] - np.floor(shares)
-    assert ((rounded_up == 0) | (rounded_up == 1)).all()
-    remainders = shares - np.floor(shares)
-    least_up = np.where(rounded_up == 1, remainders, 1.0).min(axis=1)
-    most_down = np.where(rounded_up == 0, remainders, 0.0).max(axis=1)
-    assert (least_up >= most_down - 2e-6).all()
+    np.testing.assert_array_equal(counts.sum(axis=1), totals)
+    moved = counts - shares
+    assert (moved > -1 - close).all() and (moved < 1 + close).all()
+    # A child that was rounded up by less never stands behind one that was rounded down by more.
+    up, down = np.where(moved > close, moved, 0.0), np.where(moved < -close, -moved, 0.0)
+    remainder_up = np.where(up > 0, 1 - up, 2.0).min(axis=1)
+    assert (remainder_up >= down.max(axis=1) - close).all()
+
+
+# As where the siblings are alike, as on most nodes, or not, as beside a trimmed one.
+ALIKE = pytest.mark.parametrize("alike", [False, True], ids=["unlike siblings", "alike siblings"])
+
+
+def random_nodes(rng: np.random.Generator, nodes: int, children: int, alike: bool) -> Any:
+    estimates = rng.normal(2, 6, (nodes, children))
+    below = rng.uniform(0.1, 4, (nodes, 1 if alike else children))
+    return estimates, np.broadcast_to(below, estimates.shape), rng.integers(0, 9 * children, nodes)
+
+
+@ALIKE
+@pytest.mark.parametrize("children", [1, 2, 3, 5])
+def test_counts_are_the_rounded_optimum_of_all_choices(children: int, alike: bool) -> None:
+    rng = np.random.default_rng(children)
+    estimates, below, totals = random_nodes(rng, 150, children, alike)
+    best = [best_by_enumeration(*node) for node in zip(estimates, below, totals, strict=True)]
+    check_rounded(split_counts(estimates, below, totals), np.array(best), totals)
+
+
+@ALIKE
+@pytest.mark.parametrize("children", [7, 40, 200])
+def test_counts_of_wide_nodes_are_the_rounded_optimum(children: int, alike: bool) -> None:
+    """The optimum by Karush, Kuhn, Tucker: one multiplier for all that are positive."""
+    rng = np.random.default_rng(children)
+    estimates, below, totals = random_nodes(rng, 500, children, alike)
+    shares = by_bisection(estimates, below, totals)
+    check_rounded(split_counts(estimates, below, totals), shares, totals)
+
+
+def test_nodes_of_both_kinds_are_split_as_each_alone() -> None:
+    rng = np.random.default_rng(1)
+    unlike, alike = random_nodes(rng, 50, 6, False), random_nodes(rng, 50, 6, True)
+    mixed = [np.stack(pair, axis=1).reshape(100, -1) for pair in zip(unlike, alike, strict=True)]
+    together = split_counts(mixed[0], mixed[1], mixed[2][:, 0] if mixed[2].ndim > 1 else mixed[2])
+    np.testing.assert_array_equal(together[::2], split_counts(*unlike))
+    np.testing.assert_array_equal(together[1::2], split_counts(*alike))
 
 
 def test_equal_remainders_go_by_position_whatever_the_last_bits() -> None:
@@ -102,8 +123,12 @@ def test_ties_and_edges(estimates: list[float], total: int, expected: list[int])
 
 
 def test_children_known_exactly_are_split_evenly_where_they_disagree_with_their_node() -> None:
-    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([5])).tolist() == [[2, 3]]
-    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([7])).tolist() == [[3, 4]]
+    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([5])).tolist() == [
+        [2, 3]
+    ]
+    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([7])).tolist() == [
+        [3, 4]
+    ]
 
 
 @pytest.mark.parametrize("size", [2.0**30, 2.0**40, 2.0**50])

@@ -154,7 +154,9 @@ def test_many_keys_in_a_chunk_equal_one_key_at_a_time(
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_a_tree_of_one_leaf(solve_forest: Callable[..., Any], release_key: Any, public: bool) -> None:
+def test_a_tree_of_one_leaf(
+    solve_forest: Callable[..., Any], release_key: Any, public: bool
+) -> None:
     plan = plan_tree(
         leaves=1,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -103,7 +103,9 @@ def in_pieces(prefixes: PrefixSolution, root: float, size: int, key: int) -> lis
                     estimate=prefixes.estimate[key, -1:],
                     variance=root,
                     count=prefixes.count[key, -1:],
-                    before_count=prefixes.count[key, start - 1 : start] if start else np.zeros(1, int),
+                    before_count=prefixes.count[key, start - 1 : start]
+                    if start
+                    else np.zeros(1, int),
                 ),
                 first_leaf=start,
                 leaves=leaves,
@@ -136,7 +138,10 @@ def test_the_subtrees_of_a_chunk_collapse_to_one_row() -> None:
         units = QuantileCells.from_array(
             np.concatenate([piece.to_array() for piece in pieces], axis=1)
         )
-        assert as_lists(units.collapse()) == whole(prefixes, root).to_array()[:, key : key + 1].tolist()
+        assert (
+            as_lists(units.collapse())
+            == whole(prefixes, root).to_array()[:, key : key + 1].tolist()
+        )
 
 
 def test_the_array_keeps_every_bit() -> None:

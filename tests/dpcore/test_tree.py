@@ -57,7 +57,9 @@ def test_level_arithmetic_equals_loops(
                 mine = list(tree.children(level, node))
                 assert (summed[..., node] == children[..., mine].sum(axis=-1)).all()
                 assert (spread[..., mine] == parents[..., [node]]).all()
-                assert (to_leaves[..., list(tree.leaf_range(level, node))] == parents[..., [node]]).all()
+                assert (
+                    to_leaves[..., list(tree.leaf_range(level, node))] == parents[..., [node]]
+                ).all()
                 for place, child in enumerate(mine):
                     assert (left[..., child] == children[..., mine[:place]].sum(axis=-1)).all()
 

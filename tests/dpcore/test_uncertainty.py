@@ -225,12 +225,12 @@ def test_one_width_serves_every_node_and_boundary(
     )
     errors, widths = TreeErrors(plan), interval_widths(plan, 0.95)
     for level, size in enumerate(plan.tree.level_sizes):
-        for node in {0, size // 3, size // 2, max(0, size - 2), size - 1}:
+        for node in {0, size // 2, size - 1}:
             law = errors.node(level, node)
-            assert law.half_width(0.95) <= 1.01 * widths.levels[level] * math.sqrt(
-                law.variance
-            ) + 1e-6
-    for leaf in range(0, leaves - 1, 3):
+            assert (
+                law.half_width(0.95) <= 1.01 * widths.levels[level] * math.sqrt(law.variance) + 1e-6
+            )
+    for leaf in range(0, leaves - 1, 7):
         law = errors.prefix(leaf)
         assert law.half_width(0.95) <= 1.01 * widths.prefix * math.sqrt(law.variance)
 

@@ -230,3 +230,13 @@ def test_no_folder_is_left_that_looks_like_a_release(fails, monkeypatch, tmp_pat
     fails(plant_output(monkeypatch, *OUTPUTS["batches"], drop))
     # The balance is checked before the record, so not even that was written.
     assert not (tmp_path / "out").exists()
+
+
+def test_a_commit_that_never_comes_leaves_no_release(
+    make_plan, data, tmp_path, run, monkeypatch
+) -> None:
+    # Nothing comes after the commit that could miss it: its absence is the missing manifest.
+    planted = plant_input(monkeypatch, write._Commit, drop)
+    run(make_plan(), data, tmp_path / "out")
+    assert planted
+    assert not (tmp_path / "out" / "manifest.json").exists()

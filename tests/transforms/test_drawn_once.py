@@ -116,15 +116,8 @@ def drawn(plan, data, run, tmp_path, release_files) -> dict[str, bytes]:
     return release_files(tmp_path / "drawn")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--direct_runner_bundle_repeat=2",),
-        ("--direct_num_workers=2", "--direct_running_mode=multi_threading"),
-    ],
-)
-def test_other_ways_of_running(options, plan, data, run, tmp_path, release_files, drawn) -> None:
-    run(plan, data, tmp_path / "again", pipeline_options=options)
+def test_bundles_that_run_again(plan, data, run, tmp_path, release_files, drawn) -> None:
+    run(plan, data, tmp_path / "again", pipeline_options=["--direct_runner_bundle_repeat=2"])
     assert release_files(tmp_path / "again") == drawn
 
 

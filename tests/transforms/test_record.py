@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -76,8 +75,8 @@ def test_other_data_into_a_folder_with_a_release(
     refused(make_plan(), str(tmp_path / "fewer.parquet"))
 
 
-def test_another_plan_id_or_key_into_a_folder_with_a_record(
-    make_plan, data, tmp_path, run, refused, key_file: Path, monkeypatch
+def test_another_plan_or_id_into_a_folder_with_a_record(
+    make_plan, data, tmp_path, run, refused
 ) -> None:
     run(make_plan(), data, tmp_path / "out")
     (tmp_path / "out" / "manifest.json").unlink()
