@@ -38,7 +38,7 @@ class ValueList:
         self.is_text = isinstance(values[0], str)
         self.type = pa.string() if self.is_text else pa.int64()
         # Refuses here what Arrow cannot hold.
-        self.__dict__["array"] = pa.array(values, self.type)
+        self.__dict__["array"] = self._made()
 
     def __getstate__(self) -> dict[str, object]:
         return {"values": self.values, "is_text": self.is_text, "type": self.type}
@@ -46,7 +46,19 @@ class ValueList:
     @cached_property
     def array(self) -> pa.Array:
         """The values, (n,)."""
-        return pa.array(self.values, self.type)
+        return self._made()
+
+    def _made(self) -> pa.Array:
+        # Arrow would import pandas, where it is installed, to look at Python's lists.
+        if not self.is_text:
+            return pa.array(np.array(self.values, np.int64))
+        texts = [str(value).encode() for value in self.values]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        if ends[-1] > np.iinfo(np.int32).max:
+            raise OverflowError("the texts of a list are longer than 2^31 bytes together")
+        return pa.StringArray.from_buffers(
+            len(texts), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))
+        )
 
     @cached_property
     def _positions(self) -> dict[str | int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import pyarrow as pa
@@ -79,8 +79,12 @@ class ReleaseFolder:
 
     def rows(self, kind: str, tree: str) -> pa.Table:
         """All rows of a tree."""
-        parts = [place for place in self._parts if place[:2] == (kind, tree)]
-        return pa.concat_tables(self._table(*self._parts[place]) for place in sorted(parts))
+        return pa.Table.from_batches(self.batches(kind, tree))
+
+    def batches(self, kind: str, tree: str) -> Iterator[pa.RecordBatch]:
+        """All rows of a tree, a part at a time."""
+        for place in sorted(place for place in self._parts if place[:2] == (kind, tree)):
+            yield from self._table(*self._parts[place]).to_batches()
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were asked for."""
@@ -91,15 +95,22 @@ class ReleaseFolder:
 
     def _table(self, name: str, checksum: str) -> pa.Table:
         path = os.path.join(self.path, *name.split("/"))
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-        except OSError as error:
-            raise FolderError(f"{path}: cannot be read: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != checksum:
+        if _checksum(path) != checksum:
             raise FolderError(f"{path}: its bytes are not those that the manifest names")
-        # In this thread alone: one of Arrow's could hold the bytes while the program ends, and abort.
-        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        # By its path: of a Python file, or Python's bytes, one of Arrow's threads could drop the
+        # last hold while the program ends, and abort it.
+        return pq.ParquetFile(path).read()
+
+
+def _checksum(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
 
 
 def _read_manifest(path: str) -> Mapping[str, object]:

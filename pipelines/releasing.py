@@ -144,6 +144,8 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
     """
     if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"output: {output} is not a folder")
+    if files.is_local(output) and not _writable(output):
+        raise UserError(f"output: {output} cannot be written: permission denied")
     if not files.exists(files.join(output, MANIFEST)):
         return False
     try:
@@ -155,6 +157,14 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
             f"output: {output} holds a release of another specification; choose another output"
         )
     return True
+
+
+def _writable(folder: str) -> bool:
+    """Whether a folder, or the nearest one above it that is there, can be written into."""
+    nearest = os.path.abspath(folder)
+    while not os.path.exists(nearest):
+        nearest = os.path.dirname(nearest)
+    return os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _run(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, MAX_TREES, clip, s
 from pipelines.report_figure import cdf_figure, curves_of, points_per_key, value_texts
 from pipelines.report_nodes import level_errors, node_data, node_levels, nodes_shown
 
-Tables = Callable[[str], pa.Table]
+Tables = Callable[[str], Iterable[pa.RecordBatch]]
 
 POLICIES = {
     "clamp": "counted in the first or last cell",

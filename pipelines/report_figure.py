@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +31,11 @@ DASHES = ("solid", "dashed", "dotted")
 
 
 def curves_of(
-    question: Question, table: pa.Table, roots: pa.Table, shown: Sequence[str | None], trees: int
+    question: Question,
+    batches: Iterable[pa.RecordBatch],
+    roots: pa.Table,
+    shown: Sequence[str | None],
+    trees: int,
 ) -> list[pa.Table]:
     """The CDF points to draw, a table for each shown key with its place ``x`` on the axis.
 
@@ -44,7 +48,7 @@ def curves_of(
     totals[roots["code"].to_numpy()] = roots["count"].to_numpy()
     thin = question.domain.cells > points
     kept = []
-    for batch in table.to_batches():
+    for batch in batches:
         codes = key_codes(batch, shown)
         rows = pa.Table.from_batches([batch.take(pa.array(np.flatnonzero(codes >= 0)))])
         rows = rows.append_column("code", [codes[codes >= 0]])

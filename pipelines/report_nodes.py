@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,10 @@ from pipelines.report_figure import KEYS_AT_FIRST, color_of, dash_of
 
 
 def node_levels(
-    question: Question, table: pa.Table, shown: Sequence[str | None], rows: int
+    question: Question,
+    batches: Iterable[pa.RecordBatch],
+    shown: Sequence[str | None],
+    rows: int,
 ) -> list[pa.Table]:
     """The upper levels whole and the next one in part, ``rows`` nodes in all over the shown keys.
 
@@ -33,7 +36,7 @@ def node_levels(
         limits.append(min(size, left))
         left -= limits[-1]
     kept: list[list[pa.Table]] = [[] for _ in limits]
-    for batch in table.to_batches():
+    for batch in batches:
         codes = key_codes(batch, shown)
         level = batch.column("level").to_numpy()
         for wanted in np.unique(level[(codes >= 0) & (level < len(limits))]).tolist():

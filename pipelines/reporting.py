@@ -27,8 +27,8 @@ def write_report(path: str) -> str:
     folder = ReleaseFolder(path)
     page = write_report_html(
         folder.plan,
-        lambda tree: folder.rows("nodes", tree),
-        lambda tree: folder.rows("cdf", tree),
+        lambda tree: folder.batches("nodes", tree),
+        lambda tree: folder.batches("cdf", tree),
         folder.quantiles(),
         folder.manifest,
     )

@@ -108,9 +108,9 @@ def test_shares_add_up_exactly(measure: Measure) -> None:
 
 @pytest.mark.parametrize("amount", [Fraction(0), Fraction(-1, 2)])
 def test_refuses_a_budget_of_nothing(amount: Fraction) -> None:
-    with pytest.raises(ValueError, match="epsilon: .* is not above 0"):
+    with pytest.raises(ValueError, match=r"epsilon: .* is not above 0"):
         Budget(measure=Measure.EPSILON, amount=amount)
-    with pytest.raises(ValueError, match="rho: .* is not above 0"):
+    with pytest.raises(ValueError, match=r"rho: .* is not above 0"):
         Budget(measure=Measure.RHO, amount=amount)
 
 

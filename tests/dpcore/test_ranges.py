@@ -25,7 +25,7 @@ def test_equals_dense_least_squares(
     per_node = [np.full(n, v) for n, v in zip(tree.level_sizes, plan.variances, strict=True)]
     covariance = dense_least_squares(tree, per_node).covariance
     boundaries = rng.integers(0, tree.leaves + 1, (60, 2))
-    for start, stop in np.sort(boundaries, axis=1).tolist() + [[0, tree.leaves], [0, 1]]:
+    for start, stop in [*np.sort(boundaries, axis=1).tolist(), [0, tree.leaves], [0, 1]]:
         expected = covariance[start:stop, start:stop].sum()
         assert range_variance(plan, start, stop) == pytest.approx(expected, rel=1e-8, abs=1e-7)
 

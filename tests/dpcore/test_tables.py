@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from dpcore.domain import CategoryDomain, IntegerDomain
@@ -15,8 +16,8 @@ from dpcore.noise import NoiseSource
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.quantiles import QuantileCells
-from dpcore.randomness import ReleaseKey
 from dpcore.question import Question
+from dpcore.randomness import ReleaseKey
 from dpcore.samplers import ZeroNoise
 from dpcore.solution import solve_tree
 from dpcore.tables import NODES_SCHEMA, node_labels, quantiles_table
@@ -24,7 +25,17 @@ from dpcore.tree import Tree
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 11, (0.1, 0.5)
-CDF_COLUMNS = "tree key upper estimate std_error ci_low ci_high count fraction".split()
+CDF_COLUMNS = [
+    "tree",
+    "key",
+    "upper",
+    "estimate",
+    "std_error",
+    "ci_low",
+    "ci_high",
+    "count",
+    "fraction",
+]
 
 
 def tree_plan(*, keyed: bool = False, public: bool = False) -> TreePlan:
@@ -107,7 +118,7 @@ def test_the_columns_agree_with_each_other(
         np.testing.assert_allclose(low, np.clip(estimate - width * error, 0, top), atol=1e-9)
         np.testing.assert_allclose(high, np.clip(estimate + width * error, 0, top), atol=1e-9)
         assert (table["count"].to_numpy() >= 0).all()
-    leaf_rows = nodes.filter(pa.compute.equal(nodes["level"], 2))
+    leaf_rows = nodes.filter(pc.equal(nodes["level"], 2))
     for name in ("estimate", "count"):
         sums = np.cumsum(leaf_rows[name].to_numpy())
         np.testing.assert_allclose(cdf[name].to_numpy(), sums, atol=1e-9)

@@ -196,7 +196,7 @@ def test_variances_are_those_of_the_estimation_weights(
     rng = np.random.default_rng(50 + seed)
     for measure in Measure:
         plan = random_plan(rng, measure=measure)
-        tree, errors, forest = plan.tree, TreeErrors(plan), Forest(plan)
+        errors, forest = TreeErrors(plan), Forest(plan)
         weights, root = forest.weights(forest.chunking[0]), forest.root_variance
         assert errors.root_variance == pytest.approx(root)
         for level, variances in enumerate(weights.variances(root)):

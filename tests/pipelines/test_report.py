@@ -92,8 +92,8 @@ class Made:
     def page(self) -> str:
         return write_report_html(
             self.plan,
-            lambda tree: self.rows(NODES, tree),
-            lambda tree: self.rows(CDF, tree),
+            lambda tree: self.rows(NODES, tree).to_batches(),
+            lambda tree: self.rows(CDF, tree).to_batches(),
             self.release.quantiles,
             {"dptrees": "0.1"},
         )
@@ -318,8 +318,8 @@ def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
 
     again = write_report_html(
         made.plan,
-        lambda tree: turned(made.rows(NODES, tree)),
-        lambda tree: turned(made.rows(CDF, tree)),
+        lambda tree: turned(made.rows(NODES, tree)).to_batches(),
+        lambda tree: turned(made.rows(CDF, tree)).to_batches(),
         made.release.quantiles,
         {"dptrees": "0.1"},
     )

@@ -121,14 +121,13 @@ def test_bundles_that_run_again(plan, data, run, tmp_path, release_files, drawn)
     assert release_files(tmp_path / "again") == drawn
 
 
-@pytest.mark.parametrize("count, group", [(1, 10_000), (5, 97)])
 def test_rows_in_another_order_and_other_files(
-    count, group, plan, rows, run, tmp_path, release_files, drawn, small_splits
+    plan, rows, run, tmp_path, release_files, drawn, small_splits
 ) -> None:
     shuffled = rows.take(np.random.default_rng(2).permutation(rows.num_rows))
-    for index in range(count):
-        part = shuffled.take(np.arange(index, rows.num_rows, count))
-        pq.write_table(part, tmp_path / f"part-{index}.parquet", row_group_size=group)
+    for index in range(5):
+        part = shuffled.take(np.arange(index, rows.num_rows, 5))
+        pq.write_table(part, tmp_path / f"part-{index}.parquet", row_group_size=97)
     run(plan, str(tmp_path / "part-*.parquet"), tmp_path / "shuffled")
     assert release_files(tmp_path / "shuffled") == drawn
 

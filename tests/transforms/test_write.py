@@ -18,9 +18,9 @@ from transforms.write import CommitError, _by_part, _Commit, manifest_text
 
 @pytest.fixture
 def plan(make_plan, monkeypatch):
-    """A tree in several chunks with a spine, and one with keys."""
+    """A tree in several chunks with a spine, and a small one."""
     monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
-    return make_plan("value", "carrier", fanouts=(4, 4, 2))
+    return make_plan("value", "number", fanouts=(4, 4, 2))
 
 
 def test_parts_of_a_plan_are_named_apart(plan) -> None:
@@ -28,7 +28,7 @@ def test_parts_of_a_plan_are_named_apart(plan) -> None:
     names = [part.file_name("0" * 64) for part in parts]
     assert len(set(names)) == len(names) == len(set(parts))
     chunks = sum(len(question.forest.chunking) for question in plan.questions)
-    spines = sum(question.key_count for question in plan.questions)
+    spines = sum(question.forest.chunking.split_level > 0 for question in plan.questions)
     assert len(parts) == 2 * chunks + spines
     assert "nodes/value-000000-spine-0000000000000000.parquet" in names
 
