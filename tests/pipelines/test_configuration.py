@@ -83,7 +83,7 @@ def test_example_is_read() -> None:
     assert flights.neighbors is Neighbors.ADD_REMOVE
     assert flights.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
     departure, arrival, distance = flights.trees
-    assert departure.domain == NumberDomain(
+    assert departure.domain == IntegerDomain(
         column="dep_delay", lower=-60, upper=600, cells=660, outside="clamp", missing="drop"
     )
     assert departure.keys is not None

@@ -360,7 +360,11 @@ def test_large_tree_is_thinned_where_the_curve_bends() -> None:
     tables = large_tables(asked)
     plan = plan_of(asked)
     page = write_report_html(
-        plan, lambda _: tables[NODES], lambda _: tables[CDF], None, {"dptrees": "0.1"}
+        plan,
+        lambda _: tables[NODES].to_batches(),
+        lambda _: tables[CDF].to_batches(),
+        None,
+        {"dptrees": "0.1"},
     )
     assert len(page.encode()) < 2_000_000
     (curve,) = columns(page)
