@@ -52,12 +52,12 @@ def fixed_width_values(column: pa.Array) -> AnyArray:
 
 
 def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
-    if pa.types.is_date32(type):
-        return np.dtype(np.int32)
-    if pa.types.is_date64(type) or pa.types.is_timestamp(type):
-        return np.dtype(np.int64)
-    dtype: np.dtype[np.generic] = np.dtype(type.to_pandas_dtype())
-    return dtype
+    # Arrow's own translation of a type imports pandas, which need not be installed.
+    if pa.types.is_date(type) or pa.types.is_timestamp(type):
+        return np.dtype(f"int{type.bit_width}")
+    kind = "float" if pa.types.is_floating(type) else "int"
+    sign = "u" if pa.types.is_unsigned_integer(type) else ""
+    return np.dtype(f"{sign}{kind}{type.bit_width}")
 
 
 def null_rows(column: pa.Array) -> BoolArray | None:

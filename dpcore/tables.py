@@ -140,7 +140,7 @@ def cdf_table(
             upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper,
             *_estimate_columns(prefixes.estimate, prefixes.variance, question.widths.prefix, total),
             pa.array(prefixes.count.reshape(-1)),
-            pa.array(fraction.reshape(-1), from_pandas=True),
+            pa.array(fraction.reshape(-1), mask=np.isnan(fraction.reshape(-1))),
         ],
         names=[
             "tree",
