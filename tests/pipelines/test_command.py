@@ -167,6 +167,5 @@ def test_quick_commands_do_not_import_what_is_slow(loaded: set[str]) -> None:
     assert not SLOW_TO_IMPORT & loaded
 
 
-@pytest.mark.xfail(reason="pa.array of a list or tuple imports pandas where it is installed")
 def test_quick_commands_do_not_import_pandas(loaded: set[str]) -> None:
     assert "pandas" not in loaded
