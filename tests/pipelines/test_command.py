@@ -165,7 +165,3 @@ def loaded(released: Workspace) -> set[str]:
 def test_quick_commands_do_not_import_what_is_slow(loaded: set[str]) -> None:
     assert {"pipelines.planning", "pipelines.querying", "pipelines.keygen"} <= loaded
     assert not SLOW_TO_IMPORT & loaded
-
-
-def test_quick_commands_do_not_import_pandas(loaded: set[str]) -> None:
-    assert "pandas" not in loaded
