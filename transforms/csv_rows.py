@@ -101,6 +101,7 @@ def _open(file: Any, path: str, plan: ReleasePlan) -> pa_csv.CSVStreamingReader:
         return pa_csv.open_csv(
             pa.input_stream(file, compression="detect") if isinstance(file, str) else file,
             read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=names,
                 column_types=dict.fromkeys(names, pa.string()),
@@ -140,6 +141,8 @@ def _typed(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The values of different texts, null for those that stand for none."""
+    if pa.types.is_integer(wanted):  # a column with gaps is often written as 3.0
+        texts = pc.replace_substring_regex(texts, r"^([-+]?\d+)\.0*$", r"\1")
     sure = pc.match_substring_regex(texts, _pattern(wanted))
     nothing = pa.scalar(None, pa.string())
     values = pc.cast(pc.if_else(sure, texts, nothing), wanted)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.question import ReleasePlan
@@ -51,7 +50,7 @@ def open_file(path: str) -> Any:
     """A file to read from, random access; a local one by its path, which Arrow reads fastest."""
     if FileSystems.get_scheme(path) in (None, "file"):
         return path.removeprefix("file://")
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return FileSystems.open(path)  # decompressed where the name says so
 
 
 class ReadBatches(beam.PTransform):

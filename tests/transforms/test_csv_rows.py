@@ -269,3 +269,8 @@ def test_one_column_as_two_types() -> None:
     plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
     with pytest.raises(InputError, match="'value' is read as double by one tree and as int64 by"):
         csv_rows.column_types(plan)
+
+
+def test_integers_with_a_decimal_point_are_integers() -> None:
+    texts = pa.array(["3", "4.0", "-5.", "6.5", "7.0e1", None])
+    assert _typed(texts, pa.int64()).to_pylist() == [3, 4, -5, None, None, None]
