@@ -8,16 +8,20 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/installed-test
 INSTALLED_DEV := $(VENV)/installed-dev
 FLIGHTS := data/flights/part-2-of-2.parquet
+ENGINES := build/engines
+PRISM_VERSION := v2.77.0
 
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test lint types ci benchmarks clean
+.PHONY: help demo test engines test-engines lint types ci benchmarks clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
-	@echo "make test        the whole test suite"
+	@echo "make test        the whole test suite, but for the engines"
+	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
+	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make ci          what the continuous integration runs: all of the above"
@@ -64,7 +68,32 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key
 
 test: $(INSTALLED)
 	@echo "Running the tests"
-	@$(BIN)/python -m pytest -q -n auto
+	@$(BIN)/python -m pytest -q -n auto -m "not engines"
+
+# $(call needs,COMMAND,WHAT FOR)
+needs = if ! command -v $(1) >/dev/null 2>&1; then \
+	echo "The engines need $(1), $(2): install it and run make engines again." >&2; exit 1; fi
+
+$(ENGINES)/%/fetched: deploy/%/pom.xml
+	@$(call needs,mvn,which fetches the jars of Flink and Spark)
+	@$(call needs,java,which runs Flink and Spark)
+	@echo "Fetching the jars of $* into $(@D)/lib (once, a minute or two)"
+	@rm -rf $(@D)/lib
+	@mvn -B -q -f $< dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/$(@D)/lib
+	@touch $@
+
+$(ENGINES)/bin/prism:
+	@$(call needs,go,which builds Prism)
+	@echo "Building Prism $(PRISM_VERSION) into $(@D) (once, a minute or two)"
+	@GOBIN=$(CURDIR)/$(@D) go install github.com/apache/beam/sdks/v2/go/cmd/prism@$(PRISM_VERSION)
+
+engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
+	@echo "The engines are in $(ENGINES)"
+
+test-engines: $(INSTALLED)
+	@echo "Running the tests of the engines (some minutes)"
+	@$(BIN)/python -m pytest -q -m engines tests
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"

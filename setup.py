@@ -21,7 +21,9 @@ def version() -> str:
     raise RuntimeError("dpcore/__init__.py assigns no __version__")
 
 
-TEST = ["hypothesis", "pytest", "pytest-xdist", "setuptools"]
+# The S3 server of the tests: moto, with what its server needs and no other service does.
+S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
+TEST = [*S3_SERVER, "hypothesis", "pytest", "pytest-xdist", "setuptools"]
 DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
 
 setup(
@@ -48,6 +50,7 @@ setup(
         "typing_extensions",
     ],
     extras_require={
+        "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
         "test": TEST,
         "dev": DEV,

@@ -35,6 +35,7 @@ from dpcore.estimation import (
 )
 from dpcore.noise import Integers, NoiseSource, add_noise
 from dpcore.plan import TreePlan
+from dpcore.privacy import Neighbors
 from dpcore.tree import Tree
 
 SPINE = -1
@@ -134,13 +135,16 @@ class Forest:
     >>> from dpcore.planner import plan_tree
     >>> from dpcore.privacy import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_tree(leaves=100, neighbors=Neighbors.ADD_REMOVE,
+    >>> plan = plan_tree(leaves=100, neighbors=Neighbors.ADD_REMOVE, keyed=True,
     ...                  budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> len(Forest(plan, keys=3).chunking)
     1
     """
 
     def __init__(self, plan: TreePlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES) -> None:
+        if keys > 1 and plan.neighbors is Neighbors.SUBSTITUTE and not plan.keyed:
+            # A row may leave one key's tree for another's, which such a plan does not pay for.
+            raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
         self.plan = plan
         self.chunking = Chunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
         # A public root is no measurement: its value is handed to the pass down.
@@ -222,12 +226,11 @@ class Forest:
         noise: NoiseSource,
     ) -> Measurements:
         measured: Measurements = []
+        own = noise.of_counts(levels[-1])
         for level, counts in enumerate(levels, start=first_level):
             law = self.plan.laws[level]
             measured.append(
-                None
-                if law is None
-                else add_noise(law, counts, noise.stream(tree, key, chunk, level))
+                None if law is None else add_noise(law, counts, own.stream(tree, key, chunk, level))
             )
         return measured
 
@@ -258,7 +261,7 @@ class Forest:
         """
         spine, weights = self.chunking.spine, self.spine_weights
         exact = spine.level_counts(totals.reshape(-1, spine.leaves))
-        measured = self._measure(tree, key, SPINE, 0, exact[:-1], noise)
+        measured = self._measure(tree, key, SPINE, 0, exact[:-1], noise) if spine.height else []
         up = estimate_up(weights, [*measured, roots.reshape(-1, spine.leaves)])
         public = exact[0].astype(np.float64) if self.plan.public_total else None
         estimates = estimate_down(weights, up, public)

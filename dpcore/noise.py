@@ -13,7 +13,7 @@ Source: the design, section 3.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ from dpcore.samplers import NoiseLaw
 
 Integers = npt.NDArray[np.int64]
 
-# Counts above this could leave 64 bits, or the integers that float64 holds, once noise is added.
-MAX_COUNT = 2**52
+# Below this float64 holds estimates to a small part of a row, so that integers add up.
+MAX_COUNT = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,23 @@ class NoiseSource:
         release: the release's id.
         spec_digest: of the specification: all that shapes the law of what is released.
         global_digest: from `counts_digest` of every chunk, summed.
+        own_digest: of the counts that get the noise, see `of_counts`.
     """
 
     key: ReleaseKey
     release: str
     spec_digest: bytes
     global_digest: bytes
+    own_digest: bytes = b""
+
+    def of_counts(self, counts: Integers) -> NoiseSource:
+        """The source for these counts alone.
+
+        The global digest covers them already. Should an engine compute counts anew from files that
+        have changed meanwhile, and use them with the old digest, they still get noise of their own.
+        """
+        body = hashlib.sha256(np.ascontiguousarray(counts, dtype="<i8").tobytes()).digest()
+        return replace(self, own_digest=self.key.digest("own counts", counts.size, body))
 
     def stream(self, tree: str, key: int, chunk: int, level: int) -> RandomStream:
         """The keystream of the noise of one level of one chunk (chunk -1 is the spine)."""
@@ -50,6 +61,7 @@ class NoiseSource:
             self.release,
             self.spec_digest,
             self.global_digest,
+            self.own_digest,
             tree,
             key,
             chunk,
@@ -91,8 +103,11 @@ def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers
         stream: the keystream of this level and chunk, not read before.
 
     Raises:
-        OverflowError: a count beyond 2^52.
+        TypeError: counts that are not 64-bit integers: integer noise hides no fraction.
+        OverflowError: a count beyond 2^40.
     """
+    if counts.dtype != np.int64:
+        raise TypeError(f"counts: {counts.dtype} is not int64")
     if counts.size and max(int(counts.max()), -int(counts.min())) > MAX_COUNT:
-        raise OverflowError("counts: a count is beyond 2^52 in size")
+        raise OverflowError("counts: a count is beyond 2^40 in size")
     return counts + law.sample(stream, counts.size).reshape(counts.shape)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from dpcore.estimation import Floats
 from dpcore.forest import PrefixSolution
 from dpcore.noise import Integers
+from dpcore.uncertainty import prefix_margin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +104,7 @@ def chunk_quantiles(
         totals: (units,) of the trees.
         first_leaf: the leaf, within its tree, of the chunk's first.
         leaves: K of the whole tree.
-        width: of the interval in standard errors, either side.
+        width: of the intervals, see `dpcore.uncertainty.prefix_margin`.
 
     Returns:
         (units, quantiles): a row for each subtree.
@@ -129,7 +130,10 @@ def chunk_quantiles(
 def _value(quantile: float, prefixes: PrefixSolution, totals: Totals) -> tuple[Integers, Floats]:
     """(units,) the place of the leaf that holds the quantile, -1 where none of the subtree's does;
     and the share of its count below the quantile."""
-    wanted = np.maximum(1, np.ceil(quantile * totals.count)).astype(np.int64)
+    exact = quantile * totals.count
+    nearest = np.rint(exact)  # 0.55 * 100 is a little above 55 in floating point
+    whole = np.abs(exact - nearest) <= 1e-12 * np.maximum(nearest, 1.0)
+    wanted = np.maximum(1, np.where(whole, nearest, np.ceil(exact))).astype(np.int64)
     holds = (totals.before_count < wanted) & (wanted <= prefixes.count[:, -1])
     reached = (prefixes.count >= wanted[:, None]).argmax(axis=1)
     rows = np.arange(len(reached))
@@ -149,7 +153,7 @@ def _interval(
     size = prefixes.count.shape[1]
     difference = prefixes.estimate - quantile * totals.estimate[:, None]
     variance = prefixes.variance + totals.variance * (quantile**2 - 2 * quantile * prefixes.alpha)
-    margin = width * np.sqrt(np.maximum(variance, 0.0))
+    margin = prefix_margin(width, variance)
     not_below, below = difference + margin >= 0, difference - margin < 0
     low = np.where(not_below.any(axis=1), not_below.argmax(axis=1), size)
     high = np.where(below.any(axis=1), size - 1 - below[:, ::-1].argmax(axis=1), -1)

@@ -29,6 +29,8 @@ from dpcore.uncertainty import IntervalWidths, interval_widths
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 1
 
+_OUTPUT_ONLY = ("quantiles", "confidence", "weight", "objective")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -211,8 +213,18 @@ class ReleasePlan:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the specification in canonical JSON. It holds nothing of the data."""
-        text = json.dumps(self.spec(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """SHA-256, in canonical JSON, of what shapes the map and the noise.
+
+        What only shapes the output (quantiles, confidence, the planner's objective) is left out:
+        asking for another quantile of the same data must draw the same noise. It holds nothing of
+        the data.
+        """
+        spec = self.spec()
+        spec["trees"] = [
+            {name: value for name, value in question.spec().items() if name not in _OUTPUT_ONLY}
+            for question in self.questions
+        ]
+        text = json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).digest()
 
 

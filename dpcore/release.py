@@ -26,6 +26,7 @@ from dpcore.randomness import ReleaseKey
 from dpcore.ranges import range_variance
 from dpcore.solution import solve_tree
 from dpcore.tables import quantiles_table
+from dpcore.uncertainty import prefix_margin
 
 NODES, CDF = "nodes", "cdf"
 
@@ -250,7 +251,9 @@ class ReleasedTree:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
         error = float(np.sqrt(max(0.0, range_variance(question.plan, start, stop))))
-        margin = error * max(question.widths.prefix, *question.widths.levels)
+        widths, variance = question.widths, np.array(error**2)
+        width = widths.prefix if start == 0 else max(widths.prefix, *widths.levels)
+        margin = float(prefix_margin(width, variance))
         total = self._total_count(code)
         top = float(total) if question.plan.public_total else np.inf
         return Answer(
@@ -289,8 +292,9 @@ def release_counts(plan: ReleasePlan, counts: Mapping[str, Integers], key: Relea
         the release. The exact counts are not part of it.
     """
     digest = 0
+    exact = {question.name: _exact_counts(question, counts) for question in plan.questions}
     for question in plan.questions:
-        flat = np.ravel(counts[question.name])
+        flat = exact[question.name]
         for chunk in question.forest.chunking:
             part = flat[chunk.start : chunk.start + chunk.leaves]
             digest += counts_digest(key, plan.name, question.name, chunk.key, chunk.index, part)
@@ -303,7 +307,7 @@ def release_counts(plan: ReleasePlan, counts: Mapping[str, Integers], key: Relea
     parts: dict[tuple[str, str, int, int], pa.Table] = {}
     quantiles = []
     for question in plan.questions:
-        tables, cells = solve_tree(question, np.ravel(counts[question.name]), noise)
+        tables, cells = solve_tree(question, exact[question.name], noise)
         parts |= {
             (kind, question.name, first_key, index): table
             for (kind, first_key, index), table in tables.items()
@@ -313,3 +317,22 @@ def release_counts(plan: ReleasePlan, counts: Mapping[str, Integers], key: Relea
     return Release(
         plan, lambda *part: parts[part], pa.concat_tables(quantiles) if quantiles else None
     )
+
+
+def _exact_counts(question: Question, counts: Mapping[str, Integers]) -> Integers:
+    """(keys * K,) int64.
+
+    Raises:
+        ValueError: counts of a tree are missing, no integers, negative or of another number.
+    """
+    name, size = question.name, question.forest.chunking.cells
+    if name not in counts:
+        raise ValueError(f"counts: there are none of tree {name}")
+    flat = np.ravel(np.asarray(counts[name]))
+    if not np.issubdtype(flat.dtype, np.integer):
+        raise ValueError(f"counts: those of tree {name} are {flat.dtype}, not integers")
+    if flat.size != size:
+        raise ValueError(f"counts: tree {name} has {size} leaves, not {flat.size}")
+    if flat.size and flat.min() < 0:
+        raise ValueError(f"counts: one of tree {name} is negative")
+    return flat.astype(np.int64)

@@ -23,6 +23,7 @@ from dpcore.forest import LevelSolution, PrefixSolution, RootSolutions
 from dpcore.noise import Integers
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.question import Question
+from dpcore.uncertainty import prefix_margin
 
 NODES_SCHEMA = pa.schema(
     [
@@ -73,7 +74,9 @@ def _level_rows(
             pa.array(np.full(rows * wide, level.level, np.int32)),
             pa.array(np.tile(nodes, rows)),
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
-            *_estimate_columns(level.estimate, level.variance, width, total),
+            *_estimate_columns(
+                level.estimate, level.variance, width * np.sqrt(level.variance), total
+            ),
             pa.array(level.count.reshape(-1)),
         ],
         schema=NODES_SCHEMA,
@@ -99,11 +102,11 @@ def _tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> l
 
 
 def _estimate_columns(
-    estimate: Floats, variance: Floats, width: float, total: Floats | None
+    estimate: Floats, variance: Floats, margin: Floats, total: Floats | None
 ) -> list[pa.Array]:
-    """estimate, std_error, ci_low, ci_high: intervals of ``width`` standard errors, clipped."""
+    """estimate, std_error, ci_low, ci_high: intervals of ``margin`` either side, clipped."""
     error = np.sqrt(np.maximum(variance, 0.0))
-    low, high = estimate - width * error, estimate + width * error
+    low, high = estimate - margin, estimate + margin
     top = np.inf if total is None else total[:, None]
     return [
         pa.array(np.ascontiguousarray(np.broadcast_to(column, estimate.shape)).reshape(-1))
@@ -129,7 +132,8 @@ def cdf_table(
     start = chunk.start % question.plan.tree.leaves
     upper = question.domain.upper_edges(start, start + wide)
     if pa.types.is_integer(upper.type):
-        upper = upper.cast(pa.float64())  # one type for all numbers, over all trees
+        # One type for all numbers, over all trees; beyond 2^53 the nearest.
+        upper = upper.cast(pa.float64(), safe=False)
     with np.errstate(invalid="ignore"):
         fraction = (
             prefixes.count / np.where(roots.total_count > 0, roots.total_count, np.nan)[:, None]
@@ -138,7 +142,12 @@ def cdf_table(
         [
             *_tree_and_key(question, chunk.key, rows, wide),
             upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper,
-            *_estimate_columns(prefixes.estimate, prefixes.variance, question.widths.prefix, total),
+            *_estimate_columns(
+                prefixes.estimate,
+                prefixes.variance,
+                prefix_margin(question.widths.prefix, prefixes.variance),
+                total,
+            ),
             pa.array(prefixes.count.reshape(-1)),
             pa.array(fraction.reshape(-1), mask=np.isnan(fraction.reshape(-1))),
         ],
@@ -217,5 +226,5 @@ def quantiles_table(question: Question, cells: QuantileCells) -> pa.Table:
 
 def _numbers(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-        return column.cast(pa.float64())
+        return column.cast(pa.float64(), safe=False)
     return pa.nulls(len(column), pa.float64())

@@ -36,6 +36,10 @@ _SMOOTHING = 0.02
 _CUTOFF = 65.0 / _SMOOTHING
 # What the truncated integral may miss, (2 / pi) (3 / 65)^3 / 3, and the negligible terms.
 _TRUNCATION = 3e-5
+# A variance below this is that of a count known exactly, but for rounding.
+_ROUNDING = 1e-9
+# Of a variable that is uniform on half a row either side.
+BLUR_VARIANCE = 1.0 / 12.0
 # A factor of the characteristic function this small is as good as zero.
 _NEGLIGIBLE = 1e-10
 
@@ -94,6 +98,18 @@ class ErrorLaw:
         certain = math.sqrt(self.variance / (1.0 - confidence))
         return min(certain, self._inverted(confidence + self._folded + _TRUNCATION))
 
+    def blurred_half_width(self, confidence: float) -> float:
+        """A w with P(|error + U| <= w) >= confidence, U uniform on half a row either side.
+
+        An error on the integers then lies within w + 1/2 as often: unlike `half_width`, which jumps
+        from one lattice point to the next, this moves smoothly from one law to the next.
+        """
+        noisy = sum(law.variance * value**2 > 0 for law, value, _ in self.terms)
+        if not noisy:
+            return 0.0
+        certain = math.sqrt((self.variance + BLUR_VARIANCE) / (1.0 - confidence))
+        return min(certain, self._inverted(confidence + self._folded + _TRUNCATION, blur=1.0))
+
     @property
     def _folded(self) -> float:
         """A bound of the mass beyond the inversion's range, by the second and fourth moments."""
@@ -101,10 +117,11 @@ class ErrorLaw:
         # A discrete Laplace law has excess kurtosis 3 + 1 / variance, a sum no more than its parts.
         return min(1.0 / _RANGE**2, (6.0 + 1.0 / least) / _RANGE**4)
 
-    def _inverted(self, coverage: float) -> float:
-        deviation = math.sqrt(self.variance)
+    def _inverted(self, coverage: float, blur: float = 0.0) -> float:
+        deviation = math.sqrt(self.variance + blur**2 * BLUR_VARIANCE)
         t = (np.arange(round(_CUTOFF / _STEP), dtype=np.float64) + 0.5) * _STEP
         smoothed = np.sinc(t * _SMOOTHING / (3 * np.pi)) ** 3
+        smoothed *= np.sinc(t * blur / (2 * np.pi * deviation))
         weight = self.characteristic_function(t / deviation) * smoothed / t * (2 * _STEP / np.pi)
         counted = np.abs(weight) > _NEGLIGIBLE
         t, weight = t[counted], weight[counted]
@@ -292,12 +309,13 @@ def _merge(parts: Sequence[tuple[int, float, int]]) -> Expansion:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalWidths:
-    """How many standard errors wide an interval is on either side, at one confidence.
+    """How wide an interval is on either side, at one confidence.
 
     Args:
         confidence: the coverage.
-        levels: (h + 1,) for the nodes of each level.
-        prefix: for prefixes of the leaves (CDF points) and what decides a quantile.
+        levels: (h + 1,) for the nodes of each level, in standard errors.
+        prefix: for prefixes of the leaves (CDF points) and what decides a quantile, in standard
+            errors of the blurred error; see `prefix_margin`.
     """
 
     confidence: float
@@ -305,31 +323,61 @@ class IntervalWidths:
     prefix: float
 
 
+def prefix_margin(width: float, variance: Floats) -> Floats:
+    """The half-widths of the intervals of prefixes, in rows.
+
+    A prefix's error may lie on the integers, where the width in standard errors jumps from one
+    prefix to the next. Blurred by half a row either side it does not, and half a row more covers
+    what the blur took.
+
+    Args:
+        width: `IntervalWidths.prefix`.
+        variance: of the estimates, in rows^2; zero where the count is known.
+
+    >>> prefix_margin(2.0, np.array([0.0, 100.0])).round(2).tolist()
+    [0.0, 20.51]
+    """
+    margins = width * np.sqrt(np.maximum(variance, 0.0) + BLUR_VARIANCE) + 0.5
+    return np.where(variance > _ROUNDING, margins, 0.0)
+
+
 def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     """The widths for a plan: the widest over representative nodes and boundaries of each kind.
 
-    On a level the error's law differs only along the trimmed right edge; between boundaries it
-    moves from that of a single leaf to a near normal one. The edge and the middle are looked at.
+    On a level the error's law differs only along the trimmed right edge. Between boundaries it
+    moves from that of a single leaf to a near normal one, mostly over the first few.
     """
     errors, tree = TreeErrors(plan), plan.tree
-    # What is known exactly has an error of rounding alone.
-    least = 1e-9 * plan.variances[-1] if plan.laws[-1] else 0.0
-
-    def width(law: ErrorLaw) -> float:
-        if law.variance <= least:
-            return 0.0
-        return law.half_width(confidence) / math.sqrt(law.variance)
-
     levels = tuple(
-        max(width(errors.node(level, node)) for node in sorted({0, max(0, size - 2), size - 1}))
+        max(
+            _standard_width(errors.node(level, node), confidence)
+            for node in sorted({0, max(0, size - 2), size - 1})
+        )
         for level, size in enumerate(tree.level_sizes)
     )
-    boundaries = {0, tree.leaves // 2, tree.leaves // 3, tree.leaves - 1}
-    if tree.height:
-        boundaries.add(min(tree.leaves, tree.leaves_below(1)) - 1)
+    laws = [errors.prefix(leaf) for leaf in _boundaries(tree)]
+    if not plan.public_total:
+        halves = sorted({0, tree.leaves // 2, tree.leaves - 1})
+        laws += [errors.prefix(leaf, less_total=0.5) for leaf in halves]
     prefix = max(
-        width(errors.prefix(leaf, less_total=total))
-        for leaf in sorted(boundaries)
-        for total in ((0.0,) if plan.public_total else (0.0, 0.5))
+        law.blurred_half_width(confidence) / math.sqrt(law.variance + BLUR_VARIANCE)
+        if law.variance > _ROUNDING
+        else 0.0
+        for law in laws
     )
     return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix)
+
+
+def _boundaries(tree: Tree) -> list[int]:
+    """Every leaf of a small tree; of a large one the first few, ends of subtrees, the middle."""
+    if tree.leaves <= 24:
+        return list(range(tree.leaves))
+    ends = {min(tree.leaves, tree.leaves_below(level)) - 1 for level in range(tree.height)}
+    last = tree.leaves - 1
+    return sorted({0, 1, 2, 4, 7, 12, 20, last // 3, last // 2, last - 1, last} | ends)
+
+
+def _standard_width(law: ErrorLaw, confidence: float) -> float:
+    if law.variance <= _ROUNDING:
+        return 0.0
+    return law.half_width(confidence) / math.sqrt(law.variance)

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("dptrees: stopped; nothing was released", file=sys.stderr)
+        print("dptrees: stopped", file=sys.stderr)
         return 130
     except Exception as error:
         sentence = _sentence(error)

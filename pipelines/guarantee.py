@@ -30,11 +30,12 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
+    squared = "" if plan.budget.measure is Measure.EPSILON else "the square of "
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}, {law}. The privacy unit is "
-        "the row: a person who is in several rows is protected less, by as many times the budget "
-        "as there are rows of theirs. Noise is derived from a secret key: whoever learns the key "
-        "can remove the noise, so the guarantee holds only while the key stays secret."
+        "the row: a person who is in several rows is protected less, with the budget times "
+        f"{squared}the number of their rows. Noise is derived from a secret key: whoever learns "
+        "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
 

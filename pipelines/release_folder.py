@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,10 +30,11 @@ class FolderError(Exception):
 
 
 class ReleaseFolder:
-    """A release in a local folder.
+    """A release in a folder.
 
     Args:
-        path: the folder.
+        path: the folder, on a local disk or, with a scheme (``s3://``), on any Beam filesystem,
+            which is then reached as the environment says.
 
     Raises:
         FolderError: there is no release in it, or one of another format.
@@ -95,11 +98,56 @@ class ReleaseFolder:
 
     def _table(self, name: str, checksum: str) -> pa.Table:
         path = os.path.join(self.path, *name.split("/"))
-        if _checksum(path) != checksum:
+        source: str | pa.Buffer = path
+        if _is_remote(path):
+            data = _read_remote(path)
+            source, found = _arrow_buffer(data), hashlib.sha256(data).hexdigest()
+        else:
+            found = _checksum(path)
+        if found != checksum:
             raise FolderError(f"{path}: its bytes are not those that the manifest names")
-        # By its path: of a Python file, or Python's bytes, one of Arrow's threads could drop the
-        # last hold while the program ends, and abort it.
-        return pq.ParquetFile(path).read()
+        # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
+        # threads could drop the last hold while the program ends, and abort it.
+        return pq.ParquetFile(source).read()
+
+
+def _is_remote(path: str) -> bool:
+    return "://" in path
+
+
+def beam_files() -> ModuleType:
+    """The module `transforms.files`: Beam takes a second to import, which commands on local folders
+    need not wait for, and warns of what it does not find installed, which is no concern here."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        from transforms import files
+    finally:
+        logging.disable(disabled)
+    return files
+
+
+def _read_remote(path: str, *, sought: bool = False) -> bytes:
+    """The bytes of a file on one of Beam's filesystems.
+
+    Raises:
+        FolderError: it cannot be read.
+        FileNotFoundError: it is sought, and not there.
+    """
+    files = beam_files()
+    files.use_environment()
+    try:
+        if sought and not files.exists(path):
+            raise FileNotFoundError(path)
+        return bytes(files.read_bytes(path))
+    except files.OutputError as error:
+        raise FolderError(error.sentence.removeprefix("output: ")) from None
+
+
+def _arrow_buffer(data: bytes) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    return sink.getvalue()
 
 
 def _checksum(path: str) -> str:
@@ -113,11 +161,17 @@ def _checksum(path: str) -> str:
     return digest.hexdigest()
 
 
+def _read(path: str) -> bytes:
+    if _is_remote(path):
+        return _read_remote(path, sought=True)
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _read_manifest(path: str) -> Mapping[str, object]:
     name = os.path.join(path, MANIFEST)
     try:
-        with open(name, encoding="utf-8") as file:
-            manifest = json.load(file)
+        manifest = json.loads(_read(name))
     except FileNotFoundError:
         raise FolderError(f"{path}: holds no release (there is no {MANIFEST})") from None
     except NotADirectoryError:

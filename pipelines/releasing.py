@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import NoReturn
 
 import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
     DebugOptions,
@@ -58,6 +60,7 @@ def run_release(path: str, arguments: list[str]) -> int:
     plan = configuration.plan()
     options = beam_options(arguments)
     key = configuration.key.checked()
+    files.use_options(options)
     _check_filesystems((*configuration.input_paths, configuration.output))
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
@@ -124,9 +127,10 @@ def _check_filesystems(paths: tuple[str, ...]) -> None:
     for path in paths:
         try:
             FileSystems.get_filesystem(path)
-        except ValueError:
+        except (ValueError, BeamIOError):
             raise UserError(
-                f"{path}: Beam has no filesystem for it here (gs:// needs dptrees[gcp] installed)"
+                f"{path}: Beam has no filesystem for it here, or it lacks an option "
+                "(gs:// needs dptrees[gcp] installed, s3:// dptrees[aws])"
             ) from None
 
 
@@ -149,7 +153,7 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
     if not files.exists(files.join(output, MANIFEST)):
         return False
     try:
-        same = not files.is_local(output) or ReleaseFolder(output).plan.digest == plan.digest
+        same = ReleaseFolder(output).plan.spec() == plan.spec()
     except FolderError as error:
         raise UserError(f"output: {error}") from None
     if not same:
@@ -174,12 +178,14 @@ def _run(
     try:
         with beam.Pipeline(options=options) as pipeline:
             rows = pipeline | "Read" >> ReadBatches(
-                patterns=configuration.input_paths, format=configuration.input_format, plan=plan
+                patterns=tuple(map(files.absolute, configuration.input_paths)),
+                format=configuration.input_format,
+                plan=plan,
             )
             rows | "Release" >> ReleaseTrees(
                 plan,
                 key=key,
-                output=configuration.output,
+                output=files.absolute(configuration.output),
                 manifest=manifest_of(plan, __version__),
             )
     except Exception as error:
@@ -191,24 +197,25 @@ def _run(
 
 def _finish(output: str, *, existed: bool) -> None:
     """Clears what is no part of the release, writes the report and tells what there is."""
-    if not files.is_local(output):
-        print(f"released: {output}")
-        return
     folder = ReleaseFolder(output)
     files.delete(sorted(set(_strays(output, folder))))  # a glob may give a file twice
     if existed:
         print(f"{output}: this very release is already there; nothing was drawn or spent again")
-    report = os.path.join(output, REPORT)
-    if not existed or not os.path.exists(report):
+    report = files.join(output, REPORT)
+    if not existed or not files.exists(report):
         write_report(output)
     print_summary(folder, report)
 
 
 def _strays(output: str, folder: ReleaseFolder) -> Iterator[str]:
-    """Files of earlier, interrupted runs that the manifest does not name."""
-    named = {os.path.join(output, *name.split("/")) for name in folder.files}
-    for place in (output, os.path.join(output, "nodes"), os.path.join(output, "cdf")):
+    """Files of earlier, interrupted runs that the manifest does not name; none but our own."""
+    trees = "|".join(re.escape(question.name) for question in folder.plan.questions)
+    part = re.compile(rf"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet")
+    temporary = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
+    named = {files.join(output, *name.split("/")) for name in folder.files}
+    for place in (output, files.join(output, "nodes"), files.join(output, "cdf")):
         for path in files.names_below(place):
-            temporary = path.endswith(files.TEMPORARY_SUFFIX)
-            if temporary or (place != output and path not in named):
+            name = path.rsplit("/", 1)[-1]
+            stray = place != output and path not in named and part.fullmatch(name)
+            if stray or temporary.fullmatch(name):
                 yield path

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from pipelines.release_folder import ReleaseFolder
-from transforms.files import write_whole
+from pipelines.release_folder import ReleaseFolder, beam_files
 
 REPORT = "report.html"
 
@@ -32,6 +29,7 @@ def write_report(path: str) -> str:
         folder.quantiles(),
         folder.manifest,
     )
-    name = os.path.join(path, REPORT)
-    write_whole(name, page.encode())
+    files = beam_files()
+    name = str(files.join(path, REPORT))
+    files.write_whole(name, page.encode())
     return name

@@ -105,6 +105,8 @@ def _open(file: Any, path: str, plan: ReleasePlan) -> pa_csv.CSVStreamingReader:
             convert_options=pa_csv.ConvertOptions(
                 include_columns=names,
                 column_types=dict.fromkeys(names, pa.string()),
+                # Only nothing at all is missing: NA may be a key, and a word is no number anyway.
+                null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
@@ -158,7 +160,15 @@ def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
     try:
         return pc.cast(text, wanted)
     except pa.ArrowException:
-        return pa.nulls(1, wanted)
+        return _floor(text) if pa.types.is_integer(wanted) else pa.nulls(1, wanted)
+
+
+def _floor(text: pa.Array) -> pa.Array:
+    """A number with a fraction as the integer below it, as in a file of floats; else null."""
+    try:
+        return pc.cast(pc.floor(pc.cast(text, pa.float64())), pa.int64())
+    except pa.ArrowException:
+        return pa.nulls(1, pa.int64())
 
 
 def _pattern(wanted: pa.DataType) -> str:

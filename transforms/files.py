@@ -9,10 +9,11 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
-from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms.errors import ReleaseError
 
@@ -30,20 +31,63 @@ def is_local(path: str) -> bool:
     return FileSystems.get_scheme(path) in (None, "file")
 
 
+def absolute(path: str) -> str:
+    """A path that means the same on a worker, which may run in another folder than the launcher.
+
+    >>> absolute("gs://bucket/rows/*.parquet")
+    'gs://bucket/rows/*.parquet'
+    """
+    return path if FileSystems.get_scheme(path) else os.path.abspath(path)
+
+
 def join(folder: str, *names: str) -> str:
     """A path below a folder, on whatever filesystem the folder lies."""
     return str(FileSystems.join(folder, *names))
 
 
+def use_options(options: PipelineOptions) -> None:
+    """Reaches filesystems from this process as a job's options say: their endpoints, projects and
+    accounts. Without them some of Beam's filesystems cannot be used at all."""
+    FileSystems.set_options(options)
+
+
+def use_environment() -> None:
+    """Reaches filesystems as the environment says, unless a job's options said how."""
+    if FileSystems._pipeline_options is None:
+        use_options(PipelineOptions([]))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a filesystem failed, in one line: the system's own reason within Beam's wrapping.
+
+    >>> reason_of(BeamIOError("List operation failed", {"s3://bucket": OSError(13, "Denied")}))
+    'Denied'
+    """
+    while isinstance(error, BeamIOError) and error.exception_details:
+        inner = next(iter(error.exception_details.values()))
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    text = str(getattr(error, "strerror", None) or error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__
+
+
 def exists(path: str) -> bool:
-    """Whether there is a file."""
-    return bool(FileSystems.exists(path))
+    """Whether there is a file.
+
+    Raises:
+        OutputError: the filesystem does not tell.
+    """
+    return _guarded(path, "looked up", lambda: bool(FileSystems.exists(path)))
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole of a small file."""
-    with FileSystems.open(path, compression_type="uncompressed") as file:
-        return bytes(file.read())
+    """The whole of a small file.
+
+    Raises:
+        OutputError: it is not there, or cannot be read.
+    """
+    return _guarded(path, "read", lambda: _read(path))
 
 
 def write_whole(path: str, data: bytes) -> None:
@@ -52,31 +96,60 @@ def write_whole(path: str, data: bytes) -> None:
     Raises:
         OutputError: disk full, no permission, or whatever else the system says.
     """
-    _guarded(path, lambda: _write_local(path, data) if is_local(path) else _write(path, data))
+    write = _write_local if is_local(path) else _write
+    _guarded(path, "written", lambda: write(path, data))
 
 
 def write_once(path: str, data: bytes) -> bool:
-    """Writes a file unless there is one: of two writers at once only one succeeds, where the
-    filesystem is local. Returns whether this call wrote it."""
+    """Writes a file unless there is one. Of two writers at once only one succeeds where the
+    filesystem is local; Beam's object stores cannot create on condition, so there the last one
+    stays, and who must be sure reads the file again. Returns whether this call wrote it.
+
+    Raises:
+        OutputError: as of `write_whole`.
+    """
     if is_local(path):
-        return _guarded(path, lambda: _link_local(path, data))
+        return _guarded(path, "written", lambda: _link_local(path, data))
     if exists(path):
         return False
-    _guarded(path, lambda: _write(path, data))
+    _guarded(path, "written", lambda: _write(path, data))
     return True
 
 
-def _guarded(path: str, write: Callable[[], Result]) -> Result:
+def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
     try:
-        return write()
-    except (OSError, BeamIOError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OutputError(f"output: {path} cannot be written: {reason}") from None
+        return act()
+    except Exception as error:
+        # Clients of object stores have errors of their own; on a local disk others are our faults.
+        if is_local(path) and not isinstance(error, (OSError, BeamIOError)):
+            raise
+        raise OutputError(f"output: {path} cannot be {done}: {reason_of(error)}") from None
+
+
+def _read(path: str) -> bytes:
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        return bytes(file.read())
 
 
 def _write(path: str, data: bytes) -> None:
-    with FileSystems.create(path, mime_type="application/octet-stream") as file:
+    # Browsers show a page only where the store calls it one.
+    mime_type = "text/html" if path.endswith(".html") else "application/octet-stream"
+    file = FileSystems.create(path, mime_type, CompressionTypes.UNCOMPRESSED)
+    try:
         file.write(data)
+    except BaseException:
+        _abandon(file, path)
+        raise
+    file.close()
+
+
+def _abandon(file: BinaryIO, path: str) -> None:
+    """Closes a file that could not be written. Closing makes the object of what was written so far,
+    which must not stay."""
+    with contextlib.suppress(Exception):
+        file.close()
+    with contextlib.suppress(Exception):
+        FileSystems.delete([path])
 
 
 def _temporary(path: str, data: bytes) -> str:

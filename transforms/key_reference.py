@@ -54,8 +54,13 @@ class KeyReference:
         return key
 
     def checked(self) -> "KeyReference":
-        """The same reference with the check value of the key that it leads to here."""
-        return KeyReference(reference=self.reference, check_value=self.load().check_value())
+        """The same reference with the check value of the key that it leads to here; a file is
+        named from the root, since a worker may run in another folder."""
+        kind, separator, place = self.reference.partition(":")
+        place = os.path.abspath(place) if kind == "file" else place
+        return KeyReference(
+            reference=f"{kind}{separator}{place}", check_value=self.load().check_value()
+        )
 
 
 def _read_private_file(path: str) -> str:

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.question import ReleasePlan
 from transforms import csv_rows, parquet_rows
 from transforms.errors import InputError
+from transforms.files import is_local, reason_of
+from transforms.metrics import SPLITS_READ
 from transforms.progress import advance
 
 BALANCE = "balance"
@@ -35,10 +38,10 @@ def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
     """The files that globs match, as (path, bytes), each once and in order.
 
     Raises:
-        InputError: a glob matches no file.
+        InputError: a glob matches no file, or the filesystem does not tell.
     """
     sizes: dict[str, int] = {}
-    for pattern, result in zip(patterns, FileSystems.match(list(patterns)), strict=True):
+    for pattern, result in zip(patterns, _matches(patterns), strict=True):
         files = [found for found in result.metadata_list if not found.path.endswith("/")]
         if not files:
             raise InputError(f"input.path: no file matches {pattern}")
@@ -46,11 +49,27 @@ def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
     return sorted(sizes.items())
 
 
+def _matches(patterns: tuple[str, ...]) -> list[Any]:
+    try:
+        return list(FileSystems.match(list(patterns)))
+    except BeamIOError as error:
+        raise InputError(
+            f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}"
+        ) from None
+
+
 def open_file(path: str) -> Any:
-    """A file to read from, random access; a local one by its path, which Arrow reads fastest."""
-    if FileSystems.get_scheme(path) in (None, "file"):
+    """A file to read from, random access; a local one by its path, which Arrow reads fastest.
+
+    Raises:
+        InputError: a file elsewhere cannot be opened.
+    """
+    if is_local(path):
         return path.removeprefix("file://")
-    return FileSystems.open(path)  # decompressed where the name says so
+    try:
+        return FileSystems.open(path)  # decompressed where the name says so
+    except Exception as error:  # every filesystem has errors of its own
+        raise InputError(f"input: {path} cannot be read: {reason_of(error)}") from None
 
 
 class ReadBatches(beam.PTransform):
@@ -141,4 +160,5 @@ class _ReadSplit(beam.DoFn):
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -rows * reader.COUNTS_ROWS))
+        SPLITS_READ.inc()
         advance("read", split.size)

@@ -14,6 +14,9 @@ from transforms.errors import ReleaseError
 RECORD = "record.json"
 
 
+MANIFEST = "manifest.json"
+
+
 class RecordError(ReleaseError):
     """The folder belongs to another draw."""
 
@@ -25,10 +28,31 @@ def check_record(folder: str, record: bytes) -> None:
         RecordError: another draw was recorded here.
         OutputError: the record cannot be written.
     """
+    _check_manifest(folder, record)
     path = files.join(folder, RECORD)
     data = json.dumps({"record": record.hex()}).encode()
-    if not files.write_once(path, data) and files.read_bytes(path) != data:
-        raise RecordError(
-            f"output: {folder} holds a release, or the beginning of one, made from other data or "
-            "with another key; a second release spends its budget again, so choose another output"
-        )
+    if not files.exists(path):
+        files.write_once(path, data)
+    # Read again, whoever wrote it: an object store does not tell two writers at once apart.
+    if files.read_bytes(path) != data:
+        raise _another_draw(folder)
+
+
+def _check_manifest(folder: str, record: bytes) -> None:
+    """Sees that a release that stands here, even without its record, is of the same draw."""
+    path = files.join(folder, MANIFEST)
+    if not files.exists(path):
+        return
+    try:
+        same = json.loads(files.read_bytes(path))["record"] == record.hex()
+    except (ValueError, TypeError, KeyError):
+        same = False
+    if not same:
+        raise _another_draw(folder)
+
+
+def _another_draw(folder: str) -> RecordError:
+    return RecordError(
+        f"output: {folder} holds a release, or the beginning of one, made from other data or "
+        "with another key; a second release spends its budget again, so choose another output"
+    )

@@ -23,6 +23,7 @@ from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
+from transforms.metrics import CHUNKS_MEASURED
 from transforms.parts import parquet_bytes
 from transforms.record import check_record
 
@@ -185,6 +186,7 @@ class _Measure(KeyedDoFn):
         forest, counts = question.forest, unpack(packed)
         measured = forest.measure(question.name, chunk, counts, self.source(digest))
         yield key, _MEASURED + pack_many([b"" if m is None else pack(m) for m in measured])
+        CHUNKS_MEASURED.inc()
         roots = forest.chunk_roots(chunk, measured)
         totals = counts.reshape(chunk.units, chunk.tree.leaves).sum(axis=1)
         yield beam.pvalue.TaggedOutput(

@@ -25,6 +25,7 @@ from transforms.encoding import pack, unpack
 from transforms.errors import ReleaseError
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
+from transforms.metrics import BYTES_WRITTEN, PARTS_WRITTEN
 from transforms.parts import (
     CDF,
     NODES,
@@ -36,6 +37,7 @@ from transforms.parts import (
     sha256,
 )
 from transforms.progress import advance
+from transforms.record import check_record
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
 
 MANIFEST = "manifest.json"
@@ -92,6 +94,8 @@ class _WriteParts(beam.DoFn):
         """Writes a part and returns its receipt."""
         written = Receipt(part=part, rows=rows, sha256=sha256(data), quantiles=quantiles)
         files.write_whole(files.join(self._output, *written.file_name.split("/")), data)
+        PARTS_WRITTEN.inc()
+        BYTES_WRITTEN.inc(len(data))
         advance("write", 1)
         return written.to_bytes()
 
@@ -155,6 +159,8 @@ class _Commit(KeyedDoFn):
     def _commit(self, path: str, record: bytes, received: Iterable[bytes]) -> None:
         receipts = _by_part(map(Receipt.from_bytes, received))
         check_once("the parts of the release", receipts, planned_parts(self._plan))
+        # Object stores let two jobs at once both record their draw; the last one's stays.
+        check_record(self._output, record)
         tables = [
             _quantiles(question, receipts)
             for question in self._plan.questions

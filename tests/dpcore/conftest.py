@@ -142,6 +142,9 @@ class NodeNoiseSource:
 
     chunking: Chunking
 
+    def of_counts(self, counts: Integers) -> NodeNoiseSource:
+        return self
+
     def stream(self, tree: str, key: int, chunk: int, level: int) -> _Place:
         whole = self.chunking.tree
         first = 0

@@ -11,6 +11,7 @@ import pytest
 
 from dpcore.forest import PrefixSolution
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
+from dpcore.uncertainty import prefix_margin
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7
@@ -52,7 +53,7 @@ def by_definition(
     total = counts[-1]
     cell, share = -1, 0.0
     for leaf, count in enumerate(counts):
-        if total and count >= max(1, math.ceil(quantile * total)):
+        if total and count >= max(1, math.ceil(round(quantile * total, 9))):
             before = counts[leaf - 1] if leaf else 0
             cell, share = leaf, min(1.0, max(0.0, (quantile * total - before) / (count - before)))
             break
@@ -61,9 +62,10 @@ def by_definition(
         difference = prefixes.estimate[key, leaf] - quantile * prefixes.estimate[key, -1]
         alpha = prefixes.alpha[key, leaf]
         variance = prefixes.variance[key, leaf] + root * (quantile**2 - 2 * quantile * alpha)
-        if difference + WIDTH * math.sqrt(max(variance, 0)) >= 0:
+        margin = float(prefix_margin(WIDTH, np.array(variance)))
+        if difference + margin >= 0:
             low = leaf
-        if difference - WIDTH * math.sqrt(max(variance, 0)) < 0 and high == 0:
+        if difference - margin < 0 and high == 0:
             high = min(leaf + 1, leaves - 1)
     return cell, share, low, high
 

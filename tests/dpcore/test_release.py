@@ -262,7 +262,7 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
     domain = IntegerDomain(column="delay", lower=1, upper=CELLS + 1)
     plans = [
         replace(plan, name="another"),
-        make_release_plan(replace(one, confidence=0.9), two),
+        replace(plan, budget=replace(plan.budget, amount=2 * plan.budget.amount)),
         make_release_plan(one, replace(two, domain=domain)),
     ]
     key, other_key = ReleaseKey(bytes(32)), ReleaseKey(bytes(31) + b"1")
@@ -274,6 +274,23 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
     assert len(draws) == 6 * 3  # of every release both keys and the other tree
     for first, second in itertools.combinations(draws, 2):
         assert (first == second).sum() < 4
+
+
+def test_another_confidence_or_quantile_draws_the_same_noise(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
+) -> None:
+    """They shape the output alone: asking again otherwise must not spend the budget again."""
+    one = wide_question(make_question, keys=2)
+    other = replace(
+        one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective="quantiles"
+    )
+    counts = {"delay": np.arange(2 * CELLS)}
+    first, second = (
+        release_counts(make_release_plan(each), counts, release_key) for each in (one, other)
+    )
+    columns = ["estimate", "std_error", "count"]
+    rows = [all_rows(each, "nodes", "delay").select(columns) for each in (first, second)]
+    assert rows[0].equals(rows[1])
 
 
 def test_levels_and_chunks_have_noise_of_their_own(
@@ -299,3 +316,20 @@ def test_the_shape_of_the_counts_does_not_matter(
         for each in (flat, flat.reshape(2, CELLS))
     )
     assert all_rows(one, "cdf", "delay").equals(all_rows(other, "cdf", "delay"))
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({}, "there are none of tree delay"),
+        ({"delay": np.full(CELLS, 0.5)}, "are float64, not integers"),
+        ({"delay": np.zeros(CELLS + 1, np.int64)}, "leaves, not"),
+        ({"delay": np.arange(CELLS) - 1}, "one of tree delay is negative"),
+    ],
+)
+def test_refuses_what_are_no_counts(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey, counts, message: str
+) -> None:
+    plan = make_release_plan(wide_question(make_question))
+    with pytest.raises(ValueError, match=message):
+        release_counts(plan, counts, release_key)

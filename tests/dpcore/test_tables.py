@@ -22,6 +22,7 @@ from dpcore.samplers import ZeroNoise
 from dpcore.solution import solve_tree
 from dpcore.tables import NODES_SCHEMA, node_labels, quantiles_table
 from dpcore.tree import Tree
+from dpcore.uncertainty import prefix_margin
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 11, (0.1, 0.5)
@@ -109,14 +110,13 @@ def test_the_columns_agree_with_each_other(
     parts, _ = solved(question, counts, release_key)
     nodes, cdf = rows_of(parts, "nodes"), rows_of(parts, "cdf")
     top = float(counts.sum()) if public else np.inf
-    kinds = [(cdf, np.full(LEAVES, question.widths.prefix))]
-    kinds.append((nodes, np.asarray(question.widths.levels)[nodes["level"].to_numpy()]))
-    for table, width in kinds:
-        estimate, error, low, high = (
-            table[name].to_numpy() for name in ("estimate", "std_error", "ci_low", "ci_high")
-        )
-        np.testing.assert_allclose(low, np.clip(estimate - width * error, 0, top), atol=1e-9)
-        np.testing.assert_allclose(high, np.clip(estimate + width * error, 0, top), atol=1e-9)
+    level_widths = np.asarray(question.widths.levels)[nodes["level"].to_numpy()]
+    kinds = [(cdf, prefix_margin(question.widths.prefix, cdf["std_error"].to_numpy() ** 2))]
+    kinds.append((nodes, level_widths * nodes["std_error"].to_numpy()))
+    for table, margin in kinds:
+        estimate, low, high = (table[name].to_numpy() for name in ("estimate", "ci_low", "ci_high"))
+        np.testing.assert_allclose(low, np.clip(estimate - margin, 0, top), atol=1e-9)
+        np.testing.assert_allclose(high, np.clip(estimate + margin, 0, top), atol=1e-9)
         assert (table["count"].to_numpy() >= 0).all()
     leaf_rows = nodes.filter(pc.equal(nodes["level"], 2))
     for name in ("estimate", "count"):

@@ -18,7 +18,7 @@ from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.tree import Tree
-from dpcore.uncertainty import ErrorLaw, TreeErrors, interval_widths
+from dpcore.uncertainty import ErrorLaw, TreeErrors, interval_widths, prefix_margin
 
 
 def laplace(scale: Fraction | int | str) -> DiscreteLaplace:
@@ -246,3 +246,27 @@ def test_what_is_public_has_no_width() -> None:
     assert TreeErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
     alone = estimation_weights(Tree(leaves=1, fanouts=()), [3.0])
     assert alone.variances(3.0)[0].tolist() == [3.0]
+
+
+@pytest.mark.parametrize("leaves", [5, 10, 24, 37])
+@pytest.mark.parametrize("epsilon", [Fraction(4, 5), Fraction(6, 5), 2, 4, Fraction(43, 5)])
+def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) -> None:
+    """Its error lies on the integers, where coverage jumps from one prefix to the next: exact."""
+    amount = Fraction(epsilon)
+    plan = TreePlan(
+        tree=Tree(leaves=leaves, fanouts=(leaves,)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=amount),
+        level_amounts=(Fraction(0), amount),
+    )
+    widths, law = interval_widths(plan, 0.95), plan.laws[1]
+    reach = 400
+    one = law.pmf(np.arange(-reach, reach + 1))
+    many = np.array([1.0])
+    for prefix in range(1, leaves + 1):
+        many = np.convolve(many, one)
+        middle = len(many) // 2
+        many = many[max(0, middle - reach) : middle + reach + 1]
+        errors = np.abs(np.arange(len(many)) - len(many) // 2)
+        margin = prefix_margin(widths.prefix, np.array(prefix * law.variance))
+        assert many[errors <= margin].sum() >= 0.95 - 1e-9

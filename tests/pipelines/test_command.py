@@ -73,7 +73,7 @@ def test_interruption(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(planning, "run_plan", interrupt)
     outcome = workspace.run("plan", "x.yaml")
     assert (outcome.code, outcome.out) == (130, "")
-    assert outcome.err == "dptrees: stopped; nothing was released\n"
+    assert outcome.err == "dptrees: stopped\n"
 
 
 def test_fault_of_the_program_is_not_told_as_the_users(

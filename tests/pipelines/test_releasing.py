@@ -97,15 +97,22 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
 
 def test_strays_are_swept(workspace: Workspace) -> None:
     """What other runs left behind goes; what is not the program's stays."""
-    for name in ("nodes/.0a.tmp", "cdf/.0b.tmp", ".0c.tmp", "nodes/all-000000-000000-00.parquet"):
+    for name in (
+        f"nodes/.{32 * 'a'}.tmp",
+        f".{32 * '0'}.tmp",
+        f"nodes/all-000000-000000-{16 * '0'}.parquet",
+    ):
         path = workspace.output / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("stray")
-    (workspace.output / "notes.txt").write_text("mine")
+    mine = {"notes.txt", "x.tmp", "nodes/mine.parquet", "cdf/all-notes.txt"}
+    for name in mine:
+        (workspace.output / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.output / name).write_text("mine")
     assert workspace.release().code == 0
     folder = ReleaseFolder(str(workspace.output))
     assert set(contents(workspace.output)) == (
-        {*folder.files, "notes.txt"} | BESIDE_PARTS - {"report.html"}
+        {*folder.files} | mine | BESIDE_PARTS - {"report.html"}
     )
 
 

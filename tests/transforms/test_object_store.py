@@ -1,0 +1,532 @@
+"""A release on an object store: made straight at its names, whole or not at all, and read there.
+
+The store in memory has an object store's ways (no folders, no rename, an object appears when its
+upload is closed, even after a failure) and fails where it is told to. The S3 server speaks the real
+protocol to Beam's own client, from another process that can be killed.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.command import main
+from pipelines.release_folder import FolderError, ReleaseFolder
+from transforms import files
+from transforms.errors import InputError, sentence_in
+from transforms.files import OutputError
+from transforms.read import match_files, open_file
+
+PROJECT = Path(__file__).resolve().parents[2]
+BUCKET, OUTPUT = "mem://bucket", "mem://bucket/out"
+
+Failure = Callable[[str, str], None]
+
+
+class StoreError(Exception):
+    """As clients of object stores have them: neither an OSError nor one of Beam's."""
+
+
+class Upload(io.BytesIO):
+    """An upload; closing it makes the object of what was written so far."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        try:
+            MemoryStore.act("write", self._path)
+        except StoreError:
+            super().write(data[: len(data) // 2])
+            raise
+        return super().write(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            MemoryStore.act("close", self._path)
+            MemoryStore.objects[self._path] = self.getvalue()
+        super().close()
+
+
+class MemoryStore(FileSystem):
+    """Objects of this process by their paths; every operation can be made to fail."""
+
+    objects: ClassVar[dict[str, bytes]] = {}
+    failure: ClassVar[list[Failure]] = []
+
+    @staticmethod
+    def act(operation: str, path: str) -> None:
+        for failure in MemoryStore.failure:
+            failure(operation, path)
+
+    @classmethod
+    def scheme(cls) -> str:
+        return "mem"
+
+    def join(self, basepath: str, *paths: str) -> str:
+        return "/".join([basepath.rstrip("/"), *paths])
+
+    def split(self, path: str) -> tuple[str, str]:
+        head, _, tail = path.rpartition("/")
+        return head, tail
+
+    def mkdirs(self, path: str) -> None:
+        raise AssertionError("an object store has no folders")
+
+    def has_dirs(self) -> bool:
+        return False
+
+    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
+        self.act("list", dir_or_prefix)
+        for path, data in sorted(self.objects.items()):
+            if path.startswith(dir_or_prefix):
+                yield FileMetadata(path, len(data))
+
+    def create(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
+        self.act("create", path)
+        return Upload(path)
+
+    def open(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
+        self.act("open", path)
+        if path not in self.objects:
+            raise StoreError("404: no such object")
+        return io.BytesIO(self.objects[path])
+
+    def copy(self, source_file_names: Any, destination_file_names: Any) -> None:
+        raise AssertionError("a copy is not needed, and may fail halfway")
+
+    rename = copy
+
+    def exists(self, path: str) -> bool:
+        self.act("exists", path)
+        return path in self.objects
+
+    def size(self, path: str) -> int:
+        return len(self.objects[path])
+
+    def last_updated(self, path: str) -> float:
+        return 0.0
+
+    def metadata(self, path: str) -> FileMetadata:
+        return FileMetadata(path, len(self.objects[path]))
+
+    def delete(self, paths: list[str]) -> None:
+        for path in paths:
+            self.act("delete", path)
+            del self.objects[path]
+
+
+def fails_at(operation: str, ending: str, error: Exception | None = None) -> Failure:
+    """The failure of an operation on paths of an ending."""
+
+    def failure(acted: str, path: str) -> None:
+        if acted == operation and path.endswith(ending):
+            raise error or StoreError("503: slow down")
+
+    return failure
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The objects of a store of this test alone."""
+    objects: dict[str, bytes] = {}
+    monkeypatch.setattr(MemoryStore, "objects", objects)
+    monkeypatch.setattr(MemoryStore, "failure", [])
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    return objects
+
+
+@pytest.fixture
+def plan(make_plan, monkeypatch):
+    """A tree in several chunks with a spine and quantiles."""
+    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+    return make_plan("value", fanouts=(4, 4, 2))
+
+
+def below(store: dict[str, bytes], folder: str) -> dict[str, bytes]:
+    """The objects below a folder, the report aside, by their names in it."""
+    found = {
+        path.removeprefix(f"{folder}/"): data
+        for path, data in store.items()
+        if path.startswith(f"{folder}/")
+    }
+    found.pop("report.html", None)
+    return found
+
+
+def settings(rows: str, output: str, key: Path) -> dict[str, Any]:
+    domain = {"column": "value", "lower": 0, "upper": 10, "cells": 20}
+    by = {"column": "carrier", "keys": ["UA", "AA"]}
+    return {
+        "release": "stored",
+        "input": {"format": "parquet", "path": rows},
+        "output": output,
+        "key_file": str(key),
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [
+            {"name": "value", "domain": domain},
+            {"name": "places", "domain": domain, "by": by}
+            | {"objective": "quantiles", "quantiles": [0.5]},
+        ],
+    }
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=500)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, key_file: Path, rows: pa.Table, store) -> str:
+    """A configuration whose rows and output both lie in the store."""
+    store[f"{BUCKET}/rows/a.parquet"] = parquet(rows.slice(0, 1700))
+    store[f"{BUCKET}/rows/b.parquet"] = parquet(rows.slice(1700))
+    path = tmp_path / "release.yaml"
+    path.write_text(yaml.safe_dump(settings(f"{BUCKET}/rows/*.parquet", OUTPUT, key_file)))
+    return str(path)
+
+
+@pytest.fixture
+def local(tmp_path: Path, key_file: Path, data: str, release_files) -> dict[str, bytes]:
+    """The same release in a local folder."""
+    path = tmp_path / "local.yaml"
+    path.write_text(yaml.safe_dump(settings(data, str(tmp_path / "local"), key_file)))
+    assert main(["release", str(path)]) == 0
+    return release_files(tmp_path / "local")
+
+
+def test_the_command_releases_to_the_store_what_it_releases_locally(
+    configuration, local, store, capsys
+) -> None:
+    capsys.readouterr()
+    assert main(["release", configuration]) == 0
+    assert below(store, OUTPUT) == local
+    assert b"<html" in store[f"{OUTPUT}/report.html"]
+    assert f"report:  {OUTPUT}/report.html" in capsys.readouterr().out
+
+
+def test_the_same_again_is_a_no_op_and_other_data_is_refused(
+    configuration, store, capsys, rows
+) -> None:
+    assert main(["release", configuration]) == 0
+    before = dict(store)
+    assert main(["release", configuration]) == 0
+    assert store == before
+    assert "already there" in capsys.readouterr().out
+
+    store[f"{BUCKET}/rows/a.parquet"] = parquet(rows.slice(1, 1700))
+    assert main(["release", configuration]) == 2
+    assert "another output" in capsys.readouterr().err
+    assert below(store, OUTPUT) == below(before, OUTPUT)
+
+
+def test_another_specification_is_refused_before_rows_are_read(
+    configuration, store, capsys
+) -> None:
+    assert main(["release", configuration]) == 0
+    before = dict(store)
+    text = Path(configuration).read_text()
+    Path(configuration).write_text(text.replace("epsilon: 1", "epsilon: 2"))
+    assert main(["release", configuration]) == 2
+    assert "another specification" in capsys.readouterr().err
+    assert store == before
+
+
+def test_query_and_report_read_the_store(configuration, store, capsys) -> None:
+    assert main(["release", configuration]) == 0
+    page = store.pop(f"{OUTPUT}/report.html")
+    capsys.readouterr()
+    assert main(["report", OUTPUT]) == 0
+    assert capsys.readouterr().out == f"{OUTPUT}/report.html\n"
+    assert store[f"{OUTPUT}/report.html"] == page
+    ask = ["query", OUTPUT, "quantile", "0.5", "--tree", "places", "--key", "UA", "--json"]
+    assert main(ask) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    table = pq.read_table(pa.BufferReader(store[f"{OUTPUT}/quantiles.parquet"])).to_pylist()
+    assert answer["value"] == next(row["value"] for row in table if row["key"] == "UA")
+
+
+def test_a_damaged_or_missing_part_is_refused(configuration, store) -> None:
+    assert main(["release", configuration]) == 0
+    folder = ReleaseFolder(OUTPUT)
+    path = f"{OUTPUT}/{next(name for name in folder.files if name.startswith('cdf/value'))}"
+    good = store[path]
+    store[path] = good[:100] + bytes([good[100] ^ 1]) + good[101:]
+    with pytest.raises(FolderError, match="its bytes are not those that the manifest names"):
+        folder.rows("cdf", "value")
+    del store[path]
+    with pytest.raises(FolderError, match="cannot be read: 404: no such object"):
+        folder.rows("cdf", "value")
+    store[path] = good
+    assert folder.rows("cdf", "value").num_rows == 20
+    del store[f"{OUTPUT}/manifest.json"]
+    with pytest.raises(FolderError, match=r"^mem://bucket/out: holds no release \(there is no m"):
+        ReleaseFolder(OUTPUT)
+
+
+def test_strays_of_earlier_runs_are_swept(configuration, store, local) -> None:
+    store[f"{OUTPUT}/nodes/value-000000-000000-feedfeedfeedfeed.parquet"] = b"stray"
+    store[f"{OUTPUT}/notes.txt"] = b"mine"
+    assert main(["release", configuration]) == 0
+    assert below(store, OUTPUT) == local | {"notes.txt": b"mine"}
+
+
+WRITES = [
+    *(("create", name) for name in ("record.json", ".parquet", "quantiles.parquet")),
+    *(("write", name) for name in ("record.json", ".parquet", "manifest.json")),
+    *(("close", name) for name in ("quantiles.parquet", "manifest.json")),
+]
+
+
+@pytest.mark.parametrize("operation, ending", WRITES)
+def test_a_failing_write_is_told_and_the_run_completed_later(
+    operation, ending, plan, data, rows, run, store, expected_files
+) -> None:
+    MemoryStore.failure.append(fails_at(operation, ending))
+    with pytest.raises(Exception) as caught:
+        run(plan, data, OUTPUT)
+    sentence = sentence_in(str(caught.value))
+    assert sentence is not None and sentence.startswith(f"output: {OUTPUT}/")
+    assert sentence.endswith(f"{ending} cannot be written: 503: slow down")
+    left, expected = below(store, OUTPUT), expected_files(plan, rows)
+    record = left.pop("record.json", None)
+    assert (record is None) == (ending == "record.json")
+    assert left.items() <= expected.items()  # no half of an object, and no manifest
+
+    MemoryStore.failure.clear()
+    run(plan, data, OUTPUT)
+    made = below(store, OUTPUT)
+    assert expected.items() <= made.items()
+    assert made.keys() - expected.keys() == {"manifest.json", "record.json"}
+    assert record in (None, made["record.json"])
+
+
+@pytest.mark.parametrize("operation", ["exists", "open"])
+def test_a_store_that_does_not_answer(operation, store) -> None:
+    store[f"{BUCKET}/a"] = b"data"
+    MemoryStore.failure.append(fails_at(operation, "a"))
+    act = {"exists": files.exists, "open": files.read_bytes}[operation]
+    with pytest.raises(OutputError, match=r"bucket/a cannot be .*: 503: slow down"):
+        act(f"{BUCKET}/a")
+    assert store == {f"{BUCKET}/a": b"data"}
+
+
+def test_rows_that_cannot_be_listed_or_opened(store) -> None:
+    store[f"{BUCKET}/a"] = b"data"
+    MemoryStore.failure.append(fails_at("list", "", BeamIOError("x", {"y": StoreError("403")})))
+    with pytest.raises(InputError, match=r"bucket/\* cannot be listed: 403"):
+        match_files((f"{BUCKET}/*",))
+    MemoryStore.failure[:] = [fails_at("open", "a")]
+    with pytest.raises(InputError, match="bucket/a cannot be read: 503"):
+        open_file(f"{BUCKET}/a")
+
+
+def test_of_two_jobs_at_once_the_one_whose_record_is_lost_publishes_nothing(
+    plan, data, run, store
+) -> None:
+    """Both saw no record and wrote their own, as no store that Beam knows can forbid."""
+
+    def other_job(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(".parquet"):
+            store[f"{OUTPUT}/record.json"] = b'{"record": "00"}'
+
+    MemoryStore.failure.append(other_job)
+    with pytest.raises(Exception, match="made from other data or with another key"):
+        run(plan, data, OUTPUT)
+    assert f"{OUTPUT}/manifest.json" not in store
+
+
+def test_a_page_is_written_as_one(store, monkeypatch) -> None:
+    types: dict[str, str] = {}
+    create = MemoryStore.create
+
+    def seen(self: MemoryStore, path: str, mime_type: str, compression_type: str) -> Any:
+        types[path] = mime_type
+        return create(self, path, mime_type, compression_type)
+
+    monkeypatch.setattr(MemoryStore, "create", seen)
+    for name in ("report.html", "manifest.json"):
+        files.write_whole(f"{BUCKET}/{name}", b"data")
+    assert list(types.values()) == ["text/html", "application/octet-stream"]
+
+
+def test_beam_s_own_writer_is_not_used() -> None:
+    """`fileio.WriteToFiles` of Beam 2.77 logs a failing rename and goes on."""
+    sources = [path for folder in ("transforms", "pipelines") for path in folder_of(folder)]
+    assert len(sources) > 20
+    for path in sources:
+        assert "fileio" not in path.read_text(), path
+
+
+def folder_of(name: str) -> list[Path]:
+    return sorted((PROJECT / name).rglob("*.py"))
+
+
+# ---- a real S3 server in this process, the command in another --------------------------------
+
+S3_KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+REGION = "us-east-1"
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """The address of an S3 server."""
+    pytest.importorskip("boto3", reason="no boto3 to reach S3 with")
+    server = pytest.importorskip("moto.server", reason="no moto to serve S3")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+class Bucket:
+    """A bucket of the server, as a client of its own sees it."""
+
+    def __init__(self, endpoint: str, name: str) -> None:
+        import boto3
+
+        self.endpoint, self.name = endpoint, name
+        self._client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+        self._client.create_bucket(Bucket=name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._client.put_object(Bucket=self.name, Key=name, Body=data)
+
+    def names(self, prefix: str) -> list[str]:
+        listed = self._client.list_objects_v2(Bucket=self.name, Prefix=prefix)
+        return [each["Key"] for each in listed.get("Contents", [])]
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        found = {}
+        for name in self.names(f"{folder}/"):
+            body = self._client.get_object(Bucket=self.name, Key=name)["Body"].read()
+            found[name.removeprefix(f"{folder}/")] = body
+        found.pop("report.html", None)
+        return found
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Starts a command in a process of its own."""
+        paths = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.command", *arguments],
+            env=os.environ | S3_KEYS | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=PROJECT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Beam's options that lead to the server."""
+        return (f"--s3_endpoint_url={self.endpoint}", f"--s3_region_name={REGION}")
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, request: pytest.FixtureRequest, rows: pa.Table) -> Bucket:
+    """A bucket with the rows."""
+    made = Bucket(s3_endpoint, f"bucket-{abs(hash(request.node.name)):x}")
+    made.put("rows/a.parquet", parquet(rows.slice(0, 1700)))
+    made.put("rows/b.parquet", parquet(rows.slice(1700)))
+    return made
+
+
+@pytest.fixture
+def s3_configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable[[str], str]:
+    """Writes a configuration of a release to a folder of the bucket."""
+
+    def made(folder: str) -> str:
+        root = f"s3://{bucket.name}"
+        path = tmp_path / f"{folder}.yaml"
+        chosen = settings(f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
+        path.write_text(yaml.safe_dump(chosen))
+        return str(path)
+
+    return made
+
+
+def killed_at(process: Any, reached: Callable[[], bool]) -> None:
+    """Kills a process, with no chance to clean up, as soon as it has come so far."""
+    limit = time.monotonic() + 60
+    while not reached() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the process was over before it could be killed"
+
+
+@pytest.fixture
+def reached(bucket: Bucket, store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may use the bucket, once it is told the server's address."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, text in S3_KEYS.items():
+        monkeypatch.setenv(name, text)
+
+
+@pytest.mark.slow
+def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> None:
+    whole = s3_configuration("whole")
+    assert main(["release", whole, *bucket.options]) == 0
+    released = bucket.contents("whole")
+    assert {"manifest.json", "record.json", "quantiles.parquet"} < released.keys()
+    assert bucket.names("whole/report.html")
+
+    # Killed between its parts, and run again: the same release.
+    path = s3_configuration("killed")
+    process = bucket.start("release", path, *bucket.options)
+    killed_at(process, lambda: len(bucket.names("killed/nodes/")) >= 1)
+    left = bucket.contents("killed")
+    assert "manifest.json" not in left and left.items() <= released.items()
+    assert main(["release", path, *bucket.options]) == 0
+    again = bucket.contents("killed")
+    assert again.keys() == released.keys()
+    assert {name for name in again if again[name] != released[name]} == set()
+
+    # The server as the environment names it, as for `query`, which takes no Beam options.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    capsys.readouterr()
+    root = f"s3://{bucket.name}/whole"
+    assert main(["query", root, "cdf", "5", "--tree", "value", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"]
+
+    bucket.put("rows/a.parquet", parquet(rows.slice(1, 1700)))
+    assert main(["release", whole]) == 2
+    assert "choose another output" in capsys.readouterr().err
+    assert bucket.contents("whole") == released
+
+
+def test_s3_options_reach_the_launcher(bucket, reached) -> None:
+    files.use_options(PipelineOptions(list(bucket.options)))
+    path = f"s3://{bucket.name}/a"
+    assert files.write_once(path, b"first") and not files.write_once(path, b"second")
+    assert files.read_bytes(path) == b"first"
+    with pytest.raises(OutputError, match=r"cannot be written: .*bucket"):
+        files.write_whole("s3://no-such-bucket-here/a", b"data")
+    (found,) = files.names_below(f"s3://{bucket.name}")
+    assert found == path
