@@ -1,10 +1,22 @@
 """Fixtures that more than one folder of tests needs."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+# A loaded machine is no failure; and what decides whether a change lands must not be chance.
+settings.register_profile(
+    "dptrees",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("dptrees")
 
 
 @pytest.fixture(scope="session")
