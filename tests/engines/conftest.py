@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -66,12 +68,21 @@ def rows() -> pa.Table:
     )
 
 
+def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """All files below a folder with their bytes, but for those that vanish meanwhile: engines and
+    orphaned jobs may still be at work."""
+    for path in sorted(folder.rglob("*")):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            if path.is_file():
+                yield path, path.read_bytes()
+
+
 def release_files(folder: Path) -> dict[str, bytes]:
-    """All files below a folder by their path within it, but for the report."""
+    """All files of a release by their path within its folder, but for the report."""
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "report.html"
+        path.relative_to(folder).as_posix(): data
+        for path, data in files_below(folder)
+        if path.name != "report.html"
     }
 
 
@@ -146,6 +157,13 @@ class Workspace:
             time.sleep(0.01)
 
 
+def absent(reason: str) -> NoReturn:
+    """Skip a test for what is not here; fail it where everything must be."""
+    if os.environ.get("DPTREES_REQUIRE_ENGINES"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session", params=NAMES)
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Every engine in turn; starts it for the tests that follow, and stops it after them."""
@@ -153,11 +171,10 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _running(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    reason = missing(name)
-    if reason and os.environ.get("DPTREES_REQUIRE_ENGINES"):
-        pytest.fail(reason)
-    if reason:
-        pytest.skip(reason)
+    if reason := missing(name):
+        absent(reason)
+    # Else a test run that is told to end would leave its engines behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = tmp_path_factory.mktemp(name)
     with engine(name, folder) as started:
         yield started
@@ -225,10 +242,9 @@ def leaks() -> Callable[[Path], list[str]]:
     def found(folder: Path) -> list[str]:
         return [
             f"{path}: {form}"
-            for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink()
+            for path, data in files_below(folder)
             for form, written in forms.items()
-            if written in path.read_bytes()
+            if written in data
         ]
 
     return found

@@ -293,12 +293,12 @@ def flink_cluster(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def spark(folder: Path) -> Iterator[Engine]:
+def spark(folder: Path, *options: str) -> Iterator[Engine]:
     """Spark inside its job server, tasks tried many times; workers are threads of the launcher."""
     servers = Servers(folder)
     environment(folder)
     driver = "org.apache.beam.runners.spark.SparkJobServerDriver"
-    command = [*java(ENGINES / "spark" / "lib", folder, "-Xmx1500m"), driver]
+    command = [*java(ENGINES / "spark" / "lib", folder, "-Xmx1500m", *options), driver]
     command.append("--spark-master-url=local[2,30]")
     ports = free_ports(3)
 
@@ -313,11 +313,11 @@ def spark(folder: Path) -> Iterator[Engine]:
 
     try:
         job_server(servers, "job-server", command, ports)
-        options = job_options(ports[0], "--environment_type=LOOPBACK")
+        leading = job_options(ports[0], "--environment_type=LOOPBACK")
         yield Engine(
             name="spark",
-            options=options,
-            other=options,
+            options=leading,
+            other=leading,
             servers=servers,
             restart_server=restart_server,
             second_server=second_server,
@@ -333,6 +333,7 @@ def missing(name: str) -> str:
         "flink": ENGINES / "flink" / "fetched",
         "flink_cluster": ENGINES / "flink" / "fetched",
         "spark": ENGINES / "spark" / "fetched",
+        "spark_forgetful": ENGINES / "spark" / "fetched",
     }
     path = needed.get(name)
     if path is None or path.exists():
@@ -351,5 +352,7 @@ def engine(name: str, folder: Path) -> contextmanager[Engine]:  # type: ignore[v
         "flink": lambda: flink(folder),
         "flink_cluster": lambda: flink_cluster(folder),
         "spark": lambda: spark(folder),
+        # So little memory that nothing stays cached: every sink computes all before it again.
+        "spark_forgetful": lambda: spark(folder, "-Dspark.memory.fraction=0.00001"),
     }
     return started[name]()

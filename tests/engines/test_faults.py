@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,11 @@ Leaks = Callable[[Path], list[str]]
 
 # Steps of the job, each in another stage, and what must be there once the step begins.
 READ, MEASURE, WRITE, COMMIT = "Read/Read", "Solve/Measure", "Write/WriteChunk", "Write/Commit"
+STEPS = (READ, MEASURE, WRITE, COMMIT)
+
+SETTLE_SECONDS = 30
+# Of the tests' Spark: a stage that is computed once has one bundle in each.
+SPARK_PARTITIONS = 2
 
 
 def engines(*names: str) -> pytest.MarkDecorator:
@@ -33,9 +39,18 @@ def engines(*names: str) -> pytest.MarkDecorator:
 def check_drawn_once(workspace: Workspace, expected: Files, leaks: Leaks) -> None:
     """See that a folder holds the one release, that no worker ever wrote anything else, and that
     neither the key nor a row's value was left anywhere."""
+    settle(workspace.output)
     assert release_files(workspace.output) == expected
     check_written(workspace, expected)
     assert leaks(workspace.output) + leaks(workspace.engine.servers.folder) == []
+
+
+def settle(folder: Path) -> None:
+    """Wait until nobody writes: a job whose launcher was killed may go on after the release."""
+    limit = time.monotonic() + SETTLE_SECONDS
+    while any(name.endswith(".tmp") for name in release_files(folder)):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
 
 
 def check_written(workspace: Workspace, expected: Files) -> None:
@@ -89,6 +104,15 @@ def test_bundles_fail_once_after_their_work(
     assert len(raised) > 1.5 * len(set(raised))
 
 
+@engines("spark_forgetful")
+def test_spark_computes_again(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
+    workspace.release()
+    check_drawn_once(workspace, undisturbed, leaks)
+    begun = workspace.noted("begun")
+    for step in (READ, MEASURE):
+        assert sum(step in stage for stage in begun) > SPARK_PARTITIONS
+
+
 @engines("flink_cluster")
 def test_task_manager_and_workers_killed(
     workspace: Workspace, undisturbed: Files, leaks: Leaks
@@ -110,8 +134,15 @@ def test_task_manager_and_workers_killed(
     check_drawn_once(workspace, undisturbed, leaks)
 
 
-@engines("prism", "flink", "flink_cluster", "spark")
-@pytest.mark.parametrize("step", [READ, MEASURE, WRITE, COMMIT])
+@pytest.mark.parametrize(
+    ("running", "step"),
+    [
+        *((name, step) for name in ("prism", "flink", "spark") for step in STEPS),
+        # Here the job goes on without its launcher, and the second one waits for its slots.
+        *(("flink_cluster", step) for step in (READ, WRITE)),
+    ],
+    indirect=["running"],
+)
 def test_launcher_killed_and_run_again(
     workspace: Workspace, undisturbed: Files, leaks: Leaks, step: str
 ) -> None:

