@@ -118,7 +118,9 @@ def _check_arguments(arguments: list[str]) -> None:
     for kind in PipelineOptions.__subclasses__():
         kind._add_argparse_args(parser)
     unknown = parser.parse_known_args(arguments)[1]
-    if unknown:
+    # A job server has options of its own, which it describes when it gets the job.
+    served = any(name.startswith(("--job_endpoint", "--job-endpoint")) for name in arguments)
+    if unknown and not (served and unknown[0].startswith("--")):
         raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
 
 

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from transforms.errors import ReleaseError
 
 TEMPORARY_SUFFIX = ".tmp"
+_TRIES = 3
 
 Result = TypeVar("Result")
 
@@ -170,23 +171,36 @@ def _temporary(path: str, data: bytes) -> str:
 
 
 def _write_local(path: str, data: bytes) -> None:
-    name = _temporary(path, data)
-    try:
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    _finished(path, data, os.replace)
 
 
 def _link_local(path: str, data: bytes) -> bool:
-    name = _temporary(path, data)
+    return _finished(path, data, _linked)
+
+
+def _linked(name: str, path: str) -> bool:
     try:
         os.link(name, path)
-        return True
     except FileExistsError:
         return False
-    finally:
-        os.unlink(name)
+    return True
+
+
+def _finished(path: str, data: bytes, finish: Callable[[str, str], Result]) -> Result:
+    """Gives a temporary file with the data its name, in one step; returns what that returns."""
+    left = _TRIES
+    while True:
+        left -= 1
+        name = _temporary(path, data)
+        try:
+            return finish(name, path)
+        except FileNotFoundError:
+            # A run of the same release that has just ended sweeps what others left, and took this.
+            if not left:
+                raise
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
 
 
 def names_below(folder: str) -> Iterator[str]:
@@ -202,6 +216,10 @@ def names_below(folder: str) -> Iterator[str]:
 
 
 def delete(paths: list[str]) -> None:
-    """Deletes files."""
-    if paths:
-        FileSystems.delete(paths)
+    """Deletes files; one that somebody else deleted meanwhile is gone all the same."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            if is_local(path):
+                os.unlink(path)
+            else:
+                FileSystems.delete([path])

@@ -171,3 +171,22 @@ def test_object_stores(object_store) -> None:
     files.write_whole(str(object_store / "b"), b"data")
     assert files.read_bytes(path) == b"first"
     assert below(object_store) == ["a", "b"]
+
+
+def test_a_swept_temporary_file_is_written_again(tmp_path, monkeypatch) -> None:
+    """Another run of the same release, just over, may sweep the temporary files of this one."""
+    replace, swept = os.replace, []
+
+    def sweep(source: str, target: str) -> None:
+        if not swept:
+            swept.append(source)
+            os.unlink(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", sweep)
+    path = tmp_path / "part"
+    files.write_whole(str(path), b"data")
+    assert swept and [each.name for each in tmp_path.iterdir()] == ["part"]
+    assert path.read_bytes() == b"data"
+    files.delete([str(path), str(path)])
+    assert not path.exists()
