@@ -1,7 +1,6 @@
 """With one key and the same rows, every run makes the same release, byte for byte."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from pipelines.configuration import load_configuration
 from pipelines.guarantee import manifest_of
 
 PROJECT = Path(__file__).resolve().parents[2]
-PRISM = os.environ.get("DPTREES_PRISM") or shutil.which("prism")
 
 CONFIGURATION = """
 release: drawn-once
@@ -88,14 +86,6 @@ def commanded(configuration: Path, tmp_path: Path, release_files) -> Release:
 def test_workers_that_are_processes(commanded, in_process) -> None:
     processes = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
     assert commanded(*processes) == in_process
-
-
-@pytest.mark.slow
-@pytest.mark.engines
-@pytest.mark.skipif(PRISM is None, reason="no Prism: neither DPTREES_PRISM nor `prism` on PATH")
-def test_prism(commanded, in_process) -> None:
-    options = ("--runner=PrismRunner", f"--prism_location={PRISM}", "--environment_type=LOOPBACK")
-    assert commanded(*options) == in_process
 
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
