@@ -41,14 +41,16 @@ def check_record(folder: str, record: bytes) -> None:
 def _check_manifest(folder: str, record: bytes) -> None:
     """Sees that a release that stands here, even without its record, is of the same draw."""
     path = files.join(folder, MANIFEST)
-    if not files.exists(path):
-        return
-    try:
-        same = json.loads(files.read_bytes(path))["record"] == record.hex()
-    except (ValueError, TypeError, KeyError):
-        same = False
-    if not same:
+    if files.exists(path) and not is_manifest_of(path, record):
         raise _another_draw(folder)
+
+
+def is_manifest_of(path: str, record: bytes) -> bool:
+    """Whether a file is the manifest of the draw that a record stands for."""
+    try:
+        return bool(json.loads(files.read_bytes(path))["record"] == record.hex())
+    except (ValueError, TypeError, KeyError):
+        return False
 
 
 def _another_draw(folder: str) -> RecordError:

@@ -37,10 +37,9 @@ from transforms.parts import (
     sha256,
 )
 from transforms.progress import advance
-from transforms.record import check_record
+from transforms.record import MANIFEST, check_record, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
 
-MANIFEST = "manifest.json"
 QUANTILES = "quantiles.parquet"
 
 
@@ -182,11 +181,7 @@ class _Commit(KeyedDoFn):
         """
         if not files.exists(path):
             return False
-        try:
-            same = json.loads(files.read_bytes(path))["record"] == record.hex()
-        except (ValueError, TypeError, KeyError):
-            same = False
-        if not same:
+        if not is_manifest_of(path, record):
             raise CommitError(f"output: {self._output} holds another release; nothing was changed")
         return True
 
