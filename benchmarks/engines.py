@@ -1,9 +1,11 @@
 """One release of many rows on every engine of this machine, side by side in one run.
 
-Run as ``python benchmarks/engines.py [--rows 40000000] [--write docs/engines.md]`` after ``make
-engines``. The release has a tree of 1,024 cells and one of 2^20 (chunks and a spine). ``start-up``
-is the same release of 1,000 rows on the same engine, already running; memory is the largest
-sum, over the launcher, the engine and its workers, of what they hold at once.
+Run as ``python benchmarks/engines.py [--rows 40000000] [--times 10] [--write docs/engines.md]``
+after ``make engines``. The release has a tree of 1,024 cells and one of 2^20 (chunks and a spine).
+``start-up`` is the same release of 1,000 rows on the same engine, already running; ``many`` reads
+the same files ``--times`` times over, under other names, so that rows outweigh what start-ups
+differ by. Memory is the largest sum, over the launcher, the engine and its workers, of what they
+hold at once.
 """
 
 from __future__ import annotations
@@ -43,10 +45,13 @@ def main() -> int:
     """Print the table, and write it between the marks of a page where one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=40_000_000)
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--engines", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--write", type=Path, metavar="PAGE")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        lines = list(_table(Path(folder), arguments.rows))
+        _make_inputs(Path(folder), arguments.rows, arguments.times)
+        lines = list(_table(Path(folder), arguments.engines, arguments.rows, arguments.times))
     if arguments.write:
         page = arguments.write.read_text()
         before, after = page.split(BEGIN)[0], page.split(END)[1]
@@ -55,54 +60,65 @@ def main() -> int:
     return 0
 
 
-def _table(folder: Path, rows: int) -> Iterator[str]:
-    """The lines of the table, each printed as soon as it is known."""
-    subprocess.run(
-        [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"],
-        check=True,
-        capture_output=True,
-        cwd=PROJECT,
-    )
-    for count in (1_000, rows):
+def _make_inputs(folder: Path, rows: int, times: int) -> None:
+    """A key, and the three inputs: ``few``, ``once`` and ``many``, which links to the files of
+    ``once`` so often."""
+    command = [sys.executable, "-m", "pipelines.command", "keygen", f"{folder}/release.key"]
+    subprocess.run(command, check=True, capture_output=True, cwd=PROJECT)
+    for name, count in (("few", 1_000), ("once", rows)):
         maker = [sys.executable, str(PROJECT / "benchmarks" / "make_rows.py")]
-        subprocess.run([*maker, f"{folder}/{count}", "--rows", str(count)], check=True)
-    titles = f"{'start-up s':>10} {'whole s':>8} {'M rows/s':>9} {'to local':>8} {'MB':>6}"
-    heading = f"{'engine':<14} {titles}"
+        subprocess.run([*maker, f"{folder}/{name}", "--rows", str(count)], check=True)
+    (folder / "many").mkdir()
+    for path in (folder / "once").iterdir():
+        for number in range(times):
+            (folder / "many" / f"{number}-{path.name}").hardlink_to(path)
+
+
+def _table(folder: Path, names: tuple[str, ...], rows: int, times: int) -> Iterator[str]:
+    """The lines of the table, each printed as soon as it is known."""
+    heading = (
+        f"{'':<14} {'1,000 rows':>10} {f'{rows / 1e6:.0f}M rows':>17} "
+        f"{f'{rows * times / 1e6:.0f}M rows':>17} {'beyond start-up':>22}\n"
+        f"{'engine':<14} {'s':>10} {'s':>8} {'to local':>8} {'s':>8} {'to local':>8} "
+        f"{'M rows/s':>9} {'to local':>8} {'MB':>6}"
+    )
     print(heading)
     yield heading
-    local = 0.0
-    for name in NAMES:
+    local: tuple[float, float, float] | None = None
+    for name in names:
         if reason := missing(name):
             line = f"{name:<14} {reason}"
         else:
-            startup, whole, peak = _measured(folder, name, rows)
-            local = local or whole
+            few, once, many, peak = _measured(folder, name)
+            local = local or (once, many, many - few)
             line = (
-                f"{name:<14} {startup:>10.1f} {whole:>8.1f} {rows / whole / 1e6:>9.1f} "
-                f"{whole / local:>8.1f} {peak:>6.0f}"
+                f"{name:<14} {few:>10.1f} {once:>8.1f} {once / local[0]:>8.1f} "
+                f"{many:>8.1f} {many / local[1]:>8.1f} "
+                f"{rows * times / (many - few) / 1e6:>9.1f} {(many - few) / local[2]:>8.1f} "
+                f"{peak:>6.0f}"
             )
         print(line, flush=True)
         yield line
 
 
-def _measured(folder: Path, name: str, rows: int) -> tuple[float, float, float]:
-    """(start-up s, whole s, peak MB) of an engine, the better of two runs each."""
+def _measured(folder: Path, name: str) -> tuple[float, float, float, float]:
+    """(s of few, s of once, s of many, peak MB) of an engine, the better of two runs each."""
     below = folder / name
     below.mkdir()
     with engine(name, below) as running:
-        startup, whole = (
-            min(_release(folder, running, count, run) for run in range(2))
-            for count in (1_000, rows)
+        few, once, many = (
+            min(_release(folder, running, each, run) for run in range(2))
+            for each in ("few", "once", "many")
         )
-    return startup[0], whole[0], whole[1]
+    return few[0], once[0], many[0], many[1]
 
 
-def _release(folder: Path, running: Engine, rows: int, run: int) -> tuple[float, float]:
+def _release(folder: Path, running: Engine, rows: str, run: int) -> tuple[float, float]:
     """(seconds, peak MB) of one release by the command."""
     name = f"{running.name}-{rows}-{run}"
     config = folder / f"{name}.yaml"
     config.write_text(
-        CONFIG.format(rows=folder / str(rows), output=folder / f"out-{name}", folder=folder)
+        CONFIG.format(rows=folder / rows, output=folder / f"out-{name}", folder=folder)
     )
     command = [sys.executable, "-m", "pipelines.command", "release", str(config), *running.options]
     start = time.perf_counter()

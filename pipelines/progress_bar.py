@@ -1,27 +1,35 @@
-"""A bar on the terminal while a job runs in this process; silent where there is no terminal.
+"""A bar on the terminal while a job runs; silent where there is no terminal.
 
 It shows shares of work that are known before the data is read: bytes of the input's files and parts
-of the plan.
+of the plan. Where the workers are other processes, nothing tells of the reading; the parts written
+are then those that are seen in the output.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
 
 from transforms.progress import listen
 
+# Seconds between two looks at the output.
+LOOK_EVERY = 2.0
+
 
 @contextmanager
-def progress_bar(input_bytes: int, parts: int) -> Iterator[None]:
+def progress_bar(
+    input_bytes: int, parts: int, parts_present: Callable[[], int] | None = None
+) -> Iterator[None]:
     """Shows progress until the block ends.
 
     Args:
         input_bytes: of all input files.
         parts: of the release.
+        parts_present: how many parts the output holds, where workers are other processes.
     """
     shared = {"file": sys.stderr, "disable": not sys.stderr.isatty(), "leave": False}
     with (
@@ -32,7 +40,32 @@ def progress_bar(input_bytes: int, parts: int) -> Iterator[None]:
     ):
         bars = {"read": read, "write": written}
         stop = listen(lambda stage, amount: bars[stage].update(amount))
+        looking = _Look(written, parts, parts_present)
+        if parts_present and not written.disable:
+            looking.start()
         try:
             yield
         finally:
             stop()
+            looking.over.set()
+            if looking.ident is not None:
+                looking.join()
+
+
+class _Look(threading.Thread):
+    """Looks from time to time how many parts there are."""
+
+    def __init__(
+        self, bar: tqdm[object], parts: int, parts_present: Callable[[], int] | None
+    ) -> None:
+        super().__init__(daemon=True)
+        self._bar, self._parts, self._present = bar, parts, parts_present
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        """Until the job is over. What cannot be seen is not shown: the job tells its own errors."""
+        assert self._present is not None
+        while not self.over.wait(LOOK_EVERY):
+            with suppress(Exception):
+                self._bar.n = max(self._bar.n, min(self._parts, self._present()))
+                self._bar.refresh()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NoReturn
 
 import apache_beam as beam
@@ -31,7 +32,7 @@ from pipelines.user_error import UserError
 from transforms import csv_rows, files, parquet_rows
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.parts import planned_parts
+from transforms.parts import CDF, NODES, planned_parts
 from transforms.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
 
@@ -65,7 +66,11 @@ def run_release(path: str, arguments: list[str]) -> int:
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
     existed = _check_output(configuration.output, plan)
-    with progress_bar(sum(size for _, size in matched), sum(1 for _ in planned_parts(plan))):
+    parts = sum(1 for _ in planned_parts(plan))
+    # Elsewhere the workers are other processes: what they wrote is looked for.
+    elsewhere = options.view_as(StandardOptions).runner != LOCAL_RUNNER
+    present = partial(_parts_present, configuration.output) if elsewhere else None
+    with progress_bar(sum(size for _, size in matched), parts, present):
         _run(configuration, plan, key, options)
     _finish(configuration.output, existed=existed)
     return 0
@@ -209,13 +214,18 @@ def _finish(output: str, *, existed: bool) -> None:
     print_summary(folder, report)
 
 
+def _parts_present(output: str) -> int:
+    """How many parts lie in the output."""
+    return sum(1 for kind in (NODES, CDF) for _ in files.names_below(files.join(output, kind)))
+
+
 def _strays(output: str, folder: ReleaseFolder) -> Iterator[str]:
     """Files of earlier, interrupted runs that the manifest does not name; none but our own."""
     trees = "|".join(re.escape(question.name) for question in folder.plan.questions)
     part = re.compile(rf"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet")
     temporary = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
     named = {files.join(output, *name.split("/")) for name in folder.files}
-    for place in (output, files.join(output, "nodes"), files.join(output, "cdf")):
+    for place in (output, files.join(output, NODES), files.join(output, CDF)):
         for path in files.names_below(place):
             name = path.rsplit("/", 1)[-1]
             stray = place != output and path not in named and part.fullmatch(name)

@@ -1,0 +1,70 @@
+"""The progress bar: what is told is shown, what lies in the output is looked for."""
+
+from __future__ import annotations
+
+import io
+import time
+from contextlib import redirect_stderr
+
+import pytest
+
+from pipelines import progress_bar as module
+from pipelines.progress_bar import progress_bar
+from transforms.progress import advance
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.01)
+
+
+def test_what_this_process_does_is_shown() -> None:
+    terminal = _Terminal()
+    with redirect_stderr(terminal), progress_bar(100, 4):
+        time.sleep(0.15)  # the bar is drawn ten times a second at most
+        advance("read", 100)
+    assert "reading: 100%" in terminal.getvalue()
+
+
+def test_parts_that_others_wrote_are_looked_for() -> None:
+    terminal = _Terminal()
+    looks: list[int] = []
+
+    def present() -> int:
+        looks.append(1)
+        if len(looks) == 2:
+            raise OSError("the filesystem does not answer just now")
+        return 99  # strays of an earlier run may lie there too
+
+    with redirect_stderr(terminal), progress_bar(100, 4, present):
+        while len(looks) < 4:
+            time.sleep(0.01)
+    assert "writing: 100%" in terminal.getvalue() and "4/4" in terminal.getvalue()
+
+
+def test_nobody_looks_without_a_terminal() -> None:
+    written = io.StringIO()
+    looks: list[int] = []
+    with redirect_stderr(written), progress_bar(100, 4, lambda: looks.append(1) or 0):
+        time.sleep(0.05)
+    assert not looks and not written.getvalue()
+
+
+def test_the_bar_stops_when_the_job_fails() -> None:
+    looks: list[int] = []
+    with (
+        pytest.raises(ValueError),
+        redirect_stderr(_Terminal()),
+        progress_bar(100, 4, lambda: looks.append(1) or 0),
+    ):
+        time.sleep(0.05)
+        raise ValueError
+    seen = len(looks)
+    assert seen
+    time.sleep(0.05)
+    assert len(looks) == seen
