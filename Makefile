@@ -15,7 +15,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test engines test-engines lint types ci benchmarks clean
+.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -26,6 +26,7 @@ help:
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make ci          what the continuous integration runs: all of the above"
 	@echo "make benchmarks  every benchmark, each prints a table"
+	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
 $(BIN)/python:
@@ -109,9 +110,13 @@ ci:
 
 benchmarks: $(INSTALLED)
 	@for file in benchmarks/*.py; do \
-		case $$file in */make_rows.py) continue ;; esac; \
+		case $$file in */make_rows.py | */reproduction.py) continue ;; esac; \
 		echo "$$file"; $(BIN)/python $$file || exit 1; \
 	done
+
+reproduce: $(INSTALLED)
+	@echo "Reproducing the figures of the papers (some minutes)"
+	@$(BIN)/python benchmarks/reproduction.py --write docs/reproduction.md
 
 clean:
 	@echo "Removing $(VENV), data/flights and what the tools left"

@@ -23,7 +23,7 @@ def version() -> str:
 
 # The S3 server of the tests: moto, with what its server needs and no other service does.
 S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
-TEST = [*S3_SERVER, "hypothesis", "pytest", "pytest-xdist", "setuptools"]
+TEST = [*S3_SERVER, "dp-accounting>=0.6,<0.7", "hypothesis", "pytest", "pytest-xdist", "setuptools"]
 DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
 
 setup(
@@ -45,7 +45,7 @@ setup(
         "pyarrow<26",
         "pydantic>=2",
         "PyYAML",
-        "scipy",
+        "scipy>=1.12",
         "tqdm",
         "typing_extensions",
     ],

@@ -14,8 +14,8 @@ import itertools
 import time
 from fractions import Fraction
 
-from dpcore.plan import TreePlan
-from dpcore.planner import candidates, plan_tree, predicted_cdf_rmse
+from dpcore.candidates import candidates
+from dpcore.planner import plan_tree, predicted_cdf_rmse
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.strategies import search_strategies
 
@@ -29,14 +29,6 @@ AIMS = {
     (1024, Measure.RHO): 9.58,
     (65536, Measure.RHO): 23.3,
 }
-
-
-def raw_error(plan: TreePlan) -> float:
-    """The error before estimation: on average (n_l - 1) / 2 nodes of each level make a prefix."""
-    return sum(
-        variance * (fanout - 1) / 2
-        for variance, fanout in zip(plan.variances[1:], plan.tree.fanouts, strict=True)
-    )
 
 
 def shape(fanouts: tuple[int, ...]) -> str:
@@ -53,9 +45,12 @@ def row(leaves: int, measure: Measure) -> str:
     start = time.perf_counter()
     planned = plan_tree(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
     seconds = time.perf_counter() - start
-    shown = candidates(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
-    paper = dict(shown)["paper"]
-    errors = [raw_error(paper), predicted_cdf_rmse(paper) ** 2, predicted_cdf_rmse(planned) ** 2]
+    paper = {
+        each.plan.estimator.value: predicted_cdf_rmse(each.plan) ** 2
+        for each in candidates(planned)
+        if each.label == "tree"
+    }
+    errors = [paper["none"], paper["full"], predicted_cdf_rmse(planned) ** 2]
     aim = AIMS.get((leaves, measure), "")
     figures = " ".join(f"{error:10.2f}" for error in errors)
     return (

@@ -279,6 +279,19 @@ class Forest:
         ]
         return _root_solutions(estimates, counts), levels
 
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution]:
+        """Solves the levels of a chunk and the CDF points that end in it.
+
+        Args:
+            chunk: which one.
+            measurements: from `measure`.
+            roots: (units,) the solutions of its subtrees' roots.
+        """
+        levels = self.solve_chunk(chunk, measurements, roots)
+        return levels, self.solve_prefixes(chunk, levels[-1], roots)
+
     def solve_chunk(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> list[LevelSolution]:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.privacy import Budget, Neighbors, level_law
+from dpcore.estimators import Estimator, check_estimator
+from dpcore.privacy import Budget, Neighbors, level_law, noise_law, prefix_sensitivity
 from dpcore.samplers import NoiseLaw
 from dpcore.tree import Tree
+
+
+class Mechanism(Enum):
+    """What gets noise."""
+
+    TREE = "tree"  # the counts of the measured levels' nodes
+    INDEPENDENT = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +37,13 @@ class TreePlan:
             0 means that the level is not measured. The leaves always are.
         public_total: the number of rows N is public, and is the root's exact count.
         keyed: the tree stands once per key of a group-by column.
+        mechanism: what gets noise. Independent prefixes stand on a tree of one level, of which the
+            leaves' amount pays for them.
+        estimator: how counts are estimated from what was measured.
 
     Raises:
         ValueError: amounts that do not fit the tree or exceed the budget, an exact root where the
-            relation or the keys forbid it.
+            relation or the keys forbid it, an estimator that the mechanism does not have.
 
     >>> from dpcore.privacy import Measure
     >>> plan = TreePlan(
@@ -48,8 +60,22 @@ class TreePlan:
     level_amounts: tuple[Fraction, ...]
     public_total: bool = False
     keyed: bool = False
+    mechanism: Mechanism = Mechanism.TREE
+    estimator: Estimator = Estimator.FULL
 
     def __post_init__(self) -> None:
+        self._check_amounts()
+        check_estimator(self.estimator, public_total=self.public_total)
+        root_known = self.public_total or self.level_amounts[0] > 0 or self.tree.height == 0
+        if self.estimator is Estimator.ABOVE and not root_known:
+            raise ValueError("estimator: above needs a root that is public or measured")
+        if self.mechanism is Mechanism.INDEPENDENT:
+            if self.tree.height > 1 or (self.tree.height == 1 and self.level_amounts[0] > 0):
+                raise ValueError("mechanism: independent prefixes have one level, the leaves")
+            if self.estimator is not Estimator.FULL:
+                raise ValueError("estimator: independent prefixes have one estimate only")
+
+    def _check_amounts(self) -> None:
         if len(self.level_amounts) != self.tree.height + 1:
             raise ValueError(
                 f"level_amounts: {len(self.level_amounts)} amounts, {self.tree.height + 1} levels"
@@ -78,7 +104,12 @@ class TreePlan:
 
     @cached_property
     def laws(self) -> tuple[NoiseLaw | None, ...]:
-        """(h + 1,) the law of the noise of each level, None where it is not measured."""
+        """(h + 1,) the law of the noise of each level, None where it is not measured.
+
+        Of independent prefixes, the law of the prefixes stands at the leaves.
+        """
+        if self.mechanism is Mechanism.INDEPENDENT:
+            return (None,) * self.tree.height + (self._prefix_law(),)
         return tuple(
             level_law(
                 self.neighbors,
@@ -89,6 +120,23 @@ class TreePlan:
             else None
             for level, amount in enumerate(self.level_amounts)
         )
+
+    def _prefix_law(self) -> NoiseLaw | None:
+        if not self.level_amounts[-1]:
+            return None
+        sensitivity = prefix_sensitivity(
+            self.neighbors,
+            self.tree.leaves,
+            public_total=self.public_total,
+            keyed=self.keyed,
+        )
+        budget = Budget(measure=self.budget.measure, amount=self.level_amounts[-1])
+        return noise_law(budget, *sensitivity)
+
+    @cached_property
+    def is_efficient(self) -> bool:
+        """Whether estimates are the best linear unbiased ones of the measured levels."""
+        return self.mechanism is Mechanism.TREE and self.estimator is Estimator.FULL
 
     @cached_property
     def variances(self) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ In a trimmed tree a level holds two kinds of nodes only, full ones and the last 
 over all K prefixes needs two recursions of height h and no pass over the leaves.
 
 Source: derived here and checked against dense least squares; Rameshwar, Tandon, Sharma, Theorem
-III.1, gives the error before estimation. For the estimate: Honaker, Section 4; Hay, Rastogi,
+IV.1, gives the error before estimation. For the estimate: Honaker, Section 4; Hay, Rastogi,
 Miklau, Suciu 2010.
 """
 
@@ -28,20 +28,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.tree import Tree
+from dpcore.tree_batch import Floats, Parents, Scalars, TreeBatch
 
-Floats = npt.NDArray[np.float64]
-# Real, or complex where a derivative is taken by a complex step.
-Scalars = npt.NDArray[Any]
 Real = TypeVar("Real", float, Floats)
-
-_COMPLEX_STEP = 1e-20
 
 
 def within_node_error(fanout: Real, leaves: Real) -> Real:
@@ -124,7 +118,8 @@ def mean_prefix_variance(tree: Tree, variances: Sequence[float]) -> float:
     fanouts = (tree.level_sizes[1], *tree.fanouts[1:])
     with np.errstate(divide="ignore"):
         precisions = 1 / np.array([variances], np.float64)
-    return float(TreeBatch(leaves=tree.leaves, fanouts=(fanouts,)).mean_variance(precisions)[0])
+    batch = TreeBatch(leaves=tree.leaves, fanouts=(fanouts,))
+    return float(prefix_variance(batch, precisions)[0])
 
 
 def _check_variances(height: int, variances: Sequence[float]) -> None:
@@ -144,121 +139,89 @@ def _combined_variance(measured: float, from_children: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parents:
-    """What the recursion needs of one level of parents, an array over the batch for each."""
+class PrefixMoments:
+    """The errors of all prefixes of trees, (..., trees) each: means over t = 1..K.
 
-    fanout: Floats  # children of a full node
-    full_children: Floats  # children of the last node that are themselves full nodes
-    child_leaves: Floats  # leaves below a full child
-    last_leaves: Floats  # leaves below the last child of the last node
-    full_weight: Floats  # the part of all prefixes that end inside full nodes
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeBatch:
-    """Trees of different shapes over the same leaves, whose errors are computed together.
-
-    Args:
-        leaves: K, at least 2.
-        fanouts: for each tree its (n_1, ..., n_h). All have one length: a shorter shape begins with
-            fan-outs of 1, whose levels repeat the root and take no measurement (precision 0).
-
-    >>> batch = TreeBatch(leaves=4, fanouts=((2, 2), (1, 4)))
-    >>> batch.mean_variance(np.array([[np.inf, 1.0, 1.0], [np.inf, 0.0, 1.0]])).tolist()
-    [0.375, 0.625]
+    Attributes:
+        rest: of e, the variance that does not come from the root's estimate.
+        alpha, alpha_squared: of the coefficient of the root's estimate, and of its square.
+        root: g of the root.
     """
 
-    leaves: int
-    fanouts: tuple[tuple[int, ...], ...]
+    rest: Scalars
+    alpha: Scalars
+    alpha_squared: Scalars
+    root: Scalars
 
     @property
-    def height(self) -> int:
-        """The common length of the fan-outs."""
-        return len(self.fanouts[0])
+    def variance(self) -> Scalars:
+        """The mean variance of an estimated prefix count, in rows^2."""
+        variance: Scalars = self.rest + self.alpha_squared * self.root
+        return variance
 
-    @cached_property
-    def _levels(self) -> list[_Parents]:
-        """The parents' levels, lowest first."""
-        fanouts = np.array(self.fanouts, np.int64)
-        levels = []
-        child_leaves = np.ones(len(fanouts), np.int64)
-        for fanout in fanouts.T[::-1]:
-            leaves = child_leaves * fanout
-            full_nodes = (self.leaves - 1) // leaves
-            in_last = self.leaves - full_nodes * leaves
-            full_children = (in_last - 1) // child_leaves
-            levels.append(
-                _Parents(
-                    fanout=fanout.astype(np.float64),
-                    full_children=full_children.astype(np.float64),
-                    child_leaves=child_leaves.astype(np.float64),
-                    last_leaves=(in_last - full_children * child_leaves).astype(np.float64),
-                    full_weight=full_nodes * leaves / self.leaves,
-                )
-            )
-            child_leaves = leaves
-        return levels
+    def rank_variance(self, quantiles: Sequence[float]) -> Scalars:
+        """The mean variance of prefix - q total, over all prefixes and the given q.
 
-    def mean_variance(self, precisions: Scalars) -> Scalars:
-        """The mean prefix variance of each tree.
-
-        Args:
-            precisions: (..., trees, h + 1) the inverse of each level's variance, root first; 0
-                where not measured, infinite for a root that is known. Leading axes are free.
-
-        Returns:
-            (..., trees) in rows^2.
+        It is the error in rank of the q-quantile where the data may lie anywhere: rows counted to
+        the left of a boundary, less those that should be. With a public total it is the prefix's.
         """
-        full = last = 1 / precisions[..., -1]
-        total, alpha, alpha_squared = np.zeros_like(full), np.ones_like(full), np.ones_like(full)
-        with np.errstate(divide="ignore"):
-            for index, parents in enumerate(self._levels):
-                own = precisions[..., self.height - 1 - index]
-                error, alpha, alpha_squared, children = _last_node(
-                    parents, full, last, alpha, alpha_squared
-                )
-                in_full = within_node_error(parents.fanout, parents.child_leaves)
-                total = total + parents.full_weight * full * in_full
-                total = total + (1 - parents.full_weight) * error
-                full = 1 / (own + 1 / (parents.fanout * full))
-                last = 1 / (own + 1 / children)
-        return total + alpha_squared * last
+        first = sum(quantiles) / len(quantiles)
+        second = sum(q * q for q in quantiles) / len(quantiles)
+        spread = self.alpha_squared - 2 * first * self.alpha + second
+        variance: Scalars = self.rest + spread * self.root
+        return variance
 
-    def level_parts(self, precisions: Floats) -> Floats:
-        """How much of the mean prefix variance comes from the noise of each level.
 
-        The estimate is linear in the measurements, and the weights that make it best do not change
-        its variance to first order. So the part of level l is s_l times the negative derivative in
-        its precision s_l, and the parts sum to the variance.
+def prefix_moments(batch: TreeBatch, precisions: Scalars) -> PrefixMoments:
+    """The errors of all prefixes of each tree.
 
-        Args:
-            precisions: (trees, h + 1) finite, but for roots that are known.
+    Args:
+        batch: the trees.
+        precisions: (..., trees, h + 1), see `TreeBatch.below`.
 
-        Returns:
-            (trees, h + 1) in rows^2.
-        """
-        steps = 1 - 1j * _COMPLEX_STEP * np.eye(self.height + 1)
-        known = np.isinf(precisions)
-        moved = np.where(known, 1, precisions) * steps[:, None, :]
-        variances = self.mean_variance(np.where(known, np.inf, moved))
-        parts: Floats = variances.imag.T / _COMPLEX_STEP
-        return parts
+    >>> batch = TreeBatch(leaves=4, fanouts=((2, 2), (1, 4)))
+    >>> precisions = np.array([[np.inf, 1.0, 1.0], [np.inf, 0.0, 1.0]])
+    >>> prefix_moments(batch, precisions).variance.tolist()
+    [0.375, 0.625]
+    """
+    below = batch.below(precisions)
+    rest = np.zeros_like(below.full[0])
+    alpha, alpha_squared = np.ones_like(rest), np.ones_like(rest)
+    for index, parents in enumerate(batch.levels):
+        full, last, children = below.full[index], below.last[index], below.children[index]
+        error, alpha, alpha_squared = _last_node(
+            parents, full, last, children, alpha, alpha_squared
+        )
+        in_full = within_node_error(parents.fanout, parents.child_leaves)
+        rest = rest + parents.full_weight * full * in_full
+        rest = rest + (1 - parents.full_weight) * error
+    return PrefixMoments(rest=rest, alpha=alpha, alpha_squared=alpha_squared, root=below.last[-1])
+
+
+def prefix_variance(batch: TreeBatch, precisions: Scalars) -> Scalars:
+    """(..., trees) the mean prefix variance of each tree, in rows^2; see `prefix_moments`."""
+    return prefix_moments(batch, precisions).variance
 
 
 def _last_node(
-    parents: _Parents, full: Scalars, last: Scalars, alpha: Scalars, alpha_squared: Scalars
-) -> tuple[Scalars, Scalars, Scalars, Scalars]:
+    parents: Parents,
+    full: Scalars,
+    last: Scalars,
+    children: Scalars,
+    alpha: Scalars,
+    alpha_squared: Scalars,
+) -> tuple[Scalars, Scalars, Scalars]:
     """The recursion at the last node of a level, of which all children but the last are full.
 
     Args:
         parents: the level.
-        full, last: (...) a of a full child and of the last child.
+        full, last, children: (...) a of a full child and of the last child, and A, their sum.
         alpha, alpha_squared: (...) the means of alpha and alpha^2 over the ends of prefixes inside
             the last child. Inside a full child alpha is uniform on 1/L, 2/L..1.
 
     Returns:
-        Four of (...): the mean error that the node adds, over the ends of prefixes inside it; the
-        means of its own alpha and alpha^2; and A, the sum of its children's a.
+        Three of (...): the mean error that the node adds, over the ends of prefixes inside it, and
+        the means of its own alpha and alpha^2.
     """
     count, leaves = parents.full_children, parents.child_leaves
     index = count * (count - 1) / 2  # the sum of the indices j of the full children
@@ -269,7 +232,6 @@ def _last_node(
     in_full, in_last = leaves / ends, parents.last_leaves / ends
 
     left = count * full
-    children = left + last
     divisor = np.where(children == 0, 1, children)  # children known exactly leave no error
     # Means over the ends of prefixes of sum w a, sum w^2 a and (sum w a)^2.
     weighted = in_full * full * (index + count * first) + in_last * (left + alpha * last)
@@ -278,4 +240,4 @@ def _last_node(
     squared = in_full * full**2 * (index_squared + 2 * index * first + count * second)
     squared = squared + in_last * (left**2 + 2 * left * last * alpha + last**2 * alpha_squared)
     error = weights_squared - squared / divisor
-    return error, weighted / divisor, squared / divisor**2, children
+    return error, weighted / divisor, squared / divisor**2

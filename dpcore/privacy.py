@@ -85,11 +85,57 @@ def level_sensitivity(neighbors: Neighbors, *, single_node: bool) -> tuple[int, 
     return 2, 2
 
 
-def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> NoiseLaw:
-    """The noise that spends ``budget`` on the counts of one level, for one row.
+def prefix_sensitivity(
+    neighbors: Neighbors, leaves: int, *, public_total: bool, keyed: bool
+) -> tuple[int, int]:
+    """The L1 and the squared L2 sensitivity of the counts of all prefixes, for one row.
+
+    A row in leaf i counts in the prefixes i to K - 1, so one row more moves at most K of them by
+    one. Substituting a row between two leaves of a tree moves at most the K - 1 prefixes between
+    them, but where a policy may drop rows it may also leave, which moves K. With keys it may leave
+    one key's tree and enter another's: 2 K. Where the total is public the last prefix is not
+    measured and no row is dropped: K - 1. All move by one, so L2^2 = L1.
+
+    Args:
+        neighbors: the neighbouring relation.
+        leaves: K.
+        public_total: the number of rows is public (substitute without keys only).
+        keyed: there is a tree for each key.
+
+    Returns:
+        (L1, L2^2).
+
+    Source: Rameshwar, Tandon, Sharma, Section II-C (K - 1); the others derived here.
+
+    >>> prefix_sensitivity(Neighbors.SUBSTITUTE, 10, public_total=True, keyed=False)
+    (9, 9)
+    """
+    if public_total:
+        moved = leaves - 1
+    else:
+        moved = 2 * leaves if keyed and neighbors is Neighbors.SUBSTITUTE else leaves
+    return moved, moved
+
+
+def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
+    """The noise that spends ``budget`` on counts of the given sensitivity.
 
     Epsilon: discrete Laplace of scale L1 / epsilon is epsilon-DP. Rho: discrete Gaussian of
     sigma^2 = L2^2 / (2 rho) is rho-zCDP.
+
+    Raises:
+        ValueError: the noise would be too large for 64-bit counts.
+
+    >>> noise_law(Budget(measure=Measure.RHO, amount=Fraction(1, 4)), 1, 1)
+    DiscreteGaussian(sigma_squared=Fraction(2, 1))
+    """
+    if budget.measure is Measure.EPSILON:
+        return DiscreteLaplace(scale=l1 / budget.amount)
+    return DiscreteGaussian(sigma_squared=l2_squared / (2 * budget.amount))
+
+
+def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> NoiseLaw:
+    """The noise that spends ``budget`` on the counts of one level, for one row; see `noise_law`.
 
     Args:
         neighbors: the neighbouring relation.
@@ -103,7 +149,4 @@ def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> Noi
     ...           single_node=False)
     DiscreteLaplace(scale=Fraction(4, 1))
     """
-    l1, l2_squared = level_sensitivity(neighbors, single_node=single_node)
-    if budget.measure is Measure.EPSILON:
-        return DiscreteLaplace(scale=l1 / budget.amount)
-    return DiscreteGaussian(sigma_squared=l2_squared / (2 * budget.amount))
+    return noise_law(budget, *level_sensitivity(neighbors, single_node=single_node))

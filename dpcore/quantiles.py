@@ -94,7 +94,7 @@ def chunk_quantiles(
     *,
     first_leaf: int,
     leaves: int,
-    width: float,
+    width: float | tuple[float, float],
 ) -> QuantileCells:
     """What the subtrees of a chunk tell of the quantiles of their trees.
 
@@ -104,7 +104,8 @@ def chunk_quantiles(
         totals: (units,) of the trees.
         first_leaf: the leaf, within its tree, of the chunk's first.
         leaves: K of the whole tree.
-        width: of the intervals, see `dpcore.uncertainty.prefix_margin`.
+        width: of the intervals, see `dpcore.uncertainty.prefix_margin`; it covers every share of
+            the total, so any quantile may be asked for.
 
     Returns:
         (units, quantiles): a row for each subtree.
@@ -146,7 +147,7 @@ def _value(quantile: float, prefixes: PrefixSolution, totals: Totals) -> tuple[I
 
 
 def _interval(
-    quantile: float, prefixes: PrefixSolution, totals: Totals, width: float
+    quantile: float, prefixes: PrefixSolution, totals: Totals, width: float | tuple[float, float]
 ) -> tuple[Integers, Integers]:
     """(units,) the place of the first leaf with D + w >= 0 (n where there is none), and of the last
     with D - w < 0 (-1 where there is none)."""

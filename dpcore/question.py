@@ -18,18 +18,31 @@ import pyarrow as pa
 
 from dpcore.chunks import CHUNK_LEAVES
 from dpcore.domain import KeyList, OrderedDomain, make_domain, make_key_list
+from dpcore.estimators import Estimator
 from dpcore.forest import Forest
 from dpcore.noise import Integers
-from dpcore.plan import TreePlan
+from dpcore.objectives import Objective, objective_from_spec
+from dpcore.plan import Mechanism, TreePlan
+from dpcore.plan_errors import widths_of
+from dpcore.planner import CDF
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.samplers import SAMPLER_VERSION
+from dpcore.privacy_loss import keeps, moved_counts
+from dpcore.published_forest import Consistency, PublishedForest
+from dpcore.samplers import SAMPLER_VERSION, NoiseLaw
 from dpcore.tree import Tree
-from dpcore.uncertainty import IntervalWidths, interval_widths
+from dpcore.uncertainty import IntervalWidths
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 1
 
-_OUTPUT_ONLY = ("quantiles", "confidence", "weight", "objective")
+_OUTPUT_ONLY = (
+    "quantiles",
+    "confidence",
+    "weight",
+    "objective",
+    "estimation",
+    "consistency",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +58,7 @@ class Question:
         confidence: of the intervals, above 0 and at most 0.9999.
         weight: the question's share of the budget, relative to the others'.
         objective: what the plan was made for.
+        consistency: which integers stand beside the estimates.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -57,7 +71,8 @@ class Question:
     quantiles: tuple[float, ...] = ()
     confidence: float = 0.95
     weight: Fraction = Fraction(1)
-    objective: str = "cdf"
+    objective: Objective = CDF
+    consistency: Consistency = Consistency.TOP_DOWN
 
     def __post_init__(self) -> None:
         if self.plan.tree.leaves != self.domain.cells:
@@ -73,6 +88,16 @@ class Question:
             raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
         if not 0 < self.confidence <= 0.9999:
             raise ValueError(f"confidence: {self.confidence} is not above 0 and at most 0.9999")
+        if self._is_published and self.domain.cells > CHUNK_LEAVES:
+            raise ValueError(
+                f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
+                f"closest CDF, which need a whole tree at once: at most {CHUNK_LEAVES}"
+            )
+
+    @property
+    def _is_published(self) -> bool:
+        """Whether the answer is one of the papers', which need a whole tree at once."""
+        return not self.plan.is_efficient or self.consistency is not Consistency.TOP_DOWN
 
     @property
     def key_count(self) -> int:
@@ -87,6 +112,8 @@ class Question:
     @cached_property
     def forest(self) -> Forest:
         """The trees in chunks."""
+        if self._is_published:
+            return PublishedForest(self.plan, keys=self.key_count, consistency=self.consistency)
         return Forest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
 
     def remember_widths(self, widths: IntervalWidths) -> None:
@@ -100,7 +127,7 @@ class Question:
     @cached_property
     def widths(self) -> IntervalWidths:
         """Of the intervals, in standard errors."""
-        return interval_widths(self.plan, self.confidence)
+        return widths_of(self.plan, self.confidence)
 
     def leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
         """The global leaf id of every row that a policy keeps.
@@ -143,7 +170,10 @@ class Question:
             "quantiles": list(self.quantiles),
             "confidence": self.confidence,
             "weight": str(self.weight),
-            "objective": self.objective,
+            "objective": self.objective.spec(),
+            "mechanism": plan.mechanism.value,
+            "estimation": plan.estimator.value,
+            "consistency": self.consistency.value,
             "chunk_leaves": CHUNK_LEAVES,
         }
 
@@ -157,15 +187,19 @@ class ReleasePlan:
         neighbors: the neighbouring relation.
         budget: the whole release's; the questions' budgets sum to no more.
         questions: at least one, with names that differ.
+        stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
+            composition of all laws was certified to keep them (`dpcore.privacy_loss`).
 
     Raises:
-        ValueError: no question, a name twice, budgets above the whole, or mixed relations.
+        ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
+            that do not keep what is stated.
     """
 
     name: str
     neighbors: Neighbors
     budget: Budget
     questions: tuple[Question, ...]
+    stated: tuple[Fraction, Fraction] | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -181,6 +215,17 @@ class ReleasePlan:
         spent = sum(question.plan.budget.amount for question in self.questions)
         if spent > self.budget.amount:
             raise ValueError(f"trees: budgets sum to {spent}, above {self.budget.amount}")
+        if self.stated is not None:
+            epsilon, delta = self.stated
+            if self.budget.measure is not Measure.RHO:
+                raise ValueError("delta: the budget behind it must be a rho")
+            if not keeps(self.moved_counts, self.budget.amount, epsilon, delta):
+                raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+
+    @property
+    def moved_counts(self) -> tuple[tuple[NoiseLaw, int], ...]:
+        """The noise laws of all trees, and how many counts of each a row moves."""
+        return tuple(pair for q in self.questions for pair in moved_counts(q.plan))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -208,6 +253,7 @@ class ReleasePlan:
             "neighbors": self.neighbors.value,
             "measure": self.budget.measure.value,
             "budget": str(self.budget.amount),
+            "stated": None if self.stated is None else [str(each) for each in self.stated],
             "trees": [question.spec() for question in self.questions],
         }
 
@@ -237,13 +283,14 @@ def plan_from_spec(spec: Mapping[str, object]) -> ReleasePlan:
     if spec.get("format") != FORMAT_VERSION:
         raise ValueError(f"format: {spec.get('format')} is not {FORMAT_VERSION}, this program's")
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
-    trees = spec["trees"]
+    trees, stated = spec["trees"], spec["stated"]
     assert isinstance(trees, list)
     return ReleasePlan(
         name=str(spec["name"]),
         neighbors=neighbors,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(_question_from_spec(tree, neighbors, measure) for tree in trees),
+        stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
     )
 
 
@@ -260,9 +307,11 @@ def _question_from_spec(
         level_amounts=tuple(Fraction(amount) for amount in amounts),
         public_total=bool(spec["public_total"]),
         keyed=keys is not None,
+        mechanism=Mechanism(spec["mechanism"]),
+        estimator=Estimator(spec["estimation"]),
     )
-    domain = spec["domain"]
-    assert isinstance(domain, dict)
+    domain, objective = spec["domain"], spec["objective"]
+    assert isinstance(domain, dict) and isinstance(objective, dict)
     return Question(
         name=str(spec["name"]),
         domain=make_domain(domain),
@@ -271,5 +320,6 @@ def _question_from_spec(
         quantiles=tuple(quantiles),
         confidence=float(str(spec["confidence"])),
         weight=Fraction(str(spec["weight"])),
-        objective=str(spec["objective"]),
+        objective=objective_from_spec(objective),
+        consistency=Consistency(spec["consistency"]),
     )

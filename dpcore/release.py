@@ -11,22 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.bands import band_margin, simultaneous_width
 from dpcore.chunks import Chunk
 from dpcore.forest import SPINE, PrefixSolution
 from dpcore.noise import Integers, NoiseSource, combine_digests, counts_digest
+from dpcore.plan_errors import widths_of
 from dpcore.quantiles import Totals, chunk_quantiles
 from dpcore.question import Question, ReleasePlan
 from dpcore.randomness import ReleaseKey
-from dpcore.ranges import range_variance
+from dpcore.ranges import range_margin, range_variance
 from dpcore.solution import solve_tree
 from dpcore.tables import quantiles_table
-from dpcore.uncertainty import prefix_margin
+from dpcore.uncertainty import IntervalWidths, prefix_margin
 
 NODES, CDF = "nodes", "cdf"
 
@@ -80,17 +83,47 @@ class Release:
 class ReleasedTree:
     """The answers about one tree, for one key at a time (the key is None for a tree without)."""
 
-    def __init__(self, question: Question, read: ReadPart, quantiles: pa.Table | None) -> None:
+    def __init__(
+        self,
+        question: Question,
+        read: ReadPart,
+        quantiles: pa.Table | None,
+        confidence: float | None = None,
+    ) -> None:
         self.question, self._read, self._quantiles = question, read, quantiles
         self._chunking = question.forest.chunking
+        self.confidence = question.confidence if confidence is None else confidence
 
-    def cdf(self, value: object, key: object = None) -> Answer:
-        """The count of rows below a value: of all cells that lie wholly below it.
+    def at_confidence(self, confidence: float) -> ReleasedTree:
+        """The same answers with intervals of another confidence.
 
         Raises:
-            ValueError: the value is none of the domain's, or there is no such key.
+            ValueError: it is not above 0 and at most 0.9999.
         """
-        return self._range(0, self.question.domain.boundary_of(value), key)
+        if not 0 < confidence <= 0.9999:
+            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
+        return ReleasedTree(self.question, self._read, self._quantiles, confidence)
+
+    @cached_property
+    def _widths(self) -> IntervalWidths:
+        if self.confidence == self.question.confidence:
+            return self.question.widths
+        return widths_of(self.question.plan, self.confidence)
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """The count of rows below a value: of all cells that lie wholly below it.
+
+        Args:
+            value: of the domain.
+            key: of a tree with keys.
+            simultaneous: the interval belongs to a band that holds at all values at once.
+
+        Raises:
+            ValueError: the value is none of the domain's, or there is no such key; a band of one of
+                the papers' estimates.
+        """
+        stop = self.question.domain.boundary_of(value)
+        return self._range(0, stop, key, simultaneous=simultaneous)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -140,7 +173,7 @@ class ReleasedTree:
             totals,
             first_leaf=0,
             leaves=leaves,
-            width=self.question.widths.prefix,
+            width=self._widths.sloped,
         )
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
         return row | {"key": self.question.key_labels[code]}
@@ -234,6 +267,12 @@ class ReleasedTree:
 
     def _answer(self, row: Mapping[str, object], total: int) -> Answer:
         known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}
+        if self.confidence != self.question.confidence:
+            estimate, error = float(str(row["estimate"])), float(str(row["std_error"]))
+            margin = self._widths.levels[int(str(row["level"]))] * error
+            top = float(total) if self.question.plan.public_total else np.inf
+            known["ci_low"] = float(np.clip(estimate - margin, 0.0, top))
+            known["ci_high"] = float(np.clip(estimate + margin, 0.0, top))
         return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
 
     def _prefix(self, boundary: int, code: int) -> tuple[float, int]:
@@ -247,13 +286,17 @@ class ReleasedTree:
         row = rows.slice(place, 1)
         return row["estimate"][0].as_py(), row["count"][0].as_py()
 
-    def _range(self, start: int, stop: int, key: object) -> Answer:
+    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
         error = float(np.sqrt(max(0.0, range_variance(question.plan, start, stop))))
-        widths, variance = question.widths, np.array(error**2)
-        width = widths.prefix if start == 0 else max(widths.prefix, *widths.levels)
-        margin = float(prefix_margin(width, variance))
+        if simultaneous:
+            width = simultaneous_width(question.plan, self.confidence)
+            margin = float(band_margin(width, np.array(error**2)))
+        elif start == 0:  # as in the table of the CDF
+            margin = float(prefix_margin(self._widths.sloped, np.array(error**2)))
+        else:
+            margin = range_margin(question.plan, start, stop, self.confidence)
         total = self._total_count(code)
         top = float(total) if question.plan.public_total else np.inf
         return Answer(

@@ -59,8 +59,7 @@ def solve_tree(
             solution = solutions.slice(start, start + chunk.units)
             total = None if public is None else public[start : start + chunk.units]
             start += chunk.units
-            solved = forest.solve_chunk(chunk, measurements, solution)
-            prefixes = forest.solve_prefixes(chunk, solved[-1], solution)
+            solved, prefixes = forest.solve(chunk, measurements, solution)
             tables["nodes", key, chunk.index] = nodes_table(question, key, solved, total)
             tables["cdf", key, chunk.index] = cdf_table(question, chunk, prefixes, solution, total)
             cells = solved_quantiles(question, chunk, prefixes, solution)

@@ -1,4 +1,4 @@
-"""Strategies: the shapes of trees and the shares of a budget that make the prefix error small.
+"""Strategies: the shapes of trees and the shares of a budget that make an objective's error small.
 
 A *strategy* is a shape and the shares of the budget. With continuous noise the error of a strategy
 scales with the budget (as epsilon^-2 or 1 / rho), so strategies are searched once for all budgets:
@@ -23,13 +23,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from dpcore.prefix_error import Floats, TreeBatch
+from dpcore.objectives import CdfObjective, Objective
 from dpcore.privacy import Measure, Neighbors, level_sensitivity
+from dpcore.tree_batch import Floats, TreeBatch, level_parts
 
 Fanouts = tuple[int, ...]
 
@@ -38,6 +39,7 @@ _SMALLEST_SHARE = 1e-3
 
 # The shapes whose neighbours are tried in each round, and the rounds at most.
 _SEARCH_WIDTH = {Measure.EPSILON: 16, Measure.RHO: 4}
+_COSTLY_SEARCH_WIDTH = 4
 _SEARCH_ROUNDS = 40
 # Up to this height, units also pass between any two fan-outs.
 _EXCHANGE_HEIGHT = 9
@@ -47,12 +49,16 @@ _SEED_TERNARY = 6
 # The strategies returned of any height, and the largest height of which the best is returned too.
 _RETURNED = 8
 _RETURNED_HEIGHTS = 8
+_COSTLY_RETURNED = 4
 # Alternations enough to rank shapes, and enough for the shares of the last few.
 _RANKING_STEPS = {Measure.EPSILON: 4, Measure.RHO: 8}
 _FINAL_STEPS = {Measure.EPSILON: 20, Measure.RHO: 80}
 # Alternation is slow where levels share their work, as with rho: longer steps are faster there.
 _STEP_LENGTH = {Measure.EPSILON: 1.0, Measure.RHO: 1.5}
 _EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
+
+
+_CDF = CdfObjective()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +68,7 @@ class Strategy:
     Args:
         fanouts: (n_1, ..., n_h).
         shares: (h + 1,) of the budget, root first, of sum 1; 0 where a level is not measured.
-        mean_variance: the mean prefix variance in rows^2 at a budget of 1, with continuous noise.
+        mean_variance: the objective's, in rows^2 at a budget of 1, with continuous noise.
 
     Raises:
         ValueError: shares that do not fit the fan-outs.
@@ -84,7 +90,14 @@ class Strategy:
 
 @lru_cache(maxsize=256)
 def search_strategies(
-    *, leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    *,
+    leaves: int,
+    measure: Measure,
+    neighbors: Neighbors,
+    public_total: bool,
+    keyed: bool,
+    objective: Objective = _CDF,
+    fanouts: Fanouts | None = None,
 ) -> tuple[Strategy, ...]:
     """The best strategies, with continuous noise, and the best of each small height.
 
@@ -94,9 +107,14 @@ def search_strategies(
     Args:
         leaves: the number K of leaves.
         measure, neighbors, public_total, keyed: as in a plan; they set the noise at each level.
+        objective: of which the error is made small.
+        fanouts: only the shares of this shape are searched, and no level of it is left out.
 
     Returns:
         Strategies, the best first.
+
+    Raises:
+        ValueError: an objective that does not fit the leaves or the fan-outs.
 
     >>> best = search_strategies(leaves=256, measure=Measure.EPSILON, public_total=True,
     ...                          neighbors=Neighbors.SUBSTITUTE, keyed=False)[0]
@@ -112,10 +130,11 @@ def search_strategies(
         leaves=leaves,
         measure=measure,
         public_total=public_total,
+        objective=objective,
         root_precision=_unit_precision(measure, *root),
         level_precision=_unit_precision(measure, *levels),
     )
-    return search.run()
+    return search.run() if fanouts is None else (search.shares(fanouts),)
 
 
 def one_level(leaves: int) -> Strategy:
@@ -123,42 +142,6 @@ def one_level(leaves: int) -> Strategy:
     if leaves <= 1:
         return Strategy(fanouts=(), shares=(1.0,), mean_variance=math.nan)
     return Strategy(fanouts=(leaves,), shares=(0.0, 1.0), mean_variance=math.nan)
-
-
-def published_strategy(leaves: int, measure: Measure) -> Strategy:
-    """The best strategy before estimation: fan-outs equal to within one, of the best height.
-
-    The error before estimation is proportional to sum_l (n_l - 1) / x_l^p, so that the best shares
-    are x_l ~ (n_l - 1)^(1 / (p + 1)).
-
-    Args:
-        leaves: the number K of leaves, padded to the product of the fan-outs.
-        measure: p = 2 for epsilon, 1 for rho.
-
-    Source: Rameshwar, Tandon, Sharma, Section IV (epsilon); the same for rho.
-
-    >>> published_strategy(2**16, Measure.EPSILON).fanouts
-    (16, 16, 16, 16)
-    """
-    if leaves <= 2:
-        return one_level(leaves)
-    power = 1 / (_EXPONENT[measure] + 1)
-    best = min(
-        (_nearly_equal_fanouts(leaves, height) for height in range(1, leaves.bit_length())),
-        key=lambda fanouts: sum((n - 1) ** power for n in fanouts),
-    )
-    weights = [(n - 1) ** power for n in best]
-    shares = (0.0, *(weight / sum(weights) for weight in weights))
-    return Strategy(fanouts=best, shares=shares, mean_variance=math.nan)
-
-
-def _nearly_equal_fanouts(leaves: int, height: int) -> Fanouts:
-    """The smallest fan-outs n + 1, ..., n + 1, n, ..., n that hold the leaves."""
-    fanout = max(2, math.floor(leaves ** (1 / height)))
-    larger = 0
-    while (fanout + 1) ** larger * fanout ** (height - larger) < leaves:
-        larger += 1
-    return (fanout + 1,) * larger + (fanout,) * (height - larger)
 
 
 def _unit_precision(measure: Measure, l1: int, l2_squared: int) -> float:
@@ -173,15 +156,26 @@ class _Search:
     leaves: int
     measure: Measure
     public_total: bool
+    objective: Objective
     root_precision: float
     level_precision: float
+
+    def shares(self, fanouts: Fanouts) -> Strategy:
+        """The best shares of a shape; levels of small share are not measured."""
+        found = self._judge([fanouts], _FINAL_STEPS[self.measure])[0]
+        inner = [share if share >= _SMALLEST_SHARE else 0.0 for share in found.shares[:-1]]
+        kept = (*inner, found.shares[-1])
+        return replace(found, shares=tuple(share / sum(kept) for share in kept))
 
     def run(self) -> tuple[Strategy, ...]:
         """The best strategies and the best of each small height, in order of rank."""
         known = self._climb()
         ordered = sorted(known.values(), key=lambda strategy: strategy.rank)
-        chosen = {each.fanouts: None for each in ordered[:_RETURNED]}
-        for height in range(1, _RETURNED_HEIGHTS + 1):
+        costly = self.objective.is_costly
+        chosen = {
+            each.fanouts: None for each in ordered[: _COSTLY_RETURNED if costly else _RETURNED]
+        }
+        for height in range(1, (_COSTLY_RETURNED if costly else _RETURNED_HEIGHTS) + 1):
             best = next((each for each in ordered if len(each.fanouts) == height), None)
             chosen |= {best.fanouts: None} if best else {}
         return tuple(sorted(self._polished(list(chosen)), key=lambda strategy: strategy.rank))
@@ -194,8 +188,11 @@ class _Search:
 
     def _climb(self) -> dict[Fanouts, Strategy]:
         """From the seeds to shapes without better neighbours; all shapes met on the way."""
-        steps, width = _RANKING_STEPS[self.measure], _SEARCH_WIDTH[self.measure]
-        known = {each.fanouts: each for each in self._judge(list(self._seeds()), steps)}
+        steps = _RANKING_STEPS[self.measure]
+        costly = self.objective.is_costly
+        width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]
+        judge = self._judge_with_root if costly else self._judge
+        known = {each.fanouts: each for each in judge(list(self._seeds()), steps)}
         tried: set[Fanouts] = set()
         for _ in range(_SEARCH_ROUNDS):
             best = sorted(known.values(), key=lambda strategy: strategy.rank)[:width]
@@ -205,7 +202,7 @@ class _Search:
             tried.update(untried)
             met = [shape for origin in untried for shape in self._neighbours(origin)]
             new = [shape for shape in dict.fromkeys(met) if shape not in known]
-            known |= {each.fanouts: each for each in self._judge(new, steps)}
+            known |= {each.fanouts: each for each in judge(new, steps)}
         return known
 
     def _seeds(self) -> Iterator[Fanouts]:
@@ -243,10 +240,12 @@ class _Search:
         if all(fanout >= 2 for fanout in lower) and below < self.leaves:
             yield (-(-self.leaves // below), *lower)
 
+    def _judge_with_root(self, shapes: list[Fanouts], steps: int) -> list[Strategy]:
+        """The same, a private root being measured; good enough to compare shapes."""
+        return self._alternate(shapes, steps, root_measured=not self.public_total)
+
     def _judge(self, shapes: list[Fanouts], steps: int) -> list[Strategy]:
         """The best strategy of each shape, its shares found by so many alternations."""
-        if not shapes:
-            return []
         without = self._alternate(shapes, steps, root_measured=False)
         if self.public_total:
             return without
@@ -259,19 +258,25 @@ class _Search:
     def _alternate(
         self, shapes: list[Fanouts], steps: int, *, root_measured: bool
     ) -> list[Strategy]:
+        if not shapes:
+            return []
         height = max(map(len, shapes))
         padded = tuple((1,) * (height - len(shape)) + shape for shape in shapes)
         batch = TreeBatch(leaves=self.leaves, fanouts=padded)
         measured = np.pad(np.array(padded) > 1, ((0, 0), (1, 0)), constant_values=root_measured)
         shares = measured / measured.sum(axis=1, keepdims=True)
         exponent, length = _EXPONENT[self.measure], _STEP_LENGTH[self.measure]
+        error = self.objective.searched_variance
         for _ in range(steps):
-            parts = batch.level_parts(self._precisions(shares))
+            # Of a level that hardly counts, rounding may leave less than nothing.
+            parts = np.maximum(level_parts(error, batch, self._precisions(shares)), 0)
             parts /= parts.sum(axis=1, keepdims=True)
             ratio = np.divide(parts, shares, out=np.zeros_like(parts), where=shares > 0)
             shares = shares * ratio ** (length / (exponent + 1))
+            # Leaves are measured even where the objective reads none of them by itself.
+            shares[:, -1] = np.maximum(shares[:, -1], _SMALLEST_SHARE)
             shares /= shares.sum(axis=1, keepdims=True)
-        variances = batch.mean_variance(self._precisions(shares))
+        variances = error(batch, self._precisions(shares))
         return [
             Strategy(
                 fanouts=shape,

@@ -145,7 +145,7 @@ def cdf_table(
             *_estimate_columns(
                 prefixes.estimate,
                 prefixes.variance,
-                prefix_margin(question.widths.prefix, prefixes.variance),
+                prefix_margin(question.widths.sloped, prefixes.variance),
                 total,
             ),
             pa.array(prefixes.count.reshape(-1)),
@@ -183,7 +183,7 @@ def solved_quantiles(
         ),
         first_leaf=chunk.start % leaves,
         leaves=leaves,
-        width=question.widths.prefix,
+        width=question.widths.sloped,
     )
     return cells if question.forest.chunking.split_level == 0 else cells.collapse()
 

@@ -92,7 +92,7 @@ def _add_plan(commands: Commands) -> None:
         "--target-error",
         type=float,
         metavar="ROWS",
-        help="find the budget at which each tree's predicted CDF error is at most this",
+        help="find the budget at which what each tree is for is at most this far off",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -137,6 +137,11 @@ def _add_query(commands: Commands) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
     cdf = kinds.add_parser("cdf", help="how many rows lie below a value")
     cdf.add_argument("values", nargs="+", metavar="VALUE")
+    cdf.add_argument(
+        "--simultaneous",
+        action="store_true",
+        help="intervals that hold at all values of the tree (and key) at once",
+    )
     quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
     quantile.add_argument("values", nargs="+", metavar="Q")
     between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
@@ -153,6 +158,9 @@ def _add_query(commands: Commands) -> None:
     for kind in (cdf, quantile, between, node, top):
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
         kind.add_argument("--key", help="of a tree with keys")
+        kind.add_argument(
+            "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
+        )
         kind.add_argument("--json", action="store_true", help="for programs")
 
 

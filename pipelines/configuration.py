@@ -6,13 +6,18 @@ and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pydantic import ValidationError
 
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Neighbors
+from dpcore.accounting import calibrated_rho
+from dpcore.estimators import Estimator
+from dpcore.plan import TreePlan
+from dpcore.planner import plan_mechanism
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.privacy_loss import certified_delta
+from dpcore.published_forest import Consistency
 from dpcore.question import Question, ReleasePlan
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.sections import ReleaseSection, TreeSection
@@ -35,7 +40,8 @@ class Configuration:
         key: where the release key lies; not loaded yet.
         confidence: of all intervals.
         neighbors: the neighbouring relation.
-        budget: the whole release's.
+        budget: the whole release's, epsilon where a delta stands beside it.
+        delta: of an (epsilon, delta) guarantee, None for a pure or zCDP one.
         trees: at least one, with names that differ.
     """
 
@@ -49,6 +55,7 @@ class Configuration:
     neighbors: Neighbors
     budget: Budget
     trees: tuple[TreeSection, ...]
+    delta: Fraction | None = None
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
@@ -62,21 +69,45 @@ class Configuration:
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree.
         """
-        questions = tuple(self._question(index) for index in range(len(self.trees)))
+        if self.delta is None:
+            return self.plan_at(self.budget)
+        for index, tree in enumerate(self.trees):
+            if isinstance(tree.level_budgets, tuple):
+                raise ConfigurationError(
+                    f"{self.source}: trees[{index}].level_budgets: beside a delta they must be "
+                    "equal or optimal, because the budget of the levels is a rho that is found"
+                )
+        epsilon, delta = self.budget.amount, self.delta
+
+        def certify(rho: Fraction) -> float:
+            plan = self.plan_at(Budget(measure=Measure.RHO, amount=rho))
+            return certified_delta(plan.moved_counts, epsilon)
+
+        try:
+            rho = calibrated_rho(epsilon, delta, certify)
+        except ValueError as error:
+            raise ConfigurationError(f"{self.source}: privacy.delta: {error}") from None
+        return replace(
+            self.plan_at(Budget(measure=Measure.RHO, amount=rho)), stated=(epsilon, delta)
+        )
+
+    def plan_at(self, budget: Budget) -> ReleasePlan:
+        """The plan at another budget of the whole release.
+
+        Raises:
+            ConfigurationError: as `plan`.
+        """
+        weights = sum((each.weight for each in self.trees), Fraction())
+        questions = tuple(
+            self._question(index, budget.share(tree.weight / weights))
+            for index, tree in enumerate(self.trees)
+        )
         try:
             return ReleasePlan(
-                name=self.release,
-                neighbors=self.neighbors,
-                budget=self.budget,
-                questions=questions,
+                name=self.release, neighbors=self.neighbors, budget=budget, questions=questions
             )
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: {error}") from None
-
-    def tree_budget(self, tree: TreeSection) -> Budget:
-        """The part of the budget that a tree gets: its weight over the sum of all weights."""
-        weights = sum((each.weight for each in self.trees), Fraction())
-        return self.budget.share(tree.weight / weights)
 
     def public_total(self, tree: TreeSection) -> bool:
         """Whether the number of rows that a tree counts is public, so that its root is exact."""
@@ -86,32 +117,54 @@ class Configuration:
             and not tree.domain.drops_rows
         )
 
-    def _question(self, index: int) -> Question:
+    def tree_plan(self, tree: TreeSection, budget: Budget) -> TreePlan:
+        """The plan of one tree.
+
+        Raises:
+            ValueError: the budget is too small or too large for it, or its choices do not fit.
+        """
+        return plan_mechanism(
+            tree.mechanism,
+            leaves=tree.domain.cells,
+            budget=budget,
+            neighbors=self.neighbors,
+            public_total=self.public_total(tree),
+            keyed=tree.keys is not None,
+            objective=tree.planned_for,
+            fanouts=tree.fanouts,
+            level_budgets=tree.level_budgets,
+            estimator=Estimator(tree.estimation),
+        )
+
+    def _question(self, index: int, budget: Budget) -> Question:
         tree = self.trees[index]
         try:
-            plan = plan_tree(
-                leaves=tree.domain.cells,
-                budget=self.tree_budget(tree),
-                neighbors=self.neighbors,
-                public_total=self.public_total(tree),
-                keyed=tree.keys is not None,
-                objective=tree.planned_for,
-            )
             return Question(
                 name=tree.name,
                 domain=tree.domain,
-                plan=plan,
+                plan=self.tree_plan(tree, budget),
                 keys=tree.keys,
                 quantiles=tree.asked_quantiles,
                 confidence=self.confidence,
                 weight=tree.weight,
-                objective=tree.objective,
+                objective=tree.planned_for,
+                consistency=Consistency(tree.consistency),
             )
         except ValueError as error:
-            raise ConfigurationError(
-                f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "
-                f"planned with its share of the budget: {error}"
-            ) from None
+            raise self._refusal(index, error) from None
+
+    def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
+        """A refusal of dpcore at the key that it names, else at the budget."""
+        sentence = str(error)
+        field = sentence.partition(":")[0]
+        key = {"level_amounts": "level_budgets", "estimator": "estimation"}.get(field, field)
+        if key in ("fanouts", "level_budgets", "level_weights", "estimation", "mechanism"):
+            rule = sentence.partition(": ")[2]
+            return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
+        return ConfigurationError(
+            f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "
+            f"planned with its share of the budget: {sentence}"
+        )
 
 
 def load_configuration(path: str) -> Configuration:
@@ -175,5 +228,6 @@ def _checked(values: object, source: str) -> Configuration:
         confidence=section.confidence,
         neighbors=Neighbors(section.privacy.neighbors),
         budget=section.privacy.budget,
+        delta=section.privacy.delta,
         trees=section.trees,
     )

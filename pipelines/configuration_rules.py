@@ -64,6 +64,69 @@ def amount(value: object) -> Fraction:
     return Fraction(number)
 
 
+def delta(value: object) -> Fraction:
+    """A probability above 0 and far below 1."""
+    number = _number(value)
+    if number is None or not 0 < number < 1:
+        raise RuleBroken(f"{shown(value)} must be a number above 0 and below 1")
+    if number.adjusted() < -100:
+        raise RuleBroken(f"{shown(value)} must be at least 1e-100")
+    return Fraction(number)
+
+
+def whole_numbers(value: object) -> tuple[int, ...]:
+    """A list of at least one whole number above 0."""
+    numbers = []
+    for index, each in enumerate(several(value)):
+        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
+            raise RuleBroken(f"{shown(each)} must be a whole number above 0", at=f"[{index}]")
+        numbers.append(each)
+    return tuple(numbers)
+
+
+def weights(value: object) -> tuple[float, ...]:
+    """A list of numbers from 0 up, not all of them 0."""
+    numbers = []
+    for index, each in enumerate(several(value)):
+        number = _number(each)
+        if number is None or number < 0 or number.adjusted() > _LARGEST_EXPONENT:
+            raise RuleBroken(f"{shown(each)} must be a number from 0 to 1e15", at=f"[{index}]")
+        numbers.append(float(number))
+    if not sum(numbers) > 0:
+        raise RuleBroken("must hold a number above 0")
+    return tuple(numbers)
+
+
+def level_budgets(value: object) -> str | tuple[Fraction, ...]:
+    """``equal``, ``optimal``, or a list of budgets, of which the root's may be 0."""
+    if isinstance(value, str):
+        return choice("equal", "optimal")(value)
+    amounts = []
+    for index, each in enumerate(several(value)):
+        number = _number(each)
+        if number is not None and number == 0:
+            amounts.append(Fraction(0))
+            continue
+        try:
+            amounts.append(amount(each))
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}]") from None
+    return tuple(amounts)
+
+
+def guessed_parts(value: object) -> tuple[tuple[object, float], ...]:
+    """A list of pairs: a value of the domain, and the part of the rows below it."""
+    pairs = []
+    for index, each in enumerate(several(value)):
+        if not isinstance(each, list) or len(each) != 2:
+            raise RuleBroken(f"{shown(each)} must be a pair [value, part]", at=f"[{index}]")
+        try:
+            pairs.append((each[0], quantile(each[1])))
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}][1]") from None
+    return tuple(pairs)
+
+
 def quantile(value: object) -> float:
     """A number from 0 to 1."""
     number = _number(value)

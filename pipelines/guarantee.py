@@ -13,6 +13,14 @@ _NEIGHBORS = {
 }
 
 
+def budget_text(plan: ReleasePlan) -> str:
+    """The whole budget: ``epsilon = 1``, ``rho = 0.1`` or ``epsilon = 1, delta = 1e-06``."""
+    if plan.stated is not None:
+        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
+        return f"epsilon = {epsilon}, delta = {delta}"
+    return f"{plan.budget.measure.value} = {float(plan.budget.amount):g}"
+
+
 def guarantee_in_words(plan: ReleasePlan) -> str:
     """The guarantee as a paragraph for a person.
 
@@ -20,7 +28,15 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
         plan: of the release.
     """
     amount = f"{float(plan.budget.amount):g}"
-    if plan.budget.measure is Measure.EPSILON:
+    if plan.stated is not None:
+        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
+        law = (
+            f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
+            f"as on the other, but for a probability of {delta} (approximate differential privacy, "
+            f"epsilon = {epsilon}, delta = {delta}; also zero-concentrated differential privacy "
+            f"with rho = {amount})"
+        )
+    elif plan.budget.measure is Measure.EPSILON:
         law = (
             f"whatever is computed from this release is at most e^{amount} times as likely on one "
             f"as on the other (pure differential privacy, epsilon = {amount})"
@@ -85,6 +101,11 @@ def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
             "neighbors": plan.neighbors.value,
             "unit": "row",
             plan.budget.measure.value: str(plan.budget.amount),
+            **(
+                {}
+                if plan.stated is None
+                else {"epsilon": str(plan.stated[0]), "delta": str(plan.stated[1])}
+            ),
             "assumes": "the release key stays secret; the operator, the workers and their storage "
             "are trusted",
         },
@@ -92,12 +113,16 @@ def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
             {
                 "name": question.name,
                 plan.budget.measure.value: str(question.plan.budget.amount),
+                "mechanism": question.plan.mechanism.value,
+                "estimation": question.plan.estimator.value,
+                "consistency": question.consistency.value,
                 "levels": levels_of(question.plan),
                 "policies": policies_of(question),
                 "interval_widths": {
                     "confidence": question.confidence,
                     "levels": list(question.widths.levels),
                     "prefix": question.widths.prefix,
+                    "line": question.widths.line,
                 },
             }
             for question in plan.questions

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from typing import Any
 
-from dpcore.plan import TreePlan
-from dpcore.planner import Objective, budget_for_target, candidates, predicted_cdf_rmse
+from dpcore.accounting import DELTA_FLOOR
+from dpcore.candidates import candidates
+from dpcore.objectives import CdfObjective
+from dpcore.plan import Mechanism, TreePlan
+from dpcore.planner import budget_for_target, predicted_cdf_rmse, predicted_error
+from dpcore.privacy import Budget, Measure
+from dpcore.privacy_loss import certified_delta, moved_counts
 from dpcore.question import Question, ReleasePlan
-from pipelines.configuration import load_configuration
-from pipelines.guarantee import scale_of
+from pipelines.configuration import Configuration, load_configuration
+from pipelines.guarantee import budget_text, scale_of
 from pipelines.user_error import UserError
+
+# Halvings until the epsilon of a target is known to four digits.
+_HALVINGS = 24
 
 
 def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
@@ -20,11 +30,12 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
         target_error: also find the budget of each tree at which its predicted error is this.
         as_json: print one JSON object.
     """
-    plan = load_configuration(path).plan()
+    configuration = load_configuration(path)
+    plan = configuration.plan()
     trees = [_tree(question) for question in plan.questions]
     if target_error is not None:
-        for question, tree in zip(plan.questions, trees, strict=True):
-            tree["target"] = _target(question, target_error)
+        for index, tree in enumerate(trees):
+            tree["target"] = _target(configuration, plan, index, target_error)
     if as_json:
         print(json.dumps({"trees": trees}, indent=1))
         return 0
@@ -32,28 +43,38 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     return 0
 
 
-def _tree(question: Question) -> dict[str, object]:
+def _tree(question: Question) -> dict[str, Any]:
     return {
         "name": question.name,
         "keys": question.key_count,
         **_described(question.plan),
+        "predicted": _predicted(question),
         "candidates": [
-            {"label": label, **_described(plan)}
-            for label, plan in candidates(
-                leaves=question.plan.tree.leaves,
-                budget=question.plan.budget,
-                neighbors=question.plan.neighbors,
-                public_total=question.plan.public_total,
-                keyed=question.plan.keyed,
-                objective=Objective(question.objective),
-            )
+            {
+                "label": each.label,
+                "estimation": each.plan.estimator.value,
+                **_described(each.plan),
+                "predicted": {"cdf_rmse": predicted_cdf_rmse(each.plan)},
+            }
+            for each in candidates(question.plan, question.objective)
         ],
     }
 
 
-def _described(plan: TreePlan) -> dict[str, object]:
+def _predicted(question: Question) -> dict[str, float]:
+    """The error of a CDF point, and of what the plan is for where its estimate is efficient."""
+    predicted = {"cdf_rmse": predicted_cdf_rmse(question.plan)}
+    if question.plan.is_efficient:
+        objective = question.objective
+        name = f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
+        predicted[name] = predicted_error(question.plan, objective)
+    return predicted
+
+
+def _described(plan: TreePlan) -> dict[str, Any]:
     measure = plan.budget.measure.value
     return {
+        "mechanism": plan.mechanism.value,
         "fanouts": list(plan.tree.fanouts),
         "levels": [
             {
@@ -63,55 +84,115 @@ def _described(plan: TreePlan) -> dict[str, object]:
             }
             for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True))
         ],
-        "predicted": {"cdf_rmse": predicted_cdf_rmse(plan)},
     }
 
 
-def _target(question: Question, rmse: float) -> dict[str, object]:
-    plan = question.plan
+def _target(
+    configuration: Configuration, plan: ReleasePlan, index: int, rmse: float
+) -> dict[str, float]:
+    """The budget of one tree alone at which what it is for is this far off."""
+    section, question = configuration.trees[index], plan.questions[index]
+    measure = plan.budget.measure
+
+    def planned(amount: Fraction) -> TreePlan:
+        return configuration.tree_plan(section, Budget(measure=measure, amount=amount))
+
+    def error(amount: Fraction) -> float:
+        tree = planned(amount)
+        if tree.is_efficient:
+            return predicted_error(tree, question.objective)
+        return predicted_cdf_rmse(tree)
+
     try:
-        budget = budget_for_target(
-            rmse,
-            leaves=plan.tree.leaves,
-            measure=plan.budget.measure,
-            neighbors=plan.neighbors,
-            public_total=plan.public_total,
-            keyed=plan.keyed,
-            objective=Objective(question.objective),
-        )
-    except ValueError as error:
-        raise UserError(f"--target-error: {error}") from None
-    return {"cdf_rmse": rmse, budget.measure.value: float(budget.amount)}
+        amount = budget_for_target(rmse, error, measure)
+    except ValueError as problem:
+        raise UserError(f"--target-error: {problem}") from None
+    found = {"rmse": rmse, measure.value: float(amount)}
+    if plan.stated is not None:
+        delta = plan.stated[1]
+        found |= {"epsilon": _least_epsilon(planned(amount), delta), "delta": float(delta)}
+    return found
 
 
-def _print(plan: ReleasePlan, trees: list[dict[str, object]]) -> None:
-    measure = plan.budget.measure.value
+def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
+    """The epsilon, to four digits and certified, that a plan keeps at a delta."""
+    low, high = 1e-6, 1.0
+    while certified_delta(moved_counts(plan), high) > max(delta, Fraction(DELTA_FLOOR)):
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if certified_delta(moved_counts(plan), middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
+    behind = "" if plan.stated is None else f", rho = {float(plan.budget.amount):g} behind it"
     print(
-        f"{plan.name}: {measure} {float(plan.budget.amount):g}, {plan.neighbors.value}, unit: row; "
-        "errors are standard errors in rows, after estimation"
+        f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
+        "errors are standard errors, after estimation"
     )
     for question, tree in zip(plan.questions, trees, strict=True):
-        tree_plan = question.plan
-        shape = " x ".join(map(str, tree_plan.tree.fanouts)) or "1"
-        keys = f", once for each of {question.key_count} keys" if question.keys else ""
-        print(f"\n{question.name}: {tree_plan.tree.leaves:,} cells in a tree of {shape}{keys}")
-        for level, amount in enumerate(tree_plan.level_amounts):
-            law = tree_plan.laws[level]
-            noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
-            if law is None and level == 0 and tree_plan.public_total:
-                noise = "public"
-            print(
-                f"  level {level}: {tree_plan.tree.level_sizes[level]:>12,} nodes, "
-                f"{measure} {float(amount):.4f}, {noise}"
-            )
-        others = tree["candidates"]
-        assert isinstance(others, list)
-        print("  predicted error of a CDF point, root mean over all cells:")
-        for candidate in others:
-            fanouts = " x ".join(map(str, candidate["fanouts"])) or "1"
-            error = candidate["predicted"]["cdf_rmse"]
-            print(f"    {candidate['label']:<10} {error:>12.4g} rows   {fanouts}")
-        target = tree.get("target")
-        if isinstance(target, dict):
-            wanted = f"{measure} {target[measure]:g} for this tree alone"
-            print(f"  for {target['cdf_rmse']:g} rows: {wanted}")
+        _print_levels(question)
+        _print_errors(question, tree)
+
+
+def _print_levels(question: Question) -> None:
+    plan, measure = question.plan, question.plan.budget.measure.value
+    shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
+    keys = f", once for each of {question.key_count} keys" if question.keys else ""
+    print(f"\n{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{keys}")
+    for level, amount in enumerate(plan.level_amounts):
+        law = plan.laws[level]
+        noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
+        if law is None and level == 0 and plan.public_total:
+            noise = "public"
+        what = "prefixes" if plan.mechanism is Mechanism.INDEPENDENT and level else "nodes"
+        print(
+            f"  level {level}: {plan.tree.level_sizes[level]:>12,} {what}, "
+            f"{measure} {float(amount):.4f}, {noise}"
+        )
+
+
+def _print_errors(question: Question, tree: dict[str, Any]) -> None:
+    objective = question.objective
+    if question.plan.is_efficient and objective != CdfObjective():
+        error = predicted_error(question.plan, objective)
+        print(f"  predicted error of {objective.reads}: {error:.4g} {objective.unit}")
+    print("  predicted error of a CDF point, root mean over all cells:")
+    for candidate in tree["candidates"]:
+        fanouts = _shape(candidate["fanouts"])
+        error = candidate["predicted"]["cdf_rmse"]
+        name = f"{candidate['label']}, {_ESTIMATES[candidate['estimation']]}"
+        if candidate["mechanism"] == Mechanism.INDEPENDENT.value:
+            name = f"{candidate['label']}, as published"
+        print(f"    {name:<26} {error:>12.4g} rows   {fanouts}")
+    target = tree.get("target")
+    if target is not None:
+        measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
+        wanted = f"{measure.value} {target[measure.value]:.5g}"
+        wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
+        print(f"  for {target['rmse']:g} {objective.unit}: {wanted} for this tree alone")
+
+
+_ESTIMATES = {
+    "none": "as published",
+    "below": "from below",
+    "above": "from above",
+    "refined": "refined",
+    "full": "efficient",
+}
+
+
+def _shape(fanouts: list[int]) -> str:
+    """Fan-outs with repetitions as powers: 16^4."""
+    runs: list[list[int]] = []
+    for fanout in fanouts:
+        if runs and runs[-1][0] == fanout:
+            runs[-1][1] += 1
+        else:
+            runs.append([fanout, 1])
+    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
+    return " x ".join(texts) or "1"

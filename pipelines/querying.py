@@ -26,6 +26,8 @@ def run_query(chosen: argparse.Namespace) -> int:
         raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
     tree = folder.release.tree(name)
     try:
+        if chosen.confidence is not None:
+            tree = tree.at_confidence(chosen.confidence)
         rows = _answers(tree, chosen)
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
@@ -45,7 +47,8 @@ def _answers(tree: ReleasedTree, chosen: argparse.Namespace) -> list[dict[str, o
 
 def _counts(tree: ReleasedTree, chosen: argparse.Namespace, key: object) -> list[Answer]:
     if chosen.kind == "cdf":
-        return [tree.cdf(value, key) for value in chosen.values]
+        together = chosen.simultaneous
+        return [tree.cdf(value, key, simultaneous=together) for value in chosen.values]
     if chosen.kind == "range":
         return [tree.range(chosen.lower, chosen.upper, key)]
     height = tree.question.plan.tree.height

@@ -48,9 +48,14 @@ class ReleaseFolder:
             assert isinstance(spec, dict)
             self.plan: ReleasePlan = plan_from_spec(spec)
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
-                widths = tree["interval_widths"]
+                widths, line = tree["interval_widths"], tree["interval_widths"]["line"]
                 question.remember_widths(
-                    IntervalWidths(**(widths | {"levels": tuple(widths["levels"])}))
+                    IntervalWidths(
+                        confidence=widths["confidence"],
+                        levels=tuple(widths["levels"]),
+                        prefix=widths["prefix"],
+                        line=None if line is None else (line[0], line[1]),
+                    )
                 )
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from bokeh.document import Document
 from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
+from dpcore.accounting import epsilon_of
 from dpcore.planner import predicted_cdf_rmse
 from dpcore.privacy import Measure
 from dpcore.question import Question, ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from pipelines.guarantee import guarantee_in_words
+from pipelines.guarantee import budget_text, guarantee_in_words
 from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, MAX_TREES, clip, shown_keys
 from pipelines.report_figure import cdf_figure, curves_of, points_per_key, value_texts
 from pipelines.report_nodes import level_errors, node_data, node_levels, nodes_shown
@@ -108,15 +110,14 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         numbers += f"{math.exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
         several = "Someone who is in k rows is protected with k times epsilon."
     else:
-        loss = amount + 2 * math.sqrt(amount * math.log(1e6))
+        loss = epsilon_of(plan.budget.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
         several = "Someone who is in k rows is protected with k squared times rho."
-    budget = f"{name} = {amount:.6g}"
     return {
         "guarantee": guarantee_in_words(plan),
         "in_numbers": numbers,
         "several_rows": several,
-        "budget": budget,
+        "budget": budget_text(plan),
         "measure": name,
     }
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from dpcore.plan_errors import errors_of
 from dpcore.question import Question
-from dpcore.uncertainty import TreeErrors
 from pipelines.report_extent import Integers, clip, key_codes
 from pipelines.report_figure import KEYS_AT_FIRST, color_of, dash_of
 
@@ -118,7 +118,7 @@ def _key_level(rows: pa.Table, digits: int, *, partial: bool) -> dict[str, objec
 
 def level_errors(question: Question) -> list[float]:
     """The standard error of the estimates of each level, from the plan alone."""
-    errors = TreeErrors(question.plan)
+    errors = errors_of(question.plan)
     levels = range(question.plan.tree.height + 1)
     return [math.sqrt(errors.node(level, 0).variance) for level in levels]
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.domain import KeyList, OrderedDomain
-from dpcore.planner import Objective
+from dpcore.estimators import Estimator
+from dpcore.objectives import Objective
 from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.published_forest import Consistency
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore, shown
 from pipelines.domain_section import plain_value, read_domain
 from pipelines.key_lists import Keys, read_key_list
+from pipelines.objective_section import make_objective
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -79,23 +82,25 @@ class PrivacySection(Section):
     """The guarantee of the whole release."""
 
     later: ClassVar[Mapping[str, str]] = {
-        "delta": "use epsilon or rho alone",
         "max_rows": _UNBOUNDED,
         "max_keys": _UNBOUNDED,
     }
     epsilon: Amount | None = None
     rho: Amount | None = None
+    delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
     neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
     unit: Annotated[str, PlainValidator(_unit)] = "row"
 
     @section_rule(mode="after")
     def _one_budget(self) -> Self:
         rules.exactly_one(epsilon=self.epsilon, rho=self.rho)
+        if self.delta is not None and self.epsilon is None:
+            raise RuleBroken("stands beside epsilon, not rho", at=".delta")
         return self
 
     @property
     def budget(self) -> Budget:
-        """The whole release's."""
+        """The whole release's, but for a delta."""
         if self.epsilon is not None:
             return Budget(measure=Measure.EPSILON, amount=self.epsilon)
         assert self.rho is not None
@@ -135,21 +140,45 @@ class BySection(Section):
             raise RuleBroken(str(error), at=".keys_file") from None
 
 
-class TreeSection(Section):
-    """One tree: a domain, its keys, what it is for and its share of the budget."""
+class GuessSection(Section):
+    """A public guess of the distribution: so many rows, and the part of them below some values."""
 
-    later: ClassVar[Mapping[str, str]] = {
-        "mechanism": "every level that the plan measures gets noise of its own"
-    }
+    rows: Amount
+    below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)]
+
+
+class TreeSection(Section):
+    """One tree: a domain, its keys, what it is for, how it is made, its share of the budget."""
+
     name: Name
     domain: Annotated[OrderedDomain, PlainValidator(read_domain)]
     by: BySection | None = None
     objective: Annotated[
-        str, PlainValidator(rules.choice("cdf", "quantiles", later=("ranges", "nodes")))
+        str, PlainValidator(rules.choice("cdf", "quantiles", "ranges", "nodes"))
     ] = "cdf"
     quantiles: Annotated[
         tuple[Quantile, ...], BeforeValidator(rules.several), AfterValidator(rules.each_once)
     ] = ()
+    guess: GuessSection | None = None
+    widths: Annotated[tuple[int, ...], PlainValidator(rules.whole_numbers)] = ()
+    level_weights: Annotated[tuple[float, ...], PlainValidator(rules.weights)] = ()
+    mechanism: Annotated[
+        str,
+        PlainValidator(
+            rules.choice("planned", "tree", "binary", "histogram", "independent", later=("privhp",))
+        ),
+    ] = "planned"
+    fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
+    level_budgets: Annotated[
+        Literal["equal", "optimal"] | tuple[Fraction, ...] | None,
+        PlainValidator(rules.level_budgets),
+    ] = None
+    estimation: Annotated[
+        str, PlainValidator(rules.choice(*(each.value for each in Estimator)))
+    ] = "full"
+    consistency: Annotated[
+        str, PlainValidator(rules.choice(*(each.value for each in Consistency)))
+    ] = "top_down"
     weight: Amount = Fraction(1)
 
     @section_rule(mode="after")
@@ -169,15 +198,38 @@ class TreeSection(Section):
         """The public keys, None for one tree over all rows."""
         return None if self.by is None else self.by.key_list
 
-    @property
+    @section_rule(mode="after")
+    def _check_objective(self) -> Self:
+        for key, kind in (("guess", "quantiles"), ("widths", "ranges"), ("level_weights", "nodes")):
+            if getattr(self, key) and self.objective != kind:
+                raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
+        if self.objective == "nodes":
+            if self.fanouts is None:
+                raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")
+            if not self.level_weights:
+                raise RuleBroken("is needed for the objective nodes", at=".level_weights")
+        _ = self.planned_for
+        return self
+
+    @cached_property
     def planned_for(self) -> Objective:
         """What the plan is best for."""
-        return Objective(self.objective)
+        try:
+            return make_objective(
+                self.objective,
+                self.domain,
+                quantiles=self.asked_quantiles,
+                guess=None if self.guess is None else (self.guess.rows, self.guess.below),
+                widths=self.widths,
+                level_weights=self.level_weights,
+            )
+        except ValueError as error:
+            raise from_dpcore(error, {"guess": self.guess, "widths": self.widths}) from None
 
     @property
     def asked_quantiles(self) -> tuple[float, ...]:
         """The quantiles given, or the default ones where the tree is for quantiles."""
-        if self.quantiles or self.planned_for is not Objective.QUANTILES:
+        if self.quantiles or self.objective != "quantiles":
             return self.quantiles
         return DEFAULT_QUANTILES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcore.question import Question
+from pipelines.guarantee import budget_text
 from pipelines.release_folder import ReleaseFolder
 
 _KEYS_SHOWN = 5
@@ -18,10 +19,7 @@ def print_summary(folder: ReleaseFolder, report: str) -> None:
         report: the path of its page.
     """
     plan = folder.plan
-    print(
-        f"{plan.name}: {plan.budget.measure.value} = {float(plan.budget.amount):g} per row, "
-        f"neighbours {plan.neighbors.value}"
-    )
+    print(f"{plan.name}: {budget_text(plan)} per row, neighbours {plan.neighbors.value}")
     for question in plan.questions:
         _print_tree(folder, question)
     print(f"\nrelease: {folder.path}\nreport:  {report}")

@@ -107,12 +107,11 @@ class _WriteChunk(_WriteParts):
         measured, roots = read_answer(self._plan, key, messages)
         total = roots.total if question.plan.public_total else None
 
-        levels = question.forest.solve_chunk(chunk, measured, roots)
+        levels, prefixes = question.forest.solve(chunk, measured, roots)
         nodes = nodes_table(question, chunk.key, levels, total)
         part = Part(kind=NODES, tree=question.name, key=chunk.key, index=chunk.index)
         yield self.write(part, nodes.num_rows, parquet_bytes(nodes))
 
-        prefixes = question.forest.solve_prefixes(chunk, levels[-1], roots)
         cdf = cdf_table(question, chunk, prefixes, roots, total)
         cells = solved_quantiles(question, chunk, prefixes, roots)
         yield self.write(replace(part, kind=CDF), cdf.num_rows, parquet_bytes(cdf), _packed(cells))

@@ -5,61 +5,23 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from dpcore.prefix_error import (
-    TreeBatch,
     closed_form_prefix_variance,
     mean_prefix_variance,
+    prefix_variance,
     within_node_error,
 )
 from dpcore.tree import Tree
-
-Floats = npt.NDArray[np.float64]
-
-
-def design(tree: Tree, levels: list[int]) -> Floats:
-    """One row per measured node: which leaves it sums."""
-    rows = []
-    for level in levels:
-        for node in range(tree.level_sizes[level]):
-            row = np.zeros(tree.leaves)
-            row[list(tree.leaf_range(level, node))] = 1
-            rows.append(row)
-    return np.array(rows)
+from dpcore.tree_batch import TreeBatch, level_parts
+from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
 def dense_prefix_variance(tree: Tree, variances: list[float]) -> float:
     """The same by linear algebra: the covariance of the leaves' estimate, then of its prefixes."""
-    levels = [level for level, v in enumerate(variances) if 0 < v < math.inf]
-    matrix = design(tree, levels)
-    precisions = np.repeat(
-        [1 / variances[level] for level in levels], [tree.level_sizes[level] for level in levels]
-    )
-    covariance = np.linalg.inv((matrix.T * precisions) @ matrix)
-    if variances[0] == 0:
-        with_total = covariance.sum(axis=1)
-        covariance -= np.outer(with_total, with_total) / with_total.sum()
     prefixes = np.tril(np.ones((tree.leaves, tree.leaves)))
-    return float(np.diag(prefixes @ covariance @ prefixes.T).mean())
-
-
-def random_case(rng: np.random.Generator) -> tuple[Tree, list[float]]:
-    """A tree, mostly trimmed, with random variances, some levels not measured, any root."""
-    while True:
-        leaves = int(rng.integers(2, 80))
-        fanouts: list[int] = []
-        while math.prod(fanouts) < leaves:
-            fanouts.insert(0, int(rng.integers(2, 7)))
-        if math.prod(fanouts[1:]) < leaves:
-            break
-    variances = [float(v) for v in rng.uniform(0.1, 5, len(fanouts) + 1)]
-    for level in range(1, len(fanouts)):
-        if rng.random() < 0.3:
-            variances[level] = math.inf
-    variances[0] = [0.0, math.inf, variances[0]][int(rng.integers(3))]
-    return Tree(leaves=leaves, fanouts=tuple(fanouts)), variances
+    return float(np.diag(prefixes @ leaf_covariance(tree, variances) @ prefixes.T).mean())
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -122,8 +84,8 @@ def test_padding_and_parts(seed: int) -> None:
         precisions = 1 / np.array([[variances[0], math.inf, math.inf, *variances[1:]]])
     batch = TreeBatch(leaves=tree.leaves, fanouts=((1, 1, *tree.fanouts),))
     expected = mean_prefix_variance(tree, variances)
-    assert batch.mean_variance(precisions)[0] == pytest.approx(expected, rel=1e-12)
-    parts = batch.level_parts(precisions)
+    assert prefix_variance(batch, precisions)[0] == pytest.approx(expected, rel=1e-12)
+    parts = level_parts(prefix_variance, batch, precisions)
     assert parts.shape == precisions.shape
     assert parts.min() >= 0
     assert parts.sum() == pytest.approx(expected, rel=1e-11)
@@ -133,7 +95,7 @@ def test_parts_are_the_noise_of_each_level() -> None:
     # The best estimate's weights stay put to first order: 1 % more noise, 1 % of the part more.
     tree, variances = Tree(leaves=19, fanouts=(2, 3, 4)), (3.0, 2.0, 1.0, 2.0)
     batch = TreeBatch(leaves=19, fanouts=(tree.fanouts,))
-    parts = batch.level_parts(1 / np.array([variances]))[0]
+    parts = level_parts(prefix_variance, batch, 1 / np.array([variances]))[0]
     for level in range(4):
         more, less = list(variances), list(variances)
         more[level] *= 1 + 1e-5

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.domain import CategoryDomain, IntegerDomain, KeyList, NumberDomain
+from dpcore.objectives import RangeObjective
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.question import Question, ReleasePlan, plan_from_spec
 
@@ -76,7 +77,12 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does(
     plans.append(make_release_plan(base, name="another"))
     plans.append(make_release_plan(base, replace(base, name="second")))
     assert len({plan.digest for plan in plans}) == len(plans)
-    output = {"quantiles": (0.25,), "confidence": 0.9, "weight": Fraction(2), "objective": "cdf"}
+    output = {
+        "quantiles": (0.25,),
+        "confidence": 0.9,
+        "weight": Fraction(2),
+        "objective": RangeObjective(),
+    }
     same = [replace(base), *(replace(base, **{name: value}) for name, value in output.items())]
     assert {make_release_plan(each).digest for each in same} == {plans[0].digest}
 

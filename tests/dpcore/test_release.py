@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dpcore.domain import IntegerDomain
+from dpcore.objectives import RangeObjective
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.question import plan_from_spec
@@ -282,7 +283,7 @@ def test_another_confidence_or_quantile_draws_the_same_noise(
     """They shape the output alone: asking again otherwise must not spend the budget again."""
     one = wide_question(make_question, keys=2)
     other = replace(
-        one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective="quantiles"
+        one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective=RangeObjective()
     )
     counts = {"delay": np.arange(2 * CELLS)}
     first, second = (

@@ -8,14 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.prefix_error import TreeBatch
+from dpcore.prefix_error import prefix_variance
 from dpcore.privacy import Measure, Neighbors
 from dpcore.strategies import (
     Strategy,
     one_level,
-    published_strategy,
     search_strategies,
 )
+from dpcore.tree_batch import TreeBatch, level_parts
 
 EPSILON, RHO = Measure.EPSILON, Measure.RHO
 EXPONENT = {EPSILON: 2, RHO: 1}
@@ -38,7 +38,7 @@ def mean_variance(
 ) -> float:
     precisions = PRECISION[measure] * shares ** EXPONENT[measure]
     precisions[0] = np.inf
-    return float(TreeBatch(leaves=leaves, fanouts=(fanouts,)).mean_variance(precisions[None])[0])
+    return float(prefix_variance(TreeBatch(leaves=leaves, fanouts=(fanouts,)), precisions[None])[0])
 
 
 # Mean squared error of a CDF point at a budget of 1, substitute, N public.
@@ -84,7 +84,7 @@ def test_is_the_best_of_all_shapes(leaves: int, measure: Measure) -> None:
         shares /= shares.sum(axis=1, keepdims=True)
         precisions = PRECISION[measure] * shares ** EXPONENT[measure]
         precisions[:, 0] = np.inf
-        parts = batch.level_parts(precisions)
+        parts = level_parts(prefix_variance, batch, precisions)
         shares = (shares ** EXPONENT[measure] * parts) ** (1 / (EXPONENT[measure] + 1))
     least = parts.sum(axis=1).min()
     assert best_public(leaves, measure).mean_variance <= least * (1 + 1e-5)
@@ -141,32 +141,6 @@ def test_search_is_deterministic() -> None:
     first = best_public(5000, RHO)
     search_strategies.cache_clear()
     assert best_public(5000, RHO) == first
-
-
-@pytest.mark.parametrize(
-    ("leaves", "measure", "fanouts"),
-    [
-        (16, EPSILON, (16,)),
-        (256, EPSILON, (16, 16)),
-        (1024, EPSILON, (32, 32)),
-        (17**3, EPSILON, (17, 17, 17)),
-        (65536, EPSILON, (16,) * 4),
-        (2**20, EPSILON, (16,) * 5),
-        (1024, RHO, (4,) * 5),
-        (65536, RHO, (4,) * 8),
-    ],
-)
-def test_published_optimum(leaves: int, measure: Measure, fanouts: tuple[int, ...]) -> None:
-    assert published_strategy(leaves, measure).fanouts == fanouts
-
-
-@pytest.mark.parametrize("leaves", [1, 2, 3, 4, 5, 6, 7, 9, 997, 2**16 + 1, 2**40])
-@pytest.mark.parametrize("measure", [EPSILON, RHO])
-def test_published_optimum_holds_the_leaves(leaves: int, measure: Measure) -> None:
-    strategy = published_strategy(leaves, measure)
-    assert math.prod(strategy.fanouts) >= leaves
-    assert math.prod(strategy.fanouts[1:]) < leaves or leaves == 1
-    assert sum(strategy.shares) == pytest.approx(1)
 
 
 def test_shares_fit_the_fanouts() -> None:

@@ -111,7 +111,7 @@ def test_the_columns_agree_with_each_other(
     nodes, cdf = rows_of(parts, "nodes"), rows_of(parts, "cdf")
     top = float(counts.sum()) if public else np.inf
     level_widths = np.asarray(question.widths.levels)[nodes["level"].to_numpy()]
-    kinds = [(cdf, prefix_margin(question.widths.prefix, cdf["std_error"].to_numpy() ** 2))]
+    kinds = [(cdf, prefix_margin(question.widths.sloped, cdf["std_error"].to_numpy() ** 2))]
     kinds.append((nodes, level_widths * nodes["std_error"].to_numpy()))
     for table, margin in kinds:
         estimate, low, high = (table[name].to_numpy() for name in ("estimate", "ci_low", "ci_high"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.error_law import ErrorLaw
 from dpcore.estimation import estimate_down, estimate_up, estimation_weights, prefix_weights
 from dpcore.forest import Forest
 from dpcore.plan import TreePlan
@@ -18,7 +20,8 @@ from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.tree import Tree
-from dpcore.uncertainty import ErrorLaw, TreeErrors, interval_widths, prefix_margin
+from dpcore.tree_errors import TreeErrors
+from dpcore.uncertainty import interval_widths, prefix_margin
 
 
 def laplace(scale: Fraction | int | str) -> DiscreteLaplace:
@@ -270,3 +273,60 @@ def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) 
         errors = np.abs(np.arange(len(many)) - len(many) // 2)
         margin = prefix_margin(widths.prefix, np.array(prefix * law.variance))
         assert many[errors <= margin].sum() >= 0.95 - 1e-9
+
+
+def covered(law: ErrorLaw, margin: float) -> float:
+    """An upper bound of P(|error| <= margin): a finer inversion than the one that is tested."""
+    fine, step, deviation = 0.01, 0.05, math.sqrt(law.variance)
+    if margin > 25 * deviation:
+        return 1.0
+    t = (np.arange(int(30 / fine / step)) + 0.5) * step
+    weight = law.characteristic_function(t / deviation) * np.sinc(t * fine / (3 * np.pi)) ** 3 / t
+    return float(np.sin(t * (margin / deviation + fine)) @ weight) * 2 * step / np.pi + 2e-5
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_plans_are_covered_everywhere(
+    random_plan: Callable[..., TreePlan], seed: int
+) -> None:
+    rng = np.random.default_rng(900 + seed)
+    plan = random_plan(rng, measure=list(Measure)[seed % 2])
+    confidence = [0.5, 0.8, 0.9, 0.95, 0.99, 0.999][seed % 6]
+    errors, widths, tree = TreeErrors(plan), interval_widths(plan, confidence), plan.tree
+    laws = [
+        (errors.node(level, node), widths.levels[level])
+        for level, size in enumerate(tree.level_sizes)
+        for node in {0, size - 1, max(0, size - 2), int(rng.integers(size))}
+    ]
+    for law, width in laws:
+        if law.variance > 1e-9:
+            assert covered(law, width * math.sqrt(law.variance)) >= confidence
+    for leaf in {0, tree.leaves - 1, *rng.integers(0, tree.leaves, 5).tolist()}:
+        for share in (0.0, float(rng.random())):
+            law = errors.prefix(leaf, less_total=share)
+            for kind in (widths.sloped, widths.prefix):
+                margin = float(prefix_margin(kind, np.array(law.variance)))
+                assert law.variance <= 1e-9 or covered(law, margin) >= confidence
+
+
+def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
+    """The check above fails with widths 5 % too small."""
+    plan = random_plan(np.random.default_rng(4), tree=Tree(leaves=16, fanouts=(4, 4)))
+    law = TreeErrors(plan).prefix(6)
+    assert covered(law, 0.95 * law.half_width(0.95)) < 0.95
+
+
+@pytest.mark.parametrize("fanouts", [(2,) * 20, (16,) * 5, (1024, 1024)])
+@pytest.mark.parametrize("measure", list(Measure))
+def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, ...]) -> None:
+    height = len(fanouts)
+    plan = TreePlan(
+        tree=Tree(leaves=700_001, fanouts=fanouts),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=measure, amount=Fraction(1)),
+        level_amounts=(Fraction(1, height + 1),) * (height + 1),
+    )
+    begun = time.process_time()
+    widths = interval_widths(plan, 0.9)
+    assert time.process_time() - begun < 1.5  # 0.3 measured
+    assert widths.prefix > 1.6

@@ -308,8 +308,13 @@ TOP = [
     ),
     (
         "privacy",
-        "{epsilon: 1, delta: 1e-9, neighbors: add_remove}",
-        "privacy.delta: not supported yet; use epsilon or rho alone",
+        "{rho: 1, delta: 1e-9, neighbors: add_remove}",
+        "privacy.delta: stands beside epsilon, not rho",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, delta: 1, neighbors: add_remove}",
+        "privacy.delta: 1 must be a number above 0 and below 1",
     ),
     (
         "privacy",
@@ -393,11 +398,23 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("name", None, "trees[0].name: is required"),
         ("name", "a b", "trees[0].name: 'a b' must be 1 to 100 letters"),
         ("domain", None, "trees[0].domain: is required"),
-        ("mechanism", "privhp", "trees[0].mechanism: not supported yet"),
-        ("objective", "ranges", "trees[0].objective: ranges is not supported yet; use cdf or"),
-        ("objective", "nodes", "trees[0].objective: nodes is not supported yet; use cdf or"),
-        ("objective", "mean", "trees[0].objective: 'mean' must be cdf or quantiles"),
-        ("objective", "[cdf]", "trees[0].objective: a list must be cdf or quantiles"),
+        ("mechanism", "privhp", "trees[0].mechanism: privhp is not supported yet; use planned,"),
+        ("mechanism", "magic", "trees[0].mechanism: 'magic' must be planned, tree, binary"),
+        ("objective", "mean", "trees[0].objective: 'mean' must be cdf, quantiles, ranges or nodes"),
+        ("objective", "[cdf]", "trees[0].objective: a list must be cdf, quantiles, ranges or"),
+        ("objective", "nodes", "trees[0].fanouts: is needed for the objective nodes"),
+        ("widths", "[3]", "trees[0].widths: belongs to the objective ranges"),
+        ("widths", "[0]", "trees[0].widths[0]: 0 must be a whole number above 0"),
+        ("level_weights", "[1, -1]", "trees[0].level_weights[1]: -1 must be a number from 0"),
+        ("level_weights", "[0, 0]", "trees[0].level_weights: must hold a number above 0"),
+        ("guess", "{rows: 5, below: [[3, 0.5]]}", "trees[0].guess: belongs to the objective"),
+        ("guess", "{rows: 5, below: [3]}", "trees[0].guess.below[0]: 3 must be a pair"),
+        ("guess", "{rows: 0, below: [[3, 0.5]]}", "trees[0].guess.rows: 0 must be a number above"),
+        ("fanouts", "[2, 1.5]", "trees[0].fanouts[1]: 1.5 must be a whole number above 0"),
+        ("level_budgets", "most", "trees[0].level_budgets: 'most' must be equal or optimal"),
+        ("level_budgets", "[1, -1]", "trees[0].level_budgets[1]: -1 must be a number above 0"),
+        ("estimation", "best", "trees[0].estimation: 'best' must be none, below, above, refined"),
+        ("consistency", "l3", "trees[0].consistency: 'l3' must be top_down, l1 or l2"),
         ("quantiles", "0.5", "trees[0].quantiles: 0.5 must be a list"),
         ("quantiles", "[]", "trees[0].quantiles: must hold at least one value"),
         ("quantiles", "[0.5, 1.01]", "trees[0].quantiles[1]: 1.01 must be a number from 0 to 1"),
@@ -758,7 +775,7 @@ def test_the_plan_is_the_planners() -> None:
         assert question.keys == tree.keys
         assert question.confidence == 0.95
         assert question.weight == 1
-        assert question.objective == tree.objective
+        assert question.objective == tree.planned_for
         assert question.plan == plan_tree(
             leaves=tree.domain.cells,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),

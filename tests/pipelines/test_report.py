@@ -208,7 +208,7 @@ def test_page_states_the_guarantee(made: Made, page: str) -> None:
 def test_rho_is_also_said_as_epsilon_and_delta() -> None:
     ages = question(AGES.name, AGES.domain, (3, 4), measure=Measure.RHO)
     text = elements_of(Made(ages).page()).text
-    assert "Rho is 1, which implies epsilon = 8.434 at delta = 0.000001" in text
+    assert "Rho is 1, which implies epsilon = 7.766 at delta = 0.000001" in text
     assert "discrete Gaussian, sigma 1.22" in text
 
 

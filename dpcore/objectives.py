@@ -1,0 +1,274 @@
+"""What a plan is best for: the error that a reader of the release will see.
+
+Each objective is a mean of variances after estimation, in rows^2, of what will be read:
+
+- `CdfObjective`: all prefixes of the leaves, which are the points of the CDF.
+- `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
+  public guess of the distribution, their error in value.
+- `RangeObjective`: all ranges of leaves, or those of given widths.
+- `NodeObjective`: the nodes of a given tree, by weights of its levels.
+
+Source: derived here; see `dpcore.prefix_error`, `range_error` and `node_error`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcore.node_error import node_variances
+from dpcore.prefix_error import prefix_moments, prefix_variance
+from dpcore.range_error import all_ranges_variance, positions, ranges_variance, ranks_variance
+from dpcore.tree_batch import Scalars, TreeBatch
+
+# Ranges of each width that a search looks at, and that a prediction does.
+_SEARCHED_POSITIONS = 8
+_PREDICTED_POSITIONS = 2**13
+
+
+class Objective(ABC):
+    """What a plan is best for. Values are equal where they ask the same."""
+
+    kind: ClassVar[str]
+    # A search tries less where a trial looks at many places.
+    is_costly: ClassVar[bool] = False
+
+    @property
+    def reads(self) -> str:
+        """What the error speaks of, for a person."""
+        return "a CDF point, over all cells"
+
+    @property
+    def unit(self) -> str:
+        """Of the error's root."""
+        return "rows"
+
+    @abstractmethod
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """(..., trees) the mean variance of what will be read, from (..., trees, h + 1)."""
+
+    def searched_variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """The same, or an approximation of it that is fast enough for a search."""
+        return self.variance(batch, precisions)
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `objective_from_spec` reads it back."""
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CdfObjective(Objective):
+    """The variance of an estimated prefix count, mean over the K prefixes."""
+
+    kind: ClassVar[str] = "cdf"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """See `dpcore.prefix_error`."""
+        return prefix_variance(batch, precisions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """What is publicly guessed of the distribution at one quantile.
+
+    Args:
+        stop: the leaf boundary nearest to the quantile: so many leaves lie left of it.
+        density: rows in one leaf there, for the guessed number of rows.
+    """
+
+    stop: int
+    density: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.density < math.inf:
+            raise ValueError(f"density: {self.density} is not a positive number of rows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantileObjective(Objective):
+    """The error of quantiles.
+
+    Without a guess, the variance of prefix - q total, mean over all boundaries and the quantiles:
+    the error in rank, in rows, where the data may lie anywhere. With one, the error in value, in
+    leaves: to first order that of the rank over the density.
+
+    Args:
+        quantiles: those that will be read, each in [0, 1].
+        guesses: for each quantile, or none.
+
+    Raises:
+        ValueError: no quantile, one outside [0, 1], or another number of guesses.
+    """
+
+    quantiles: tuple[float, ...]
+    guesses: tuple[Guess, ...] = ()
+    kind: ClassVar[str] = "quantiles"
+
+    def __post_init__(self) -> None:
+        if not self.quantiles:
+            raise ValueError("quantiles: there are none")
+        for quantile in self.quantiles:
+            if not 0 <= quantile <= 1:
+                raise ValueError(f"quantiles: {quantile} is not between 0 and 1")
+        if self.guesses and len(self.guesses) != len(self.quantiles):
+            raise ValueError(
+                f"guesses: {len(self.guesses)} of them for {len(self.quantiles)} quantiles"
+            )
+
+    @property
+    def reads(self) -> str:
+        """The rank of quantiles, or their value."""
+        return "quantiles' values, as guessed" if self.guesses else "quantiles' ranks, anywhere"
+
+    @property
+    def unit(self) -> str:
+        """Of the error's root."""
+        return "cells" if self.guesses else "rows"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """In rows^2 without guesses, in leaves^2 with them."""
+        if not self.guesses:
+            return prefix_moments(batch, precisions).rank_variance(self.quantiles)
+        stops = np.array([guess.stop for guess in self.guesses])
+        densities = np.array([guess.density for guess in self.guesses])
+        ranks = ranks_variance(batch, precisions, stops, self.quantiles)
+        variance: Scalars = (ranks / densities**2).mean(axis=-1)
+        return variance
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        guesses = [[guess.stop, guess.density] for guess in self.guesses]
+        return super().spec() | {"quantiles": list(self.quantiles), "guesses": guesses}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeObjective(Objective):
+    """The variance of an estimated range count: mean over all ranges, or over the given widths and
+    then over the ranges of each width.
+
+    Args:
+        widths: in leaves; none for all ranges.
+
+    Raises:
+        ValueError: a width below 1 or not whole.
+    """
+
+    widths: tuple[int, ...] = ()
+    kind: ClassVar[str] = "ranges"
+    is_costly: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for width in self.widths:
+            if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+                raise ValueError(f"widths: {width!r} is not a whole number of leaves above 0")
+
+    @property
+    def reads(self) -> str:
+        """Which ranges."""
+        if not self.widths:
+            return "a range, over all ranges"
+        return f"ranges of {', '.join(map(str, self.widths))} cells"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """Of ranges of a width at 2^13 places at most, spread evenly, all where there are fewer."""
+        return self._variance(batch, precisions, _PREDICTED_POSITIONS)
+
+    def searched_variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """At fewer places."""
+        return self._variance(batch, precisions, _SEARCHED_POSITIONS)
+
+    def _variance(self, batch: TreeBatch, precisions: Scalars, at_most: int) -> Scalars:
+        if not self.widths:
+            return all_ranges_variance(batch, precisions)
+        too_wide = [width for width in self.widths if width > batch.leaves]
+        if too_wide:
+            raise ValueError(f"widths: {too_wide[0]} is more than the {batch.leaves} leaves")
+        starts = [positions(batch.leaves, width, at_most) for width in self.widths]
+        stops = [each + width for each, width in zip(starts, self.widths, strict=True)]
+        # Every width weighs the same, however many places it has.
+        weights = [np.full(len(each), 1 / len(each) / len(starts)) for each in starts]
+        variances = ranges_variance(
+            batch, precisions, np.concatenate(starts), np.concatenate(stops)
+        )
+        variance: Scalars = (variances * np.concatenate(weights)).sum(axis=-1)
+        return variance
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return super().spec() | {"widths": list(self.widths)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeObjective(Objective):
+    """The variance of an estimated node count: mean over the nodes of a level, then over the levels
+    by weight. It speaks of the levels of a given tree, so its fan-outs must be given too.
+
+    Args:
+        weights: (h + 1,) of the levels, root first; at least one is above 0.
+
+    Raises:
+        ValueError: a weight that is negative or no number, or all are 0.
+    """
+
+    weights: tuple[float, ...]
+    kind: ClassVar[str] = "nodes"
+
+    def __post_init__(self) -> None:
+        for weight in self.weights:
+            if not 0 <= weight < math.inf:
+                raise ValueError(f"level_weights: {weight} is not a number from 0 up")
+        if not sum(self.weights) > 0:
+            raise ValueError("level_weights: at least one must be above 0")
+
+    @property
+    def reads(self) -> str:
+        """Which nodes."""
+        return "a node, by the weights of the levels"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """See `dpcore.node_error`."""
+        if len(self.weights) != batch.height + 1:
+            raise ValueError(
+                f"level_weights: {len(self.weights)} of them for {batch.height + 1} levels"
+            )
+        weights = np.array(self.weights) / sum(self.weights)
+        variance: Scalars = (node_variances(batch, precisions) * weights).sum(axis=-1)
+        return variance
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return super().spec() | {"weights": list(self.weights)}
+
+
+def objective_from_spec(spec: Mapping[str, object]) -> Objective:
+    """The objective of a specification.
+
+    Raises:
+        ValueError: there is no such kind.
+
+    >>> objective_from_spec(RangeObjective(widths=(7, 30)).spec())
+    RangeObjective(widths=(7, 30))
+    """
+    kind = spec["kind"]
+    if kind == "cdf":
+        return CdfObjective()
+    if kind == "ranges":
+        return RangeObjective(widths=tuple(_list(spec, "widths")))
+    if kind == "nodes":
+        return NodeObjective(weights=tuple(map(float, _list(spec, "weights"))))
+    if kind == "quantiles":
+        guesses = [Guess(stop=int(at), density=float(n)) for at, n in _list(spec, "guesses")]
+        quantiles = tuple(map(float, _list(spec, "quantiles")))
+        return QuantileObjective(quantiles=quantiles, guesses=tuple(guesses))
+    raise ValueError(f"objective: there is no kind {kind!r}")
+
+
+def _list(spec: Mapping[str, object], name: str) -> list[Any]:
+    values = spec[name]
+    assert isinstance(values, list)
+    return values

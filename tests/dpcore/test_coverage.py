@@ -1,0 +1,242 @@
+"""Measured coverage of intervals, by releases with the real samplers.
+
+Every key of a release is a tree of its own with its own noise, and one interval of each kind is
+looked at in each, so what is counted are independent trials. The limits are the binomial law's at a
+false-alarm rate of 1e-6: by Hoeffding (1956) trials of unequal chances vary no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.plan import TreePlan
+from dpcore.privacy import Measure
+from dpcore.randomness import ReleaseKey
+from dpcore.ranges import range_margin
+from dpcore.release import release_counts
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.tree_errors import TreeErrors
+from dpcore.uncertainty import interval_widths, prefix_margin
+
+LEAVES, KEYS, REPETITIONS = 48, 2500, 6
+CONFIDENCES = (0.9, 0.95, 0.99)
+QUANTILES = (0.1, 0.5, 0.9)
+FALSE_ALARM = 1e-6
+# A lattice step of the noise is far finer than 1 % at these.
+AMOUNTS = {Measure.EPSILON: Fraction(1, 10), Measure.RHO: Fraction(1, 400)}
+
+Make = Callable[..., Any]
+
+
+def limits(trials: int, confidence: float, slack: float = 0.01) -> tuple[int, int]:
+    """So few or so many covered show a coverage below nominal, or above it by more than slack."""
+    least = int(stats.binom.ppf(FALSE_ALARM, trials, confidence))
+    most = stats.binom.isf(FALSE_ALARM, trials, min(1.0, confidence + slack))
+    return least, int(most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was released, and the truth: (trials, positions) each."""
+
+    plan: TreePlan
+    truth: np.ndarray[Any, Any]  # (trials, K)
+    levels: list[tuple[Any, Any, Any]]  # per level estimate, ci_low, ci_high at 95 %
+    prefixes: tuple[Any, Any, Any, Any]  # estimate, standard error, ci_low, ci_high at 95 %
+    quantiles: tuple[Any, Any]  # ci_low, ci_high, (trials, quantiles) at 95 %
+
+
+def data(sparse: bool) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(int(sparse))
+    if sparse:
+        return rng.poisson(0.05, (KEYS, LEAVES)) * rng.integers(1, 40, (KEYS, LEAVES))
+    return rng.poisson(200, (KEYS, LEAVES))
+
+
+def measure(
+    make_question: Make, make_release_plan: Make, measure: Measure, sparse: bool, law_of: Any = None
+) -> Measured:
+    question = make_question(
+        leaves=LEAVES, keys=KEYS, measure=measure, amount=AMOUNTS[measure], quantiles=QUANTILES
+    )
+    widths, counts = question.widths, data(sparse)
+    if law_of is not None:
+        question = replace(question, plan=law_of(question.plan))
+        question.remember_widths(widths)
+    plan, sizes = question.plan, question.plan.tree.level_sizes
+    levels: list[list[list[Any]]] = [[[], [], []] for _ in sizes]
+    prefixes: list[list[Any]] = [[], [], [], []]
+    quantiles: list[list[Any]] = [[], []]
+    for repetition in range(REPETITIONS):
+        release = release_counts(
+            make_release_plan(question, name=f"r{repetition}"),
+            {question.name: counts},
+            ReleaseKey(bytes(32)),
+        )
+        tree = release.tree(question.name)
+        chunking = question.forest.chunking
+        parts = [chunking[number] for number in range(len(chunking))]
+        nodes = [tree._read("nodes", question.name, part.key, part.index) for part in parts]
+        for table in nodes:
+            at = table["level"].to_numpy()
+            for level, size in enumerate(sizes):
+                for into, name in zip(
+                    levels[level], ("estimate", "ci_low", "ci_high"), strict=True
+                ):
+                    into.append(table[name].to_numpy()[at == level].reshape(-1, size))
+        for part in parts:
+            table = tree._read("cdf", question.name, part.key, part.index)
+            for into, name in zip(
+                prefixes, ("estimate", "std_error", "ci_low", "ci_high"), strict=True
+            ):
+                into.append(table[name].to_numpy().reshape(-1, LEAVES))
+        assert release.quantiles is not None
+        for into, name in zip(quantiles, ("ci_low", "ci_high"), strict=True):
+            into.append(release.quantiles[name].to_numpy().reshape(-1, len(QUANTILES)))
+    stacked = [tuple(np.concatenate(column) for column in level) for level in levels]
+    return Measured(
+        plan=plan,
+        truth=np.tile(counts, (REPETITIONS, 1)),
+        levels=stacked,  # type: ignore[arg-type]
+        prefixes=tuple(np.concatenate(column) for column in prefixes),  # type: ignore[arg-type]
+        quantiles=tuple(np.concatenate(column) for column in quantiles),  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="module")
+def measured(make_question: Make, make_release_plan: Make) -> Iterator[Callable[..., Measured]]:
+    @cache
+    def made(noise: Measure, sparse: bool) -> Measured:
+        return measure(make_question, make_release_plan, noise, sparse)
+
+    yield made
+
+
+def one_of_each(covered: np.ndarray[Any, Any]) -> int:
+    """(trials, positions) -> how many are covered, one position of each trial."""
+    trials, positions = covered.shape
+    return int(covered[np.arange(trials), np.arange(trials) * 7 % positions].sum())
+
+
+CASES = pytest.mark.parametrize(
+    ("noise", "sparse"), [(noise, sparse) for noise in Measure for sparse in (False, True)]
+)
+
+
+@CASES
+def test_released_intervals_cover_at_least_as_often_as_stated(
+    measured: Any, noise: Measure, sparse: bool
+) -> None:
+    found = measured(noise, sparse)
+    trials, confidence = len(found.truth), 0.95
+    least, most = limits(trials, confidence)
+    # Clipped, an interval that lies below 0 as a whole still holds a true count of 0.
+    most = trials if sparse else most
+    for level, (_, low, high) in zip(
+        found.plan.tree.level_counts(found.truth), found.levels, strict=True
+    ):
+        exact = np.asarray(level)
+        assert least <= one_of_each((low <= exact) & (exact <= high)) <= most
+    exact = np.cumsum(found.truth, axis=1)
+    _, _, low, high = found.prefixes
+    assert one_of_each((low <= exact) & (exact <= high)) >= least
+
+
+@CASES
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+def test_any_level_of_confidence_holds_and_is_not_wasted(
+    measured: Any, noise: Measure, sparse: bool, confidence: float
+) -> None:
+    """Nodes, prefixes and ranges, at levels of confidence other than the release's."""
+    found = measured(noise, sparse)
+    plan, widths = found.plan, interval_widths(found.plan, confidence)
+    least, most = limits(len(found.truth), confidence)
+    errors = TreeErrors(plan)
+    for level, (exact, (estimate, _, _)) in enumerate(
+        zip(plan.tree.level_counts(found.truth), found.levels, strict=True)
+    ):
+        variance = [errors.node(level, n).variance for n in range(exact.shape[1])]
+        margin = widths.levels[level] * np.sqrt(variance)
+        assert least <= one_of_each(np.abs(estimate - exact) <= margin) <= most
+    error = np.abs(found.prefixes[0] - np.cumsum(found.truth, axis=1))
+    variance = found.prefixes[1] ** 2
+    assert least <= one_of_each(error <= prefix_margin(widths.sloped, variance)) <= most
+    assert one_of_each(error <= prefix_margin(widths.prefix, variance)) >= least
+    before = np.pad(found.prefixes[0] - np.cumsum(found.truth, axis=1), ((0, 0), (1, 0)))
+    ranges = [(3, 5), (0, 17), (7, 8), (11, 40), (20, 48), (31, 33)]
+    covered = np.stack(
+        [
+            np.abs(before[:, stop] - before[:, start])
+            <= range_margin(plan, start, stop, confidence) * (1 + 1e-12)
+            for start, stop in ranges
+        ],
+        axis=1,
+    )
+    assert least <= one_of_each(covered) <= most
+
+
+@CASES
+def test_quantile_intervals_hold_the_true_quantile(
+    measured: Any, noise: Measure, sparse: bool
+) -> None:
+    found = measured(noise, sparse)
+    prefixes, (low, high) = np.cumsum(found.truth, axis=1), found.quantiles
+    total = prefixes[:, -1:]
+    wanted = np.maximum(1, np.ceil(np.asarray(QUANTILES) * total - 1e-9))
+    cell = (prefixes[:, None, :] >= wanted[:, :, None]).argmax(axis=2)
+    some = np.broadcast_to(total > 0, cell.shape)
+    covered = ((low <= cell) & (cell <= high))[some.all(axis=1)]
+    assert one_of_each(covered) >= limits(len(covered), 0.95)[0]
+
+
+def test_ranges_that_are_asked_for_are_covered(
+    make_question: Make, make_release_plan: Make
+) -> None:
+    question = make_question(leaves=LEAVES, keys=300, amount=Fraction(1, 10))
+    counts = data(False)[:300]
+    release = release_counts(
+        make_release_plan(question), {question.name: counts}, ReleaseKey(bytes(32))
+    )
+    tree, covered = release.tree(question.name), 0
+    for key in range(300):
+        start = key % 40
+        answer = tree.range(start, start + 5, key=f"k{key}")
+        covered += answer.ci_low <= counts[key, start : start + 5].sum() <= answer.ci_high
+    assert covered >= limits(300, 0.95)[0]
+
+
+def noisier(law: NoiseLaw) -> NoiseLaw:
+    """The law with a scale 30 % larger."""
+    if isinstance(law, DiscreteLaplace):
+        return DiscreteLaplace(scale=law.scale * Fraction(13, 10))
+    assert isinstance(law, DiscreteGaussian)
+    return DiscreteGaussian(sigma_squared=law.sigma_squared * Fraction(169, 100))
+
+
+@pytest.mark.parametrize("noise", list(Measure))
+def test_noise_that_is_too_large_is_noticed(
+    make_question: Make, make_release_plan: Make, replace_laws: Make, noise: Measure
+) -> None:
+    found = measure(
+        make_question,
+        make_release_plan,
+        noise,
+        False,
+        law_of=lambda plan: replace_laws(plan, noisier),
+    )
+    least, _ = limits(len(found.truth), 0.95)
+    for level, (_, low, high) in zip(
+        found.plan.tree.level_counts(found.truth), found.levels, strict=True
+    ):
+        assert one_of_each((low <= level) & (level <= high)) < least
+    exact = np.cumsum(found.truth, axis=1)
+    _, _, low, high = found.prefixes
+    assert one_of_each((low <= exact) & (exact <= high)) < least

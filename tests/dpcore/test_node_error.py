@@ -1,0 +1,24 @@
+"""The predicted error of nodes equals that of dense generalised least squares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcore.node_error import node_variances
+from dpcore.tree_batch import TreeBatch
+from tests.dpcore.dense_covariance import design, leaf_covariance, random_case
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equals_dense_least_squares(seed: int) -> None:
+    tree, variances = random_case(np.random.default_rng(seed))
+    with np.errstate(divide="ignore"):
+        precisions = 1 / np.array([variances])
+    batch = TreeBatch(leaves=tree.leaves, fanouts=((tree.level_sizes[1], *tree.fanouts[1:]),))
+    found = node_variances(batch, precisions)[0]
+    covariance = leaf_covariance(tree, variances)
+    for level in range(tree.height + 1):
+        nodes = design(tree, [level])
+        expected = np.einsum("ri,ij,rj->r", nodes, covariance, nodes).mean()
+        assert found[level] == pytest.approx(expected, rel=1e-9, abs=1e-11)
