@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpcore.plan import TreePlan
+from dpcore.estimators import Estimator
+from dpcore.plan import Mechanism, TreePlan
 from dpcore.privacy import Measure, Neighbors
 from dpcore.question import Question, ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
@@ -77,6 +78,21 @@ def levels_of(plan: TreePlan) -> list[dict[str, object]]:
             entry |= {measure: str(amount)} | {"noise": scale_of(law)}
         levels.append(entry)
     return levels
+
+
+ESTIMATES = {
+    Estimator.NONE: "as published",
+    Estimator.BELOW: "from below",
+    Estimator.ABOVE: "from above",
+    Estimator.REFINED: "refined",
+    Estimator.FULL: "efficient",
+}
+
+
+def estimate_in_words(plan: TreePlan) -> str:
+    """Which estimate a plan names, for a person."""
+    independent = plan.mechanism is Mechanism.INDEPENDENT
+    return ESTIMATES[Estimator.NONE if independent else plan.estimator]
 
 
 def policies_of(question: Question) -> dict[str, object]:

@@ -15,7 +15,7 @@ from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta, moved_counts
 from dpcore.question import Question, ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.guarantee import budget_text, scale_of
+from pipelines.guarantee import budget_text, estimate_in_words, scale_of
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -53,6 +53,7 @@ def _tree(question: Question) -> dict[str, Any]:
             {
                 "label": each.label,
                 "estimation": each.plan.estimator.value,
+                "estimate": estimate_in_words(each.plan),
                 **_described(each.plan),
                 "predicted": {"cdf_rmse": predicted_cdf_rmse(each.plan)},
             }
@@ -165,9 +166,7 @@ def _print_errors(question: Question, tree: dict[str, Any]) -> None:
     for candidate in tree["candidates"]:
         fanouts = _shape(candidate["fanouts"])
         error = candidate["predicted"]["cdf_rmse"]
-        name = f"{candidate['label']}, {_ESTIMATES[candidate['estimation']]}"
-        if candidate["mechanism"] == Mechanism.INDEPENDENT.value:
-            name = f"{candidate['label']}, as published"
+        name = f"{candidate['label']}, {candidate['estimate']}"
         print(f"    {name:<26} {error:>12.4g} rows   {fanouts}")
     target = tree.get("target")
     if target is not None:
@@ -175,15 +174,6 @@ def _print_errors(question: Question, tree: dict[str, Any]) -> None:
         wanted = f"{measure.value} {target[measure.value]:.5g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
         print(f"  for {target['rmse']:g} {objective.unit}: {wanted} for this tree alone")
-
-
-_ESTIMATES = {
-    "none": "as published",
-    "below": "from below",
-    "above": "from above",
-    "refined": "refined",
-    "full": "efficient",
-}
 
 
 def _shape(fanouts: list[int]) -> str:

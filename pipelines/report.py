@@ -25,8 +25,10 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
 from dpcore.accounting import epsilon_of
+from dpcore.plan import Mechanism
 from dpcore.planner import predicted_cdf_rmse
 from dpcore.privacy import Measure
+from dpcore.published_forest import Consistency
 from dpcore.question import Question, ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from pipelines.guarantee import budget_text, guarantee_in_words
@@ -173,7 +175,16 @@ def _about(question: Question) -> str:
         text += f", once for each of {question.key_count:,} keys of {clip(question.keys.column)}"
     text += f"; fan-outs {' x '.join(map(str, fanouts))}" if fanouts else ""
     measure, amount = question.plan.budget.measure.value, float(question.plan.budget.amount)
-    return f"{text}; {measure} = {amount:.6g}."
+    text += f"; {measure} = {amount:.6g}"
+    if question.plan.mechanism is Mechanism.INDEPENDENT:
+        text += "; every prefix has noise of its own"
+    elif not question.plan.is_efficient:
+        text += (
+            f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
+        )
+    if question.consistency is not Consistency.TOP_DOWN:
+        text += f"; counts of the closest CDF ({question.consistency.value})"
+    return f"{text}."
 
 
 def _share_note(question: Question) -> str:
