@@ -110,13 +110,13 @@ ci:
 
 benchmarks: $(INSTALLED)
 	@for file in benchmarks/*.py; do \
-		case $$file in */make_rows.py | */reproduction.py) continue ;; esac; \
+		case $$file in */make_rows.py) continue ;; esac; \
 		echo "$$file"; $(BIN)/python $$file || exit 1; \
 	done
 
 reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"
-	@$(BIN)/python benchmarks/reproduction.py --write docs/reproduction.md
+	@$(BIN)/python -m benchmarks.reproduction --write docs/reproduction.md
 
 clean:
 	@echo "Removing $(VENV), data/flights and what the tools left"
