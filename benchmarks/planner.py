@@ -5,6 +5,9 @@ neighbours and a public number of rows. "paper" is the error of the raw counts o
 Rameshwar, Tandon, Sharma; "estimated" the same tree after estimation; "aim" what this project set
 out to reach with continuous noise.
 
+The second table has the other objectives, for add_remove and a private number of rows: the error of
+what they read under their own plan, and under the plan for the CDF.
+
     python benchmarks/planner.py
 """
 
@@ -12,10 +15,12 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from fractions import Fraction
 
 from dpcore.candidates import candidates
-from dpcore.planner import plan_tree, predicted_cdf_rmse
+from dpcore.objectives import Guess, Objective, QuantileObjective, RangeObjective
+from dpcore.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.strategies import search_strategies
 
@@ -28,6 +33,20 @@ AIMS = {
     (2**20, Measure.EPSILON): 2402,
     (1024, Measure.RHO): 9.58,
     (65536, Measure.RHO): 23.3,
+}
+
+
+QUARTILES = (0.25, 0.5, 0.75)
+BESIDE = tuple(q + beside for q in QUARTILES for beside in (-0.05, -0.025, 0.0, 0.025, 0.05))
+OBJECTIVES: dict[str, Callable[[int], Objective]] = {
+    "quantiles": lambda leaves: QuantileObjective(quantiles=QUARTILES),
+    # In cells: as if K rows were even over the domain, for the quartiles and what lies beside them.
+    "quantiles, guessed": lambda leaves: QuantileObjective(
+        quantiles=BESIDE,
+        guesses=tuple(Guess(stop=int(q * leaves), density=1.0) for q in BESIDE),
+    ),
+    "ranges": lambda leaves: RangeObjective(),
+    "ranges of 1 %, 10 %": lambda leaves: RangeObjective(widths=(leaves // 100, leaves // 10)),
 }
 
 
@@ -59,8 +78,24 @@ def row(leaves: int, measure: Measure) -> str:
     )
 
 
+def objective_row(leaves: int, measure: Measure, name: str) -> str:
+    """One line of the second table."""
+    budget, neighbors = Budget(measure=measure, amount=Fraction(1)), Neighbors.ADD_REMOVE
+    objective = OBJECTIVES[name](leaves)
+    cdf_plan = plan_tree(leaves=leaves, budget=budget, neighbors=neighbors)
+    search_strategies.cache_clear()
+    start = time.perf_counter()
+    own = plan_tree(leaves=leaves, budget=budget, neighbors=neighbors, objective=objective)
+    seconds = time.perf_counter() - start
+    errors = [predicted_error(each, objective) for each in (own, cdf_plan)]
+    return (
+        f"{leaves:>13} {measure.value:8} {name:20} {errors[0]:8.3f} {errors[1]:8.3f} "
+        f"{errors[1] / errors[0]:6.2f} {seconds:8.3f}  {shape(own.tree.fanouts)}"
+    )
+
+
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     print(
         f"{'K':>13} {'measure':8} {'paper':>10} {'estimated':>10} {'planned':>10} {'aim':>8} "
         f"{'ratio':>6} {'seconds':>8}  shape"
@@ -68,6 +103,14 @@ def main() -> None:
     for measure in Measure:
         for leaves in LEAVES:
             print(row(leaves, measure))
+    print(
+        f"\n{'K':>13} {'measure':8} {'objective':20} {'own plan':>8} {'cdf plan':>8} {'ratio':>6} "
+        f"{'seconds':>8}  shape"
+    )
+    for measure in Measure:
+        for leaves in (1024, 2**20, 2**30):
+            for name in OBJECTIVES:
+                print(objective_row(leaves, measure, name))
 
 
 if __name__ == "__main__":
