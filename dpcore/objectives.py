@@ -35,8 +35,10 @@ class Objective(ABC):
     """What a plan is best for. Values are equal where they ask the same."""
 
     kind: ClassVar[str]
-    # A search tries less where a trial looks at many places.
-    is_costly: ClassVar[bool] = False
+    @property
+    def is_costly(self) -> bool:
+        """Whether a trial looks at many places, so that a search should try less."""
+        return False
 
     @property
     def reads(self) -> str:
@@ -121,6 +123,11 @@ class QuantileObjective(Objective):
             )
 
     @property
+    def is_costly(self) -> bool:
+        """Where guesses are given."""
+        return len(self.guesses) > 4
+
+    @property
     def reads(self) -> str:
         """The rank of quantiles, or their value."""
         return "quantiles' values, as guessed" if self.guesses else "quantiles' ranks, anywhere"
@@ -160,7 +167,11 @@ class RangeObjective(Objective):
 
     widths: tuple[int, ...] = ()
     kind: ClassVar[str] = "ranges"
-    is_costly: ClassVar[bool] = True
+
+    @property
+    def is_costly(self) -> bool:
+        """Where widths are given."""
+        return bool(self.widths)
 
     def __post_init__(self) -> None:
         for width in self.widths:

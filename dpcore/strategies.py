@@ -160,6 +160,11 @@ class _Search:
     root_precision: float
     level_precision: float
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether to try less: the trees that are best for rho are high, too."""
+        return self.objective.is_costly and self.measure is Measure.RHO
+
     def shares(self, fanouts: Fanouts) -> Strategy:
         """The best shares of a shape; levels of small share are not measured."""
         found = self._judge([fanouts], _FINAL_STEPS[self.measure])[0]
@@ -171,7 +176,7 @@ class _Search:
         """The best strategies and the best of each small height, in order of rank."""
         known = self._climb()
         ordered = sorted(known.values(), key=lambda strategy: strategy.rank)
-        costly = self.objective.is_costly
+        costly = self.is_costly
         chosen = {
             each.fanouts: None for each in ordered[: _COSTLY_RETURNED if costly else _RETURNED]
         }
@@ -189,7 +194,7 @@ class _Search:
     def _climb(self) -> dict[Fanouts, Strategy]:
         """From the seeds to shapes without better neighbours; all shapes met on the way."""
         steps = _RANKING_STEPS[self.measure]
-        costly = self.objective.is_costly
+        costly = self.is_costly
         width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]
         judge = self._judge_with_root if costly else self._judge
         known = {each.fanouts: each for each in judge(list(self._seeds()), steps)}
