@@ -86,10 +86,15 @@ def _shared(plan: TreePlan) -> dict[str, Any]:
     }
 
 
+def _fitting(label: str, plan: TreePlan) -> Candidate:
+    _ = plan.laws  # refuses noise that does not fit 64-bit counts
+    return Candidate(label=label, plan=plan)
+
+
 def _published(plan: TreePlan) -> Iterator[Candidate]:
     shared = _shared(plan)
     with suppress(ValueError):
-        yield Candidate(label="independent", plan=independent_mechanism(**shared))
+        yield _fitting("independent", independent_mechanism(**shared))
     none, below, full = Estimator.NONE, Estimator.BELOW, Estimator.FULL
     refined = (Estimator.REFINED,) if plan.public_total else ()
     for label, mechanism, estimators in (
@@ -99,4 +104,4 @@ def _published(plan: TreePlan) -> Iterator[Candidate]:
     ):
         for estimator in estimators:
             with suppress(ValueError):
-                yield Candidate(label=label, plan=mechanism(**shared, estimator=estimator))
+                yield _fitting(label, mechanism(**shared, estimator=estimator))

@@ -190,8 +190,7 @@ def published_prefix_variance(plan: TreePlan) -> float:
     """
     tree = plan.tree
     if plan.mechanism is Mechanism.INDEPENDENT:
-        law = plan.laws[-1]
-        spread = law.variance if law else 0.0
+        spread = plan.variances[-1]
         return spread * (tree.leaves - plan.public_total) / tree.leaves
     if tree.height == 0 or plan.estimator in (Estimator.FULL, Estimator.ABOVE):
         return mean_prefix_variance(tree, plan.variances)
@@ -227,7 +226,7 @@ def _level_amounts(
     fanouts: Fanouts, budget: Budget, public_total: bool, level_budgets: LevelBudgets
 ) -> tuple[Fraction, ...]:
     """(h + 1,) the amounts of a plan, root first."""
-    if not fanouts:
+    if not fanouts and isinstance(level_budgets, str):
         return (Fraction(0) if public_total else budget.amount,)
     if level_budgets == "equal":
         amounts: Sequence[Fraction] = [budget.amount / len(fanouts)] * len(fanouts)

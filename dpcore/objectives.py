@@ -35,6 +35,7 @@ class Objective(ABC):
     """What a plan is best for. Values are equal where they ask the same."""
 
     kind: ClassVar[str]
+
     @property
     def is_costly(self) -> bool:
         """Whether a trial looks at many places, so that a search should try less."""
@@ -57,6 +58,10 @@ class Objective(ABC):
     def searched_variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
         """The same, or an approximation of it that is fast enough for a search."""
         return self.variance(batch, precisions)
+
+    def one_leaf_variance(self, total: float) -> float:
+        """The same of a tree of one leaf, whose count has the given variance."""
+        return total
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values; `objective_from_spec` reads it back."""
@@ -141,11 +146,22 @@ class QuantileObjective(Objective):
         """In rows^2 without guesses, in leaves^2 with them."""
         if not self.guesses:
             return prefix_moments(batch, precisions).rank_variance(self.quantiles)
+        outside = [guess.stop for guess in self.guesses if not 0 <= guess.stop <= batch.leaves]
+        if outside:
+            raise ValueError(f"guesses: {outside[0]} is no boundary of {batch.leaves} leaves")
         stops = np.array([guess.stop for guess in self.guesses])
         densities = np.array([guess.density for guess in self.guesses])
         ranks = ranks_variance(batch, precisions, stops, self.quantiles)
         variance: Scalars = (ranks / densities**2).mean(axis=-1)
         return variance
+
+    def one_leaf_variance(self, total: float) -> float:
+        """The rank of a quantile in one leaf, or its value."""
+        if not self.guesses:
+            return total * float(np.mean([(1 - q) ** 2 for q in self.quantiles]))
+        pairs = zip(self.guesses, self.quantiles, strict=True)
+        errors = [((guess.stop - q) / guess.density) ** 2 for guess, q in pairs]
+        return total * float(np.mean(errors))
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values."""
@@ -209,6 +225,12 @@ class RangeObjective(Objective):
         variance: Scalars = (variances * np.concatenate(weights)).sum(axis=-1)
         return variance
 
+    def one_leaf_variance(self, total: float) -> float:
+        """Of the leaf itself."""
+        if any(width > 1 for width in self.widths):
+            raise ValueError(f"widths: {max(self.widths)} is more than the 1 leaves")
+        return total
+
     def spec(self) -> dict[str, object]:
         """As plain JSON values."""
         return super().spec() | {"widths": list(self.widths)}
@@ -250,6 +272,12 @@ class NodeObjective(Objective):
         weights = np.array(self.weights) / sum(self.weights)
         variance: Scalars = (node_variances(batch, precisions) * weights).sum(axis=-1)
         return variance
+
+    def one_leaf_variance(self, total: float) -> float:
+        """Of the leaf itself."""
+        if len(self.weights) != 1:
+            raise ValueError(f"level_weights: {len(self.weights)} of them for 1 levels")
+        return total
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values."""

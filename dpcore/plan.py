@@ -17,6 +17,9 @@ from dpcore.privacy import Budget, Neighbors, level_law, noise_law, prefix_sensi
 from dpcore.samplers import NoiseLaw
 from dpcore.tree import Tree
 
+# Noise other than 0 never comes below it, and quotients of variances stay within floating point.
+_LEAST_VARIANCE = 1e-60
+
 
 class Mechanism(Enum):
     """What gets noise."""
@@ -146,6 +149,6 @@ class TreePlan:
         """
         unmeasured = [0.0 if self.public_total else math.inf, *[math.inf] * self.tree.height]
         return tuple(
-            law.variance if law else without
+            max(law.variance, _LEAST_VARIANCE) if law else without
             for law, without in zip(self.laws, unmeasured, strict=True)
         )

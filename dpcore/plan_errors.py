@@ -93,6 +93,12 @@ def _boundaries(tree: Tree) -> list[int]:
     if tree.leaves <= _FEW:
         return list(range(tree.leaves))
     ends = {min(tree.leaves, tree.leaves_below(level)) - 1 for level in range(tree.height)}
+    # Before the last node of each level, whose siblings a trimmed tree has fewer of.
+    ends |= {
+        (size - 1) * tree.leaves_below(level) - 1
+        for level, size in enumerate(tree.level_sizes)
+        if size > 1
+    }
     last = tree.leaves - 1
     return sorted({0, 1, 2, 4, 7, 12, 20, last // 3, last // 2, last - 1, last} | ends)
 

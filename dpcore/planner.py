@@ -165,7 +165,7 @@ def plan_mechanism(
     return tree_mechanism(
         **shared,
         fanouts=fanouts,
-        level_budgets=level_budgets or "optimal",
+        level_budgets="optimal" if level_budgets is None else level_budgets,
         estimator=estimator,
     )
 
@@ -187,7 +187,7 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     (3.09, 3.99)
     """
     if plan.tree.height == 0:
-        return math.sqrt(plan.variances[0])
+        return math.sqrt(objective.one_leaf_variance(plan.variances[0]))
     return math.sqrt(float(objective.variance(*plan_batch(plan))[0]))
 
 

@@ -162,7 +162,7 @@ class ReleasedTree:
         estimate = rows["estimate"].to_numpy()[None]
         count = rows["count"].to_numpy()[None]
         totals = Totals(
-            estimate=estimate[:, -1],
+            estimate=self._nodes_at(0, code)["estimate"].to_numpy(),
             variance=self.question.forest.root_variance,
             count=count[:, -1],
             before_count=np.zeros(1, np.int64),
