@@ -33,7 +33,7 @@ from dpcore.tree import Tree
 from dpcore.uncertainty import IntervalWidths
 
 # Changes whenever the same specification would give other bits in a release.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _OUTPUT_ONLY = (
     "quantiles",
@@ -261,9 +261,9 @@ class ReleasePlan:
     def digest(self) -> bytes:
         """SHA-256, in canonical JSON, of what shapes the map and the noise.
 
-        What only shapes the output (quantiles, confidence, the planner's objective) is left out:
-        asking for another quantile of the same data must draw the same noise. It holds nothing of
-        the data.
+        What only shapes the output (quantiles, confidence, weight, the planner's objective, the
+        estimate and the consistent counts) is left out: asking for another quantile of the same
+        data must draw the same noise. It holds nothing of the data.
         """
         spec = self.spec()
         spec["trees"] = [

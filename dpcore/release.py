@@ -29,7 +29,7 @@ from dpcore.randomness import ReleaseKey
 from dpcore.ranges import range_margin, range_variance
 from dpcore.solution import solve_tree
 from dpcore.tables import quantiles_table
-from dpcore.uncertainty import IntervalWidths, prefix_margin
+from dpcore.uncertainty import IntervalWidths, clipped_intervals, prefix_margin
 
 NODES, CDF = "nodes", "cdf"
 
@@ -268,11 +268,9 @@ class ReleasedTree:
     def _answer(self, row: Mapping[str, object], total: int) -> Answer:
         known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}
         if self.confidence != self.question.confidence:
-            estimate, error = float(str(row["estimate"])), float(str(row["std_error"]))
+            error = float(str(row["std_error"]))
             margin = self._widths.levels[int(str(row["level"]))] * error
-            top = float(total) if self.question.plan.public_total else np.inf
-            known["ci_low"] = float(np.clip(estimate - margin, 0.0, top))
-            known["ci_high"] = float(np.clip(estimate + margin, 0.0, top))
+            known |= self._estimates(float(str(row["estimate"])), error**2, margin, total)
         return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
 
     def _prefix(self, boundary: int, code: int) -> tuple[float, int]:
@@ -289,25 +287,28 @@ class ReleasedTree:
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
-        error = float(np.sqrt(max(0.0, range_variance(question.plan, start, stop))))
+        variance = max(0.0, range_variance(question.plan, start, stop))
         if simultaneous:
             width = simultaneous_width(question.plan, self.confidence)
-            margin = float(band_margin(width, np.array(error**2)))
+            margin = float(band_margin(width, np.array(variance)))
         elif start == 0:  # as in the table of the CDF
-            margin = float(prefix_margin(self._widths.sloped, np.array(error**2)))
+            margin = float(prefix_margin(self._widths.sloped, np.array(variance)))
         else:
             margin = range_margin(question.plan, start, stop, self.confidence)
         total = self._total_count(code)
-        top = float(total) if question.plan.public_total else np.inf
         return Answer(
             label=self._label(start, stop),
-            estimate=high - low,
-            std_error=error,
-            ci_low=float(np.clip(high - low - margin, 0.0, top)),
-            ci_high=float(np.clip(high - low + margin, 0.0, top)),
+            **self._estimates(high - low, variance, margin, total),
             count=upto - before,
             fraction=(upto - before) / total if total else None,
         )
+
+    def _estimates(
+        self, estimate: float, variance: float, margin: float, total: int
+    ) -> dict[str, float]:
+        top = float(total) if self.question.plan.public_total else np.inf
+        values = clipped_intervals(np.array(estimate), np.array(variance), np.array(margin), top)
+        return {name: float(value) for name, value in zip(_ESTIMATES, values, strict=True)}
 
     def _label(self, start: int, stop: int) -> str:
         if start == stop:

@@ -23,7 +23,7 @@ from dpcore.forest import LevelSolution, PrefixSolution, RootSolutions
 from dpcore.noise import Integers
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.question import Question
-from dpcore.uncertainty import prefix_margin
+from dpcore.uncertainty import clipped_intervals, prefix_margin
 
 NODES_SCHEMA = pa.schema(
     [
@@ -105,12 +105,10 @@ def _estimate_columns(
     estimate: Floats, variance: Floats, margin: Floats, total: Floats | None
 ) -> list[pa.Array]:
     """estimate, std_error, ci_low, ci_high: intervals of ``margin`` either side, clipped."""
-    error = np.sqrt(np.maximum(variance, 0.0))
-    low, high = estimate - margin, estimate + margin
     top = np.inf if total is None else total[:, None]
     return [
         pa.array(np.ascontiguousarray(np.broadcast_to(column, estimate.shape)).reshape(-1))
-        for column in (estimate, error, np.clip(low, 0.0, top), np.clip(high, 0.0, top))
+        for column in clipped_intervals(estimate, variance, margin, top)
     ]
 
 

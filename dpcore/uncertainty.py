@@ -79,6 +79,34 @@ def prefix_margin(width: float | tuple[float, float], variance: Floats) -> Float
     return np.where(variance > ROUNDING, margins, 0.0)
 
 
+def clipped_intervals(
+    estimate: Floats, variance: Floats, margin: Floats, top: float | Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Estimates with their standard errors and intervals, as they are released.
+
+    A count that is known exactly is that integer, without the rounding of the estimator.
+
+    Args:
+        estimate: in rows.
+        variance: of the estimates, in rows^2.
+        margin: half-widths of the intervals, in rows.
+        top: no count is larger: the public number of rows, or infinite.
+
+    Returns:
+        (estimate, standard error, low, high), in rows.
+
+    >>> [float(each) for each in clipped_intervals(np.array(6.9999999), np.array(1e-15),
+    ...                                            np.array(0.0), 9.0)]
+    [7.0, 0.0, 7.0, 7.0]
+    """
+    known = variance <= ROUNDING
+    estimate = np.where(known, np.rint(estimate), estimate)
+    margin = np.where(known, 0.0, margin)
+    error = np.where(known, 0.0, np.sqrt(np.maximum(variance, 0.0)))
+    low, high = np.clip(estimate - margin, 0.0, top), np.clip(estimate + margin, 0.0, top)
+    return estimate, error, low, high
+
+
 def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     """The widths for a plan: the widest over the laws of each kind.
 

@@ -17,7 +17,6 @@ from dpcore.plan import TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import certified_delta
-from dpcore.published_forest import Consistency
 from dpcore.question import Question, ReleasePlan
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.sections import ReleaseSection, TreeSection
@@ -25,6 +24,13 @@ from pipelines.yaml_document import parse_document, read_document
 from transforms.key_reference import KeyReference
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
+
+
+# The keys of a tree that dpcore may refuse once the budget is known.
+_TREE_KEYS = (
+    *("fanouts", "level_budgets", "level_weights", "widths", "quantiles"),
+    *("estimation", "mechanism", "domain.cells"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +154,7 @@ class Configuration:
                 confidence=self.confidence,
                 weight=tree.weight,
                 objective=tree.planned_for,
-                consistency=Consistency(tree.consistency),
+                consistency=tree.asked_consistency,
             )
         except ValueError as error:
             raise self._refusal(index, error) from None
@@ -156,10 +162,18 @@ class Configuration:
     def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
         """A refusal of dpcore at the key that it names, else at the budget."""
         sentence = str(error)
-        field = sentence.partition(":")[0]
-        key = {"level_amounts": "level_budgets", "estimator": "estimation"}.get(field, field)
-        if key in ("fanouts", "level_budgets", "level_weights", "estimation", "mechanism"):
-            rule = sentence.partition(": ")[2]
+        field, _, rule = sentence.partition(": ")
+        key = {
+            "level_amounts": "level_budgets",
+            "estimator": "estimation",
+            "domain": "domain.cells",
+        }.get(field, field)
+        if key == "estimation" and not self.public_total(self.trees[index]):
+            rule += (
+                "; it is public under substitute, where the tree has no by and no policy of its "
+                "domain drops rows"
+            )
+        if key in _TREE_KEYS:
             return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
         return ConfigurationError(
             f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "

@@ -59,7 +59,7 @@ def amount(value: object) -> Fraction:
     number = _number(value)
     if number is None or not number > 0:
         raise RuleBroken(f"{shown(value)} must be a number above 0")
-    if not -_LARGEST_EXPONENT <= number.adjusted() < _LARGEST_EXPONENT:
+    if not number.adjusted() >= -_LARGEST_EXPONENT or number > 10**_LARGEST_EXPONENT:
         raise RuleBroken(f"{shown(value)} must be from 1e-15 to 1e15")
     return Fraction(number)
 
@@ -121,7 +121,9 @@ def guessed_parts(value: object) -> tuple[tuple[object, float], ...]:
         if not isinstance(each, list) or len(each) != 2:
             raise RuleBroken(f"{shown(each)} must be a pair [value, part]", at=f"[{index}]")
         try:
-            pairs.append((each[0], quantile(each[1])))
+            pairs.append(
+                (float(each[0]) if isinstance(each[0], Decimal) else each[0], quantile(each[1]))
+            )
         except RuleBroken as broken:
             raise RuleBroken(str(broken), at=f"[{index}][1]") from None
     return tuple(pairs)

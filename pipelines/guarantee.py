@@ -47,11 +47,12 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
-    squared = "" if plan.budget.measure is Measure.EPSILON else "the square of "
+    times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
+    times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}, {law}. The privacy unit is "
-        "the row: a person who is in several rows is protected less, with the budget times "
-        f"{squared}the number of their rows. Noise is derived from a secret key: whoever learns "
+        f"the row: a person who is in several rows is protected less, with {times}"
+        "the number of their rows. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
@@ -65,13 +66,21 @@ def scale_of(law: NoiseLaw) -> dict[str, str]:
     raise TypeError(f"law: {type(law).__name__} gives no guarantee")
 
 
+def counted(plan: TreePlan, level: int) -> dict[str, int]:
+    """How many counts of a level may get noise: of its nodes, or of prefixes."""
+    size = plan.tree.level_sizes[level]
+    if plan.mechanism is Mechanism.INDEPENDENT and level == plan.tree.height:
+        return {"prefixes": size - plan.public_total}
+    return {"nodes": size}
+
+
 def levels_of(plan: TreePlan) -> list[dict[str, object]]:
     """What each level of a tree spends and the noise it gets."""
     measure = plan.budget.measure.value
     levels: list[dict[str, object]] = []
     for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True)):
         known = "exact: the number of rows is public" if plan.public_total else "not measured"
-        entry: dict[str, object] = {"level": level, "nodes": plan.tree.level_sizes[level]}
+        entry: dict[str, object] = {"level": level, **counted(plan, level)}
         if law is None:
             entry |= {measure: "0", "noise": known if level == 0 else "not measured"}
         else:

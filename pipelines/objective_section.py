@@ -74,7 +74,12 @@ def _guessed_cdf(
     """Boundaries of cells from 0 to K, and the part of the rows below each; both increase."""
     places, parts = [0], [0.0]
     for value, part in below:
-        place = domain.boundary_of(value)
+        try:
+            place = domain.boundary_of(value)
+        except ValueError:
+            raise ValueError(f"guess: {value} is no value of the domain") from None
+        if place == domain.cells and part != 1:
+            raise ValueError(f"guess: {value} must lie below the end of the domain")
         if place <= places[-1] and not (place == 0 and len(places) == 1):
             raise ValueError("guess: its values must increase, by a cell at least")
         if not parts[-1] < part < 1 and not (place == domain.cells and part == 1):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import DELTA_FLOOR
 from dpcore.candidates import candidates
-from dpcore.objectives import CdfObjective
-from dpcore.plan import Mechanism, TreePlan
+from dpcore.objectives import CdfObjective, Objective
+from dpcore.plan import TreePlan
 from dpcore.planner import budget_for_target, predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta, moved_counts
 from dpcore.question import Question, ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.guarantee import budget_text, estimate_in_words, scale_of
+from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_of
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -48,28 +50,32 @@ def _tree(question: Question) -> dict[str, Any]:
         "name": question.name,
         "keys": question.key_count,
         **_described(question.plan),
-        "predicted": _predicted(question),
+        "predicted": _predicted(question.plan, question.objective),
         "candidates": [
             {
                 "label": each.label,
                 "estimation": each.plan.estimator.value,
                 "estimate": estimate_in_words(each.plan),
                 **_described(each.plan),
-                "predicted": {"cdf_rmse": predicted_cdf_rmse(each.plan)},
+                "predicted": _predicted(each.plan, question.objective),
             }
             for each in candidates(question.plan, question.objective)
         ],
     }
 
 
-def _predicted(question: Question) -> dict[str, float]:
-    """The error of a CDF point, and of what the plan is for where its estimate is efficient."""
-    predicted = {"cdf_rmse": predicted_cdf_rmse(question.plan)}
-    if question.plan.is_efficient:
-        objective = question.objective
-        name = f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
-        predicted[name] = predicted_error(question.plan, objective)
+def _predicted(plan: TreePlan, objective: Objective) -> dict[str, float]:
+    """The error of a CDF point, and of what the plan is for where that is known: of efficient
+    estimates, and of nodes only in the tree whose levels are weighted."""
+    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)}
+    with suppress(ValueError):
+        if plan.is_efficient:
+            predicted[_error_name(objective)] = predicted_error(plan, objective)
     return predicted
+
+
+def _error_name(objective: Objective) -> str:
+    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
 
 
 def _described(plan: TreePlan) -> dict[str, Any]:
@@ -90,10 +96,14 @@ def _described(plan: TreePlan) -> dict[str, Any]:
 
 def _target(
     configuration: Configuration, plan: ReleasePlan, index: int, rmse: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The budget of one tree alone at which what it is for is this far off."""
     section, question = configuration.trees[index], plan.questions[index]
     measure = plan.budget.measure
+    if isinstance(section.level_budgets, tuple):
+        raise UserError(
+            f"--target-error: trees[{index}].level_budgets fixes the budget; use equal or optimal"
+        )
 
     def planned(amount: Fraction) -> TreePlan:
         return configuration.tree_plan(section, Budget(measure=measure, amount=amount))
@@ -107,8 +117,10 @@ def _target(
     try:
         amount = budget_for_target(rmse, error, measure)
     except ValueError as problem:
-        raise UserError(f"--target-error: {problem}") from None
-    found = {"rmse": rmse, measure.value: float(amount)}
+        reason = str(problem).removeprefix("rmse: ")
+        raise UserError(f"--target-error: {reason}") from None
+    unit = question.objective.unit if question.plan.is_efficient else "rows"
+    found: dict[str, Any] = {"rmse": rmse, "unit": unit, measure.value: float(amount)}
     if plan.stated is not None:
         delta = plan.stated[1]
         found |= {"epsilon": _least_epsilon(planned(amount), delta), "delta": float(delta)}
@@ -126,7 +138,8 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
             low = middle
         else:
             high = middle
-    return high
+    unit = 10.0 ** (math.floor(math.log10(high)) - 4)
+    return float(f"{math.ceil(high / unit) * unit:.5g}")
 
 
 def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
@@ -150,30 +163,29 @@ def _print_levels(question: Question) -> None:
         noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
         if law is None and level == 0 and plan.public_total:
             noise = "public"
-        what = "prefixes" if plan.mechanism is Mechanism.INDEPENDENT and level else "nodes"
-        print(
-            f"  level {level}: {plan.tree.level_sizes[level]:>12,} {what}, "
-            f"{measure} {float(amount):.4f}, {noise}"
-        )
+        ((what, count),) = counted(plan, level).items()
+        print(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
 
 
 def _print_errors(question: Question, tree: dict[str, Any]) -> None:
     objective = question.objective
-    if question.plan.is_efficient and objective != CdfObjective():
-        error = predicted_error(question.plan, objective)
-        print(f"  predicted error of {objective.reads}: {error:.4g} {objective.unit}")
-    print("  predicted error of a CDF point, root mean over all cells:")
+    name, other = _error_name(objective), objective != CdfObjective()
+    print("  predicted errors, root mean square, of a CDF point over all cells, in rows", end="")
+    print(f",\n  and of {objective.reads}, in {objective.unit}:" if other else ":")
     for candidate in tree["candidates"]:
-        fanouts = _shape(candidate["fanouts"])
-        error = candidate["predicted"]["cdf_rmse"]
-        name = f"{candidate['label']}, {candidate['estimate']}"
-        print(f"    {name:<26} {error:>12.4g} rows   {fanouts}")
+        predicted = candidate["predicted"]
+        own = f"{predicted[name]:.4g}" if name in predicted else "-"
+        print(
+            f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
+            f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
+            f"{_shape(candidate['fanouts'])}"
+        )
     target = tree.get("target")
     if target is not None:
         measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
-        wanted = f"{measure.value} {target[measure.value]:.5g}"
+        wanted = f"{measure.value} {target[measure.value]:g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
-        print(f"  for {target['rmse']:g} {objective.unit}: {wanted} for this tree alone")
+        print(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
 
 
 def _shape(fanouts: list[int]) -> str:

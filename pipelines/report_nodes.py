@@ -117,10 +117,18 @@ def _key_level(rows: pa.Table, digits: int, *, partial: bool) -> dict[str, objec
 
 
 def level_errors(question: Question) -> list[float]:
-    """The standard error of the estimates of each level, from the plan alone."""
+    """The largest standard error of the estimates of each level, from the plan alone: of the first
+    nodes, the middle one and the last."""
     errors = errors_of(question.plan)
-    levels = range(question.plan.tree.height + 1)
-    return [math.sqrt(errors.node(level, 0).variance) for level in levels]
+    return [
+        math.sqrt(
+            max(
+                errors.node(level, node).variance
+                for node in {0, min(1, size - 1), size // 2, size - 1}
+            )
+        )
+        for level, size in enumerate(question.plan.tree.level_sizes)
+    ]
 
 
 def _digits(error: float) -> int:

@@ -177,8 +177,8 @@ class TreeSection(Section):
         str, PlainValidator(rules.choice(*(each.value for each in Estimator)))
     ] = "full"
     consistency: Annotated[
-        str, PlainValidator(rules.choice(*(each.value for each in Consistency)))
-    ] = "top_down"
+        str | None, PlainValidator(rules.choice(*(each.value for each in Consistency)))
+    ] = None
     weight: Amount = Fraction(1)
 
     @section_rule(mode="after")
@@ -224,7 +224,18 @@ class TreeSection(Section):
                 level_weights=self.level_weights,
             )
         except ValueError as error:
-            raise from_dpcore(error, {"guess": self.guess, "widths": self.widths}) from None
+            raise from_dpcore(
+                error,
+                {"guess": self.guess, "widths": self.widths, "level_weights": self.level_weights},
+            ) from None
+
+    @property
+    def asked_consistency(self) -> Consistency:
+        """The one given; by default top down, and of independent prefixes the closest CDF, since
+        only that keeps what makes them different."""
+        if self.consistency is not None:
+            return Consistency(self.consistency)
+        return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
 
     @property
     def asked_quantiles(self) -> tuple[float, ...]:

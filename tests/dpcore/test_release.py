@@ -16,8 +16,9 @@ import pytest
 from dpcore.domain import IntegerDomain
 from dpcore.objectives import RangeObjective
 from dpcore.plan import TreePlan
+from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import plan_from_spec
+from dpcore.question import Question, plan_from_spec
 from dpcore.randomness import ReleaseKey
 from dpcore.ranges import range_variance
 from dpcore.release import Release, release_counts
@@ -334,3 +335,33 @@ def test_refuses_what_are_no_counts(
     plan = make_release_plan(wide_question(make_question))
     with pytest.raises(ValueError, match=message):
         release_counts(plan, counts, release_key)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_what_is_known_exactly_is_told_exactly(
+    measure: Measure, make_release_plan: Make, release_key: ReleaseKey
+) -> None:
+    """The public total as the last point of the CDF, and as a node, a range and in a band."""
+    budget = Budget(measure=measure, amount=Fraction(1, 3))
+    leaves, rng = 50, np.random.default_rng(7)
+    for run in range(20):
+        plan = plan_tree(
+            leaves=leaves, budget=budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+        )
+        domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
+        question = Question(name=f"t{run}", domain=domain, plan=plan)
+        counts = rng.integers(0, 60, leaves)
+        made = release_counts(make_release_plan(question), {question.name: counts}, release_key)
+        tree, total = made.tree(question.name), float(counts.sum())
+        answers = [
+            tree.cdf(leaves),
+            tree.cdf(leaves, simultaneous=True),
+            tree.at_confidence(0.5).cdf(leaves),
+            tree.range(0, leaves),
+            tree.node(0, 0),
+        ]
+        for answer in answers:
+            exact = (answer.estimate, answer.std_error, answer.ci_low, answer.ci_high)
+            assert exact == (total, 0.0, total, total)
+        last = all_rows(made, "cdf", question.name).to_pylist()[-1]
+        assert (last["estimate"], last["ci_low"], last["ci_high"]) == (total, total, total)

@@ -379,7 +379,7 @@ def test_bad_amount_is_refused(value: str) -> None:
     assert "trees[0].weight: " in refusal(tree_with(weight=value))
 
 
-@pytest.mark.parametrize("value", ["1e-16", "1e15", "1e999999999", "1e-999999999", "9" * 5000])
+@pytest.mark.parametrize("value", ["1e-16", "1.1e15", "1e999999999", "1e-999999999", "9" * 5000])
 def test_amount_out_of_reach_is_refused(value: str) -> None:
     message = refusal(text_with(privacy=f"{{epsilon: {value}, neighbors: add_remove}}"))
     assert len(message) < 150
@@ -755,6 +755,63 @@ def test_the_total_is_public_only_where_it_cannot_change(
     assert configuration.public_total(configuration.trees[0]) is public
     assert question.plan.public_total is public
     assert question.plan.keyed is by
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ("estimation: refined", "trees[0].estimation: refined needs a public total, N less what"),
+        ("fanouts: [3, 3]", "trees[0].fanouts: "),
+        ("mechanism: binary, fanouts: [20]", "trees[0].fanouts: the mechanism binary has its own"),
+        ("level_budgets: [0.5]", "trees[0].level_budgets: they need the fanouts of their levels"),
+        ("fanouts: [4, 5], level_budgets: [0.9, 0.2]", "trees[0].level_budgets: they sum to 11/10"),
+        ("fanouts: [4, 5], level_budgets: [1]", "trees[0].level_budgets: 1 of them for 2 levels"),
+        (
+            "fanouts: [4, 5], objective: nodes, level_weights: [1, 1]",
+            "trees[0].level_weights: 2 of them for 3 levels",
+        ),
+        ("objective: ranges, widths: [21]", "trees[0].widths: 21 is more than the 20 cells"),
+        (
+            "objective: quantiles, guess: {rows: 9, below: [[10, 0.5]]}",
+            "trees[0].guess: 10 must lie below the end of the domain",
+        ),
+        (
+            "objective: quantiles, guess: {rows: 9, below: [[5.5, 0.5], [5, 0.6]]}",
+            "trees[0].guess: its values must increase",
+        ),
+        (
+            "objective: quantiles, guess: {rows: 9, below: [[monday, 0.5]]}",
+            "trees[0].guess: monday is no value of the domain",
+        ),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused_at_their_key(more: str, sentence: str) -> None:
+    text = text_with(trees=f"[{{name: ages, domain: {NUMBERS}, {more}}}]")
+    with pytest.raises(ConfigurationError) as raised:
+        parse_configuration(text, "x.yaml").plan()
+    assert str(raised.value).startswith(f"x.yaml: {sentence}")
+
+
+def test_too_many_cells_for_a_published_estimate() -> None:
+    domain = "{column: x, lower: 0, upper: 10, cells: 131073}"
+    text = text_with(trees=f"[{{name: ages, domain: {domain}, mechanism: independent}}]")
+    with pytest.raises(ConfigurationError) as raised:
+        parse_configuration(text, "x.yaml").plan()
+    assert str(raised.value).startswith("x.yaml: trees[0].domain.cells: 131073 cells are too many")
+
+
+def test_level_budgets_beside_a_delta() -> None:
+    tree = f"{{name: ages, domain: {NUMBERS}, fanouts: [4, 5], level_budgets: [0.1, 0.2]}}"
+    privacy = "{epsilon: 1, delta: 1e-6, neighbors: add_remove}"
+    with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
+        parse_configuration(text_with(trees=f"[{tree}]", privacy=privacy)).plan()
+
+
+def test_independent_prefixes_get_the_closest_cdf_by_default() -> None:
+    for mechanism, consistency in (("independent", "l2"), ("planned", "top_down")):
+        text = text_with(trees=f"[{{name: a, domain: {NUMBERS}, mechanism: {mechanism}}}]")
+        (question,) = parse_configuration(text).plan().questions
+        assert question.consistency.value == consistency
 
 
 def test_the_plan_is_the_planners() -> None:

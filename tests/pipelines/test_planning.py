@@ -197,3 +197,24 @@ def test_epsilon_and_delta(workspace: Workspace) -> None:
         "plan", workspace.configure(lambda s: s.update(privacy=privacy, trees=one_tree(64)))
     )
     assert outcome.out.startswith("small: epsilon = 1, delta = 1e-06, rho = 0.02")
+
+
+def test_a_target_needs_a_budget_that_is_free(workspace: Workspace) -> None:
+    trees = one_tree(16, fanouts=[4, 4], level_budgets=[0.25, 0.25])
+    path = workspace.configure(lambda s: s.update(trees=trees))
+    outcome = workspace.run("plan", path, "--target-error=1")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "trees[0].level_budgets fixes the budget" in outcome.err
+
+
+def test_each_candidate_says_what_the_tree_is_for(workspace: Workspace) -> None:
+    (tree,) = planned(workspace, trees=one_tree(64, objective="ranges", widths=[4]))
+    errors = {
+        each["label"]: each["predicted"].get("ranges_rmse")
+        for each in tree["candidates"]
+        if each["estimation"] == "full"
+    }
+    assert errors["independent"] is None
+    assert errors["planned"] < min(errors["tree"], errors["binary"])
+    path = workspace.configure(lambda s: s.update(trees=one_tree(64, objective="ranges")))
+    assert "and of a range, over all ranges, in rows:" in workspace.run("plan", path).out
