@@ -1,0 +1,120 @@
+"""The universe of a calendar: the years, months, days or hours of an interval of time.
+
+Nodes are units of time since 1970-01-01 in the proleptic Gregorian calendar, and labels are their
+digits as ISO 8601 writes them, so nothing is listed and nothing is sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timezone
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.column import Int64Array
+from dpcore.level_labels import LevelLabels
+from dpcore.universe import Universe
+
+CALENDAR_LEVELS = ("year", "month", "day", "hour")
+# NumPy's names of these units.
+CALENDAR_UNITS = dict(zip(CALENDAR_LEVELS, "YMDh", strict=True))
+_PICTURES = dict(zip(CALENDAR_LEVELS, ("0000", "00", "00", "00"), strict=True))
+_SEPARATORS = dict(zip(CALENDAR_LEVELS, ("", "-", "-", "T"), strict=True))
+_BEFORE_ALL = -(2**62)
+
+
+def universe_from_calendar(levels: Sequence[str], lower: date, upper: date) -> Universe:
+    """The universe of all years, months, days or hours of an interval of time.
+
+    Args:
+        levels: some of "year", "month", "day", "hour", from coarse to fine. Where one is left out,
+            the labels of the next hold it: ("year", "day") gives days "02-28".
+        lower: the first moment, a date or datetime; the beginning of a unit of the finest level.
+        upper: the moment after the last, likewise. Both have a time zone (and are taken in UTC), or
+            neither.
+
+    Returns:
+        The universe; paths are ISO 8601 texts: "2013", "2013-02", "2013-02-28", "2013-02-28T23".
+
+    Raises:
+        ValueError: naming the field and the rule.
+
+    >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
+    >>> year.level_sizes, year.paths(2, np.array([364])).to_pylist()
+    ((1, 12, 365), ['2013-12-31'])
+    """
+    names = tuple(levels)
+    if not names or list(names) != [level for level in CALENDAR_LEVELS if level in names]:
+        raise ValueError(
+            f"levels {names!r} must be some of {', '.join(CALENDAR_LEVELS)}, in this order."
+        )
+    first, end, utc = _moments(lower, upper)
+    unit = f"M8[{CALENDAR_UNITS[names[-1]]}]"
+    for name, bound, moment in (("lower", lower, first), ("upper", upper, end)):
+        if moment.astype(unit) != moment:
+            raise ValueError(f"{name} {bound} must be the beginning of a {names[-1]}.")
+    start, stop = (int(moment.astype(unit).astype(np.int64)) for moment in (first, end))
+    nodes = np.arange(start, stop, dtype=np.int64).view(unit)
+    labels, child_starts, separators = [], [], []
+    for above, name in reversed(list(zip((None, *names), names, strict=False))):
+        units = _units_between(above, name)
+        separators.append(_SEPARATORS[units[0]] if above else "")
+        codes, picture = _codes(units, nodes), _picture(units)
+        labels.append(LevelLabels(codes=codes, picture=picture))
+        upper_nodes = (
+            nodes.astype(f"M8[{CALENDAR_UNITS[above]}]") if above else np.zeros_like(nodes)
+        )
+        firsts = np.flatnonzero(np.diff(upper_nodes.view(np.int64), prepend=_BEFORE_ALL))
+        child_starts.append(np.append(firsts, len(nodes)))
+        nodes = upper_nodes[firsts]
+    return Universe(
+        form="calendar",
+        levels=names,
+        separators=tuple(reversed(separators)),
+        level_labels=tuple(reversed(labels)),
+        child_starts=tuple(reversed(child_starts)),
+        utc=utc,
+    )
+
+
+def _moments(lower: date, upper: date) -> tuple[np.datetime64, np.datetime64, bool]:
+    """The bounds in microseconds, and whether they are instants in UTC."""
+    moments = []
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not isinstance(bound, date):
+            raise ValueError(f"{name} {bound!r} must be a date, or a date and time.")
+        moment = bound if isinstance(bound, datetime) else datetime(*bound.timetuple()[:3])
+        moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment)
+    if (moments[0].tzinfo is None) != (moments[1].tzinfo is None):
+        raise ValueError(f"lower {lower} and upper {upper} must both have a time zone, or neither.")
+    if not moments[0] < moments[1]:
+        raise ValueError(f"lower {lower} must be less than upper {upper}.")
+    first, end = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in moments)
+    return first, end, moments[0].tzinfo is not None
+
+
+def _units_between(above: str | None, name: str) -> tuple[str, ...]:
+    """The units of a label of a level, given the level above it."""
+    first = 0 if above is None else CALENDAR_LEVELS.index(above) + 1
+    return CALENDAR_LEVELS[first : CALENDAR_LEVELS.index(name) + 1]
+
+
+def _picture(units: tuple[str, ...]) -> str:
+    parts = [_SEPARATORS[unit] + _PICTURES[unit] for unit in units]
+    return "".join(parts).removeprefix(_SEPARATORS[units[0]])
+
+
+def _codes(units: tuple[str, ...], moments: npt.NDArray[np.datetime64]) -> Int64Array:
+    """The digits of some units of moments, (n,): 228 for the month and day of 2013-02-28."""
+    codes = np.zeros(len(moments), np.int64)
+    for unit in units:
+        number = moments.astype(f"M8[{CALENDAR_UNITS[unit]}]")
+        if unit == "year":
+            codes += number.view(np.int64) + 1970
+            continue
+        above = CALENDAR_LEVELS[CALENDAR_LEVELS.index(unit) - 1]
+        within = number - number.astype(f"M8[{CALENDAR_UNITS[above]}]").astype(number.dtype)
+        # Months and days are counted from 1, hours from 0.
+        codes = codes * 100 + within.view(np.int64) + (unit != "hour")
+    return codes

@@ -1,0 +1,131 @@
+"""The public universe of a hierarchy from a file: a table of its leaves, Parquet or CSV.
+
+The kind of file follows from the end of its name: `.parquet`, anything else is CSV with a header
+line. The columns of a CSV file are read as texts, so leading zeros are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from dpcore.universe import Universe
+from dpcore.universe_leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_parents,
+    universe_from_paths,
+)
+
+_BLOCK_BYTES = 2**24
+
+
+def read_universe(
+    path: str,
+    *,
+    columns: Sequence[str] = (),
+    column: str | None = None,
+    digits: Sequence[int] = (),
+    separator: str | None = None,
+    parent: str | None = None,
+    levels: Sequence[str] = (),
+) -> Universe:
+    """Make a universe of the table of its leaves.
+
+    Args:
+        path: of a local file.
+        columns: one a level, from the level below the root to the leaves; or else
+        column: with `digits`, a code; with `separator`, a path; with `parent`, the name of a node.
+        digits: how many digits of the code each level has.
+        separator: what stands between the labels of a path.
+        parent: the column with the name of a node's parent, null or empty below the root.
+        levels: the names of the levels of codes and paths.
+
+    Returns:
+        The universe.
+
+    Raises:
+        ValueError: one sentence with the file and what is wrong with it, or with the arguments.
+    """
+    forms = [bool(digits), separator is not None, parent is not None]
+    if (column is None) == (not columns) or sum(forms) != (column is not None):
+        raise ValueError(
+            "a universe needs either columns, or column with one of digits, separator and parent"
+        )
+    if levels and (columns or parent is not None):
+        raise ValueError("levels are named by the columns, or have no names where parent is given")
+    leaves = read_leaves(path, columns or [name for name in (column, parent) if name is not None])
+    try:
+        if column is None:
+            return universe_from_columns(leaves)
+        if parent is not None:
+            return universe_from_parents(leaves[column], leaves[parent], columns=(column, parent))
+        if separator is not None:
+            return universe_from_paths(leaves[column], separator, levels=levels, column=column)
+        return universe_from_codes(leaves[column], digits, levels=levels, column=column)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_leaves(path: str, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    """Some columns of a table, (leaves,) each; those of CSV as texts, null where empty.
+
+    Raises:
+        ValueError: one sentence: the file is absent, cannot be read, or lacks a column.
+    """
+    try:
+        with open(path, "rb") as file:
+            table = (_parquet if path.endswith(".parquet") else _csv)(file, path, list(columns))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
+    return {name: table.column(name) for name in columns}
+
+
+def _parquet(file: BinaryIO, path: str, columns: list[str]) -> pa.Table:
+    # Slow to import, and needed for this kind of file alone.
+    import pyarrow.parquet
+
+    try:
+        parquet = pyarrow.parquet.ParquetFile(file)
+        _check_columns(path, parquet.schema_arrow.names, columns)
+        return parquet.read(columns=columns)
+    except pa.ArrowException:
+        raise ValueError(f"{path} is not a Parquet file") from None
+
+
+def _csv(file: BinaryIO, path: str, columns: list[str]) -> pa.Table:
+    import pyarrow.csv
+
+    try:
+        header = next(csv.reader([file.readline().decode("utf-8-sig")]), [])
+        _check_columns(path, header, columns)
+        file.seek(0)
+        return pyarrow.csv.read_csv(
+            file,
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            read_options=pyarrow.csv.ReadOptions(block_size=_BLOCK_BYTES),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                # Only nothing at all is missing: NA may be a label.
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+    except (pa.ArrowException, UnicodeDecodeError, csv.Error):
+        raise ValueError(
+            f"{path} is not a CSV file in UTF-8 with a header, in which every row has as many "
+            "fields as the header"
+        ) from None
+
+
+def _check_columns(path: str, header: list[str], columns: list[str]) -> None:
+    for name in columns:
+        if header.count(name) != 1:
+            fault = f"the column {name!r} twice" if name in header else f"no column {name!r}"
+            raise ValueError(f"{path} has {fault}")
