@@ -18,6 +18,8 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from dpcore.decimal_rank import decimal_rank, four_digits
+
 __all__ = [
     "DELTA_FLOOR",
     "calibrated_rho",
@@ -118,16 +120,16 @@ def rho_of(epsilon: Real, delta: Real) -> Fraction:
     log_inverse = _log_inverse(bound)
     # Bun, Steinke 2016, Proposition 1.3: rho + 2 sqrt(rho log(1 / delta)) = epsilon.
     first = (target / (math.sqrt(log_inverse + target) + math.sqrt(log_inverse))) ** 2
-    low = _rank(first) - 1
+    low = decimal_rank(first) - 1
     width = 9000
-    while delta_of(_four_digits(low + width), epsilon) <= bound:
+    while delta_of(four_digits(low + width), epsilon) <= bound:
         low, width = low + width, 2 * width
     high = low + width
     while high - low > 1:
         middle = (low + high) // 2
-        meets = delta_of(_four_digits(middle), epsilon) <= bound
+        meets = delta_of(four_digits(middle), epsilon) <= bound
         low, high = (middle, high) if meets else (low, middle)
-    return _four_digits(low)
+    return four_digits(low)
 
 
 def gaussian_rho(epsilon: Real, delta: Real) -> float:
@@ -192,11 +194,11 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
     """
     bound = _valid_delta(delta)
     start = gaussian_rho(epsilon, delta)
-    low, high = _rank(rho_of(epsilon, delta)), math.inf
-    candidate = max(_rank(start), low + 1)
+    low, high = decimal_rank(rho_of(epsilon, delta)), math.inf
+    candidate = max(decimal_rank(start), low + 1)
     known: list[tuple[float, float]] = []  # log rho, and log of the Gaussian rho of its delta
     for _ in range(_MOST_CERTIFICATES):
-        rho = _four_digits(candidate)
+        rho = four_digits(candidate)
         found = certify(rho)
         if found <= bound:
             low = candidate
@@ -205,7 +207,7 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
         if 0 <= found < 1:
             equivalent = gaussian_rho(epsilon, max(found, _LEAST_DELTA))
             known.append((math.log(rho), math.log(equivalent)))
-            candidate = _rank(math.exp(_extrapolated(known, math.log(start))))
+            candidate = decimal_rank(math.exp(_extrapolated(known, math.log(start))))
         else:
             candidate = (low + candidate) // 2
         if high == math.inf and candidate <= low:
@@ -213,7 +215,7 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
         candidate = int(max(low + 1, min(candidate, high - 1)))
         if candidate >= high:
             break
-    return _four_digits(low)
+    return four_digits(low)
 
 
 def _extrapolated(known: Sequence[tuple[float, float]], target: float) -> float:
@@ -242,22 +244,6 @@ def _crossing(is_above: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if is_above(math.exp(middle)) else (middle, high)
     return math.exp(low)
-
-
-def _four_digits(rank: int) -> Fraction:
-    """The decimal numbers m 10^e with 1000 <= m <= 9999, in order."""
-    exponent, mantissa = divmod(rank, 9000)
-    return (1000 + mantissa) * Fraction(10) ** exponent
-
-
-def _rank(value: Real) -> int:
-    """The largest rank whose number is at most ``value``."""
-    exponent = math.floor(math.log10(value)) - 3
-    mantissa = math.floor(Fraction(value) / Fraction(10) ** exponent)
-    if not 1000 <= mantissa < 10000:  # the logarithm was rounded over a power of ten
-        exponent += 1 if mantissa >= 10000 else -1
-        mantissa = math.floor(Fraction(value) / Fraction(10) ** exponent)
-    return exponent * 9000 + mantissa - 1000
 
 
 def rounded_up(value: float, digits: int) -> float:

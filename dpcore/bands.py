@@ -66,6 +66,8 @@ _DEPTH_SHARE = 0.05
 _MOST_BLOCKS = 20_000
 # Blocks of variances within this ratio share one bound.
 _BIN = 1.02
+# Wider than this, a band is none.
+_WIDEST = 1e12
 
 
 def simultaneous_width(plan: TreePlan, confidence: float) -> float:
@@ -76,7 +78,8 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
         confidence: above 0 and at most 0.9999.
 
     Returns:
-        c; 0 where every prefix is known. See `band_margin`.
+        c; 0 where every prefix is known, or is with that confidence free of noise at budgets so
+        large that noise is hardly ever drawn. See `band_margin`.
 
     Raises:
         ValueError: the confidence is not in that range, or the plan's estimates are not the best
@@ -100,7 +103,15 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
         return 0.0
     if plan.public_total and plan.tree.leaves == 1:
         return 0.0
+    if _chance_of_noise(plan) <= 1 - confidence:
+        return 0.0
     return min(simulated_width(plan, confidence), union_width(plan, confidence))
+
+
+def _chance_of_noise(plan: TreePlan) -> float:
+    """A bound of the chance that any noise is not 0: of integers, P(X != 0) <= E X^2."""
+    levels = zip(plan.tree.level_sizes, plan.variances, strict=True)
+    return math.fsum(size * variance for size, variance in levels if math.isfinite(variance))
 
 
 def band_margin(width: float, variance: Floats) -> Floats:
@@ -191,6 +202,8 @@ def union_width(plan: TreePlan, confidence: float) -> float:
     low, high = 0.0, 1.0
     while _union(high, slopes, exponents, totals) > 1 - confidence:
         low, high = high, 2 * high
+        if high > _WIDEST:
+            return math.inf
     for _ in range(40):
         middle = (low + high) / 2
         if _union(middle, slopes, exponents, totals) > 1 - confidence:
@@ -202,20 +215,23 @@ def union_width(plan: TreePlan, confidence: float) -> float:
 
 def _union(width: float, slopes: Floats, exponents: Floats, totals: Floats) -> float:
     """The bound of the chance that any prefix errs by more than c sd."""
-    tails = 2 * np.exp((exponents - width * slopes).min(axis=1))
+    tails = 2 * np.exp(np.minimum((exponents - width * slopes).min(axis=1), 0.0))
     return float(totals @ np.minimum(tails, 1.0))
 
 
 def _chernoff(plan: TreePlan, variance: Floats, kurtosis: Floats) -> tuple[Floats, Floats]:
     """(m,) trials of x = s sd; (n, m) bounds of ln E exp(s error) for n variances and kurtoses."""
-    errors, slopes = TreeErrors(plan), np.geomspace(1e-1, 60.0, 300)
-    normal, fourth = 1.0, np.zeros((variance.size, slopes.size))
-    for level, law in enumerate(plan.laws):
+    laws = [law if law is not None and law.variance > 0 else None for law in plan.laws]
+    gaussian = [law for law in laws if isinstance(law, DiscreteGaussian)]
+    normal = max([1.0, *(float(law.sigma_squared) / law.variance for law in gaussian)])
+    # Where noise is seldom anything but 0, the best s is far below 1 / sd.
+    least = min(1e-1, 0.05 * math.sqrt(variance.min()), 1e-1 / normal)
+    slopes = np.geomspace(max(least, 1 / _WIDEST), 60.0, 300 if least == 1e-1 else 900)
+    errors, fourth = TreeErrors(plan), np.zeros((variance.size, slopes.size))
+    for level, law in enumerate(laws):
         if isinstance(law, DiscreteLaplace):
             x = errors.largest_coefficient(level) * slopes / np.sqrt(variance)[:, None]
             fourth = np.maximum(fourth, _fourth_ratio(law, x))
-        elif isinstance(law, DiscreteGaussian):
-            normal = max(normal, float(law.sigma_squared) / law.variance)
     return slopes, slopes**2 / 2 * normal + slopes**4 / 24 * kurtosis[:, None] * fourth
 
 
@@ -258,6 +274,7 @@ def error_blocks(plan: TreePlan) -> ErrorBlocks:
     parts: list[tuple[Floats, Floats, Integers]] = []
     if not plan.public_total:
         variance, fourth = _at(errors, np.array([tree.leaves]))
+        variance = np.maximum(variance, _ROUNDING)
         parts.append((variance, fourth / variance**2, np.ones(1, np.int64)))
     nodes = np.zeros(1, np.int64)  # of the level, still to be looked into
     for level in range(tree.height):
@@ -306,7 +323,8 @@ def _run_bounds(
         low, high = low + 1, np.where(high == tree.leaves, np.maximum(high - 1, low + 1), high)
     (left, left_fourth), (right, right_fourth) = _at(errors, low), _at(errors, high)
     dip = errors.below(level, 0) / 4 if level < tree.height else 0.0
-    variance = np.maximum(np.minimum(left, right) - dip, _floor(plan))
+    # Prefixes of less than rounding are known, so that the bound may speak of the others only.
+    variance = np.maximum(np.minimum(left, right) - dip, max(_floor(plan), _ROUNDING))
     # The siblings between the ends, of a coefficient of at most 1 each; then what is inside one.
     siblings = stop - first - (1 if level == tree.height else 0)
     fourth = np.maximum(left_fourth, right_fourth)

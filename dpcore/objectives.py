@@ -23,11 +23,22 @@ import numpy as np
 
 from dpcore.node_error import node_variances
 from dpcore.prefix_error import prefix_moments, prefix_variance
-from dpcore.range_error import all_ranges_variance, positions, ranges_variance, ranks_variance
-from dpcore.tree_batch import Scalars, TreeBatch
+from dpcore.range_error import (
+    all_ranges_variance,
+    positions,
+    ranges_parts,
+    ranges_variance,
+    ranks_parts,
+    ranks_variance,
+)
+from dpcore.tree_batch import Floats, Integers, Scalars, TreeBatch, level_parts
 
-# Ranges of each width that a search looks at, and that a prediction does.
-_SEARCHED_POSITIONS = 8
+# Places that a search looks at, to compare many trees and to judge the last few.
+SEARCHED_PLACES = 48
+JUDGED_PLACES = 256
+# So many guesses are all looked at: trees that fit some of them can be bad for the others.
+_SEARCHED_GUESSES = 128
+# Ranges of each width that a prediction looks at.
 _PREDICTED_POSITIONS = 2**13
 
 
@@ -55,9 +66,18 @@ class Objective(ABC):
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
         """(..., trees) the mean variance of what will be read, from (..., trees, h + 1)."""
 
-    def searched_variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """The same, or an approximation of it that is fast enough for a search."""
-        return self.variance(batch, precisions)
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """How much of the variance comes from the noise of each level, for a search.
+
+        Args:
+            batch: the trees.
+            precisions: (trees, h + 1).
+            places: where the objective looks at places, it may look at so many of them only.
+
+        Returns:
+            (trees, h + 1), of which the sums are the variances.
+        """
+        return level_parts(self.variance, batch, precisions)
 
     def one_leaf_variance(self, total: float) -> float:
         """The same of a tree of one leaf, whose count has the given variance."""
@@ -129,8 +149,8 @@ class QuantileObjective(Objective):
 
     @property
     def is_costly(self) -> bool:
-        """Where guesses are given."""
-        return len(self.guesses) > 4
+        """Where there are many guesses."""
+        return len(self.guesses) > 32
 
     @property
     def reads(self) -> str:
@@ -146,14 +166,26 @@ class QuantileObjective(Objective):
         """In rows^2 without guesses, in leaves^2 with them."""
         if not self.guesses:
             return prefix_moments(batch, precisions).rank_variance(self.quantiles)
-        outside = [guess.stop for guess in self.guesses if not 0 <= guess.stop <= batch.leaves]
-        if outside:
-            raise ValueError(f"guesses: {outside[0]} is no boundary of {batch.leaves} leaves")
-        stops = np.array([guess.stop for guess in self.guesses])
-        densities = np.array([guess.density for guess in self.guesses])
-        ranks = ranks_variance(batch, precisions, stops, self.quantiles)
-        variance: Scalars = (ranks / densities**2).mean(axis=-1)
+        stops, quantiles, weights = self._places(batch.leaves, len(self.guesses))
+        variance: Scalars = ranks_variance(batch, precisions, stops, quantiles) @ weights
         return variance
+
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """Of some of very many guesses, evenly chosen; see `dpcore.range_error.ranks_parts`."""
+        if not self.guesses:
+            return super().searched_parts(batch, precisions, places)
+        at_most = max(places, _SEARCHED_GUESSES)
+        return ranks_parts(batch, precisions, *self._places(batch.leaves, at_most))
+
+    def _places(self, leaves: int, at_most: int) -> tuple[Integers, list[float], Floats]:
+        """The boundaries, the quantiles and the weights of so many guesses."""
+        outside = [guess.stop for guess in self.guesses if not 0 <= guess.stop <= leaves]
+        if outside:
+            raise ValueError(f"guesses: {outside[0]} is no boundary of {leaves} leaves")
+        chosen = _evenly(len(self.guesses), at_most)
+        stops = np.array([self.guesses[index].stop for index in chosen])
+        densities = np.array([self.guesses[index].density for index in chosen])
+        return stops, [self.quantiles[index] for index in chosen], densities**-2.0 / len(chosen)
 
     def one_leaf_variance(self, total: float) -> float:
         """The rank of a quantile in one leaf, or its value."""
@@ -203,27 +235,41 @@ class RangeObjective(Objective):
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
         """Of ranges of a width at 2^13 places at most, spread evenly, all where there are fewer."""
-        return self._variance(batch, precisions, _PREDICTED_POSITIONS)
-
-    def searched_variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """At fewer places."""
-        return self._variance(batch, precisions, _SEARCHED_POSITIONS)
-
-    def _variance(self, batch: TreeBatch, precisions: Scalars, at_most: int) -> Scalars:
         if not self.widths:
             return all_ranges_variance(batch, precisions)
-        too_wide = [width for width in self.widths if width > batch.leaves]
-        if too_wide:
-            raise ValueError(f"widths: {too_wide[0]} is more than the {batch.leaves} leaves")
-        starts = [positions(batch.leaves, width, at_most) for width in self.widths]
-        stops = [each + width for each, width in zip(starts, self.widths, strict=True)]
-        # Every width weighs the same, however many places it has.
-        weights = [np.full(len(each), 1 / len(each) / len(starts)) for each in starts]
-        variances = ranges_variance(
-            batch, precisions, np.concatenate(starts), np.concatenate(stops)
-        )
-        variance: Scalars = (variances * np.concatenate(weights)).sum(axis=-1)
+        self._check_widths(batch.leaves)
+        means: list[Scalars] = []
+        for width in self.widths:  # one at a time, for the memory
+            starts = positions(batch.leaves, width, _PREDICTED_POSITIONS)
+            variances = ranges_variance(batch, precisions, starts, starts + width)
+            means.append(variances.mean(axis=-1))
+        variance: Scalars = np.mean(means, axis=0)
         return variance
+
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """Of some of many widths, evenly chosen; see `dpcore.range_error.ranges_parts`."""
+        if not self.widths:
+            return super().searched_parts(batch, precisions, places)
+        return ranges_parts(batch, precisions, *self._places(batch.leaves, places))
+
+    def _check_widths(self, leaves: int) -> None:
+        too_wide = [width for width in self.widths if width > leaves]
+        if too_wide:
+            raise ValueError(f"widths: {too_wide[0]} is more than the {leaves} leaves")
+
+    def _places(self, leaves: int, places: int) -> tuple[Integers, Integers, Floats]:
+        """Where the searched ranges begin and end, and their weights: the same for every width."""
+        self._check_widths(leaves)
+        ordered = sorted(self.widths)
+        widths = [ordered[index] for index in _evenly(len(ordered), places)]
+        each_of = places // len(widths)
+        # Every width goes on where the last one stopped, so that few positions are spread too.
+        starts = [
+            positions(leaves, width, each_of, each_of * index) for index, width in enumerate(widths)
+        ]
+        stops = [each + width for each, width in zip(starts, widths, strict=True)]
+        weights = [np.full(len(each), 1 / len(each) / len(widths)) for each in starts]
+        return np.concatenate(starts), np.concatenate(stops), np.concatenate(weights)
 
     def one_leaf_variance(self, total: float) -> float:
         """Of the leaf itself."""
@@ -282,6 +328,13 @@ class NodeObjective(Objective):
     def spec(self) -> dict[str, object]:
         """As plain JSON values."""
         return super().spec() | {"weights": list(self.weights)}
+
+
+def _evenly(count: int, at_most: int) -> list[int]:
+    """All of 0 to ``count`` - 1, or so many of them, the middles of equal parts."""
+    if count <= at_most:
+        return list(range(count))
+    return [(2 * index + 1) * count // (2 * at_most) for index in range(at_most)]
 
 
 def objective_from_spec(spec: Mapping[str, object]) -> Objective:

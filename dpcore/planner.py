@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from dpcore.decimal_rank import decimal_rank, four_digits
 from dpcore.estimators import Estimator
 from dpcore.mechanisms import (
     LevelBudgets,
@@ -36,6 +37,11 @@ from dpcore.tree_batch import plan_batch
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
 _SHARE_UNITS = 2**20
+
+# Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
+_LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
+# An error that falls by a smaller part, when the amount is doubled, falls no more.
+_LEAST_FALL = 1e-6
 
 CDF = CdfObjective()
 
@@ -86,8 +92,11 @@ def plan_tree(
             keyed=keyed,
         )
 
-    if fanouts is not None:
-        Tree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
+    shape = fanouts
+    if fanouts:
+        tree = Tree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
+        # The root's fan-out counts its existing children only, so that products fit 64 bits.
+        shape = (tree.level_sizes[1], *fanouts[1:])
     plans = [plan(one_level(leaves))] if fanouts is None or leaves == 1 else []
     if leaves > 1:
         found = search_strategies(
@@ -97,8 +106,10 @@ def plan_tree(
             public_total=public_total,
             keyed=keyed,
             objective=objective,
-            fanouts=fanouts,
+            fanouts=shape,
         )
+        if fanouts is not None:
+            found = tuple(replace(each, fanouts=fanouts) for each in found)
         plans = [*map(plan, found), *plans]
     if len(plans) == 1:
         return plans[0]
@@ -227,7 +238,8 @@ def budget_for_target(
         An amount of four significant decimal digits.
 
     Raises:
-        ValueError: a target that is not positive and finite, or that asks for no budget at all.
+        ValueError: a target that is not positive and finite, that asks for no budget at all, or
+            that no budget reaches; whatever ``error`` raises at an amount of 1.
 
     >>> def error(amount):
     ...     return predicted_cdf_rmse(plan_tree(
@@ -241,16 +253,94 @@ def budget_for_target(
     at_one = error(Fraction(1))
     if at_one == 0:
         raise ValueError("rmse: what is known exactly has no error to choose")
-    guess = (at_one / rmse) ** (1 if measure is Measure.EPSILON else 2)
-    low, high, width = _decimal_rank(guess) - 2, _decimal_rank(guess) + 2, 4
-    while error(_four_digits(high)) > rmse:
-        low, high, width = high, high + width, 2 * width
-    while error(_four_digits(low)) <= rmse:
-        low, high, width = low - width, low, 2 * width
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if error(_four_digits(middle)) <= rmse else (middle, high)
-    return _four_digits(high)
+    search = _TargetSearch(rmse=rmse, error=error, measure=measure)
+    one = (decimal_rank(1), at_one)
+    low, high = search.bracket_above(one) if at_one > rmse else search.bracket_below(one)
+    return four_digits(search.narrowed(low, high))
+
+
+# The rank of an amount, and the error there.
+_Point = tuple[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TargetSearch:
+    """The search for the smallest amount at which the error is at most a target."""
+
+    rmse: float
+    error: Callable[[Fraction], float]
+    measure: Measure
+
+    @property
+    def _order(self) -> float:
+        """The error of continuous noise falls as the amount to this power."""
+        return 1.0 if self.measure is Measure.EPSILON else 0.5
+
+    def _point(self, rank: int) -> _Point:
+        """The error at a rank: infinite where the noise does not fit 64-bit counts."""
+        try:
+            return rank, self.error(four_digits(rank))
+        except ValueError:
+            return rank, math.inf
+
+    def _reaches(self, point: _Point) -> bool:
+        return point[1] <= self.rmse
+
+    def bracket_above(self, low: _Point) -> tuple[_Point, _Point]:
+        """Two points, of which the second reaches the target. From one that does not, amounts are
+        doubled: at large budgets discrete noise vanishes far faster than continuous noise does."""
+        most = decimal_rank(_LARGEST_AMOUNT[self.measure])
+        while True:
+            ratio = math.exp(min(math.log(2), self._log_ratio(low) + 1e-3))
+            high = self._point(decimal_rank(float(four_digits(low[0])) * ratio) + 1)
+            if self._reaches(high):
+                return low, high
+            if not high[1] < low[1] * (1 - _LEAST_FALL) or high[0] > most:
+                raise ValueError(f"rmse: no budget that 64-bit noise allows reaches {self.rmse}")
+            low = high
+
+    def bracket_below(self, high: _Point) -> tuple[_Point, _Point]:
+        """The same, from a point that reaches it."""
+        least, width = decimal_rank(1 / _LARGEST_AMOUNT[self.measure]), 4
+        log_amount = max(self._log_ratio(high), -math.log(_LARGEST_AMOUNT[self.measure]))
+        rank = decimal_rank(math.exp(log_amount)) - 2
+        while rank >= least:
+            low = self._point(min(rank, high[0] - 1))
+            if not self._reaches(low):
+                return low, high
+            high, rank, width = low, low[0] - width, 2 * width
+        raise ValueError(f"rmse: any budget that 64-bit noise allows reaches {self.rmse}")
+
+    def _log_ratio(self, point: _Point) -> float:
+        """By how much the amount of a point must change, were the noise continuous."""
+        if point[1] == 0:
+            return -math.inf
+        return (math.log(point[1]) - math.log(self.rmse)) / self._order
+
+    def narrowed(self, low: _Point, high: _Point) -> int:
+        """The rank that reaches the target when the one below it does not.
+
+        Between the two lies the line through them, in logarithms. Every next trial on the same side
+        goes twice as far beyond it, so that both ends move.
+        """
+        beyond = 0
+        while high[0] - low[0] > 1:
+            trial = self._point(
+                min(max(self._between(low, high) + beyond, low[0] + 1), high[0] - 1)
+            )
+            if self._reaches(trial):
+                high, beyond = trial, min(2 * beyond, -1)
+            else:
+                low, beyond = trial, max(2 * beyond, 1)
+        return high[0]
+
+    def _between(self, low: _Point, high: _Point) -> int:
+        """The rank at which the line through two points reaches the target."""
+        if math.isinf(low[1]) or high[1] == 0:
+            return (low[0] + high[0]) // 2
+        part = self._log_ratio(low) / (self._log_ratio(low) - self._log_ratio(high))
+        first, last = (math.log(four_digits(point[0])) for point in (low, high))
+        return decimal_rank(math.exp(first + part * (last - first)))
 
 
 def plan_strategy(
@@ -281,14 +371,3 @@ def plan_strategy(
         public_total=public_total,
         keyed=keyed,
     )
-
-
-def _four_digits(rank: int) -> Fraction:
-    """The decimal numbers m 10^e with 1000 <= m <= 9999, in order."""
-    exponent, mantissa = divmod(rank, 9000)
-    return (1000 + mantissa) * Fraction(10) ** exponent
-
-
-def _decimal_rank(value: float) -> int:
-    exponent = math.floor(math.log10(value)) - 3
-    return exponent * 9000 + round(value * 10.0**-exponent) - 1000

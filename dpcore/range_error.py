@@ -18,16 +18,17 @@ Source: derived here and checked against dense least squares.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.prefix_error import prefix_moments
-from dpcore.tree_batch import Below, Parents, Scalars, TreeBatch
-
-Integers = npt.NDArray[np.int64]
+from dpcore.tree_batch import Below, Ends, Floats, Integers, Parents, Scalars, TreeBatch
 
 _GOLDEN = (5**0.5 - 1) / 2
+# A variance below this part of the total's from below is that of a range known exactly.
+_ROUNDING = 1e-14
 
 
 def all_ranges_variance(batch: TreeBatch, precisions: Scalars) -> Scalars:
@@ -76,13 +77,14 @@ def _mean_prefix(batch: TreeBatch, below: Below) -> Scalars:
     return variance
 
 
-def positions(leaves: int, width: int, at_most: int) -> Integers:
+def positions(leaves: int, width: int, at_most: int, first: int = 0) -> Integers:
     """Where ranges of a width begin: everywhere, or at so many places spread evenly.
 
     Args:
         leaves: K.
         width: 1 to K.
         at_most: so many positions.
+        first: of the evenly spread positions, the one to begin with.
 
     >>> positions(10, 7, 100).tolist(), positions(1000, 1, 3).tolist()
     ([0, 1, 2, 3], [0, 618, 236])
@@ -90,7 +92,7 @@ def positions(leaves: int, width: int, at_most: int) -> Integers:
     places = leaves - width + 1
     if places <= at_most:
         return np.arange(places)
-    spread = np.modf(_GOLDEN * np.arange(at_most))[0]
+    spread = np.modf(_GOLDEN * np.arange(first, first + at_most))[0]
     places_of: Integers = np.minimum((spread * places).astype(np.int64), places - 1)
     return places_of
 
@@ -116,15 +118,13 @@ def ranges_variance(
     below = batch.below(precisions)
     begin, end = (_Boundary(each, np.shape(below.full[0])) for each in (starts, stops))
     covariance: Scalars = np.zeros(1)
-    for index, parents in enumerate(batch.levels):
-        shared = _shared(parents, below, index, begin, end)
-        begin.climb(parents, below, index)
-        end.climb(parents, below, index)
-        covariance = covariance + np.where(begin.node == end.node, shared, 0)
-    root = below.last[-1][..., None]
+    ends = zip(batch.ends(starts), batch.ends(stops), strict=True)
+    for index, (first, second) in enumerate(ends):
+        left = begin.climb(batch.levels[index], below, index, first)
+        right = end.climb(batch.levels[index], below, index, second)
+        covariance = covariance + _shared(left, right, first, second)
     rest = begin.rest + end.rest - 2 * covariance
-    variance: Scalars = rest + (end.alpha - begin.alpha) ** 2 * root
-    return variance
+    return _variance(rest, end.alpha - begin.alpha, below)
 
 
 def ranks_variance(
@@ -147,47 +147,223 @@ def ranks_variance(
     """
     below = batch.below(precisions)
     end = _Boundary(stops, np.shape(below.full[0]))
-    for index, parents in enumerate(batch.levels):
-        end.climb(parents, below, index)
-    slope = end.alpha - np.asarray(quantiles)
-    variance: Scalars = end.rest + slope**2 * below.last[-1][..., None]
-    return variance
+    for index, ends in enumerate(batch.ends(stops)):
+        end.climb(batch.levels[index], below, index, ends)
+    return _variance(end.rest, end.alpha - np.asarray(quantiles), below)
+
+
+def ranges_parts(
+    batch: TreeBatch, precisions: Floats, starts: Integers, stops: Integers, weights: Floats
+) -> Floats:
+    """How much of a weighted sum of `ranges_variance` comes from the noise of each level.
+
+    The same as `dpcore.tree_batch.level_parts`, from derivatives that are taken going back down:
+    the work of a few evaluations, and not of one for each level.
+
+    Args:
+        batch: the trees.
+        precisions: (trees, h + 1), see `TreeBatch.below`.
+        starts, stops: (ranges,) 0 <= start < stop <= K.
+        weights: (ranges,).
+
+    Returns:
+        (trees, h + 1) in rows^2.
+
+    >>> batch = TreeBatch(leaves=4, fanouts=((2, 2),))
+    >>> ranges_parts(batch, np.array([[np.inf, 1.0, 1.0]]), np.array([0]), np.array([2]),
+    ...              np.array([1.0])).round(6).tolist()
+    [[0.0, 0.222222, 0.111111]]
+    """
+    below = batch.below(precisions)
+    begin, end = (_Boundary(each, np.shape(below.full[0])) for each in (starts, stops))
+    ends = list(zip(batch.kept_ends(starts), batch.kept_ends(stops), strict=True))
+    steps, covariance = [], np.zeros(1)
+    for index, (first, second) in enumerate(ends):
+        left = begin.climb(batch.levels[index], below, index, first)
+        right = end.climb(batch.levels[index], below, index, second)
+        covariance = covariance + _shared(left, right, first, second)
+        steps.append((left, right))
+    across = end.alpha - begin.alpha
+    variance = _variance(begin.rest + end.rest - 2 * covariance, across, below)
+    slopes = _Slopes(batch, np.where(variance > 0, weights, 0))
+    slopes.of_root(across**2)
+    of_end = 2 * across * below.last[-1][:, None]
+    of_begin = -of_end
+    for index in reversed(range(batch.height)):
+        (first, second), (left, right) = ends[index], steps[index]
+        begin_slope, end_slope = left.slopes(of_begin), right.slopes(of_end)
+        parent, child = first.parent == second.parent, first.child == second.child
+        _add_shared(begin_slope, end_slope, left, right, parent=parent, child=child)
+        slopes.add(index, first, begin_slope)
+        slopes.add(index, second, end_slope)
+        of_begin, of_end = left.slope_of_alpha(begin_slope), right.slope_of_alpha(end_slope)
+    return slopes.parts(precisions, below)
+
+
+def ranks_parts(
+    batch: TreeBatch,
+    precisions: Floats,
+    stops: Integers,
+    quantiles: Sequence[float],
+    weights: Floats,
+) -> Floats:
+    """How much of a weighted sum of `ranks_variance` comes from the noise of each level.
+
+    Args:
+        batch, precisions, stops, quantiles: as for `ranks_variance`, without leading axes.
+        weights: (quantiles,).
+
+    Returns:
+        (trees, h + 1) in rows^2.
+
+    >>> batch = TreeBatch(leaves=4, fanouts=((4,),))
+    >>> ranks_parts(batch, np.array([[0.0, 1.0]]), np.array([2]), [0.5], np.array([1.0])).tolist()
+    [[0.0, 1.0]]
+    """
+    below = batch.below(precisions)
+    end, ends = _Boundary(stops, np.shape(below.full[0])), batch.kept_ends(stops)
+    steps = [end.climb(batch.levels[index], below, index, each) for index, each in enumerate(ends)]
+    across = end.alpha - np.asarray(quantiles)
+    variance = _variance(end.rest, across, below)
+    slopes = _Slopes(batch, np.where(variance > 0, weights, 0))
+    slopes.of_root(across**2)
+    of_alpha = 2 * across * below.last[-1][:, None]
+    for index in reversed(range(batch.height)):
+        slope = steps[index].slopes(of_alpha)
+        slopes.add(index, ends[index], slope)
+        of_alpha = steps[index].slope_of_alpha(slope)
+    return slopes.parts(precisions, below)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """What one level does to boundaries: (..., trees, ends) each.
+
+    Attributes:
+        alpha: in the child, before the step.
+        left, own, total: the variances of the children left of the boundary's child, that child's
+            a, and A of the parent.
+        covered: sum w_c a_c.
+    """
+
+    alpha: Scalars
+    left: Scalars
+    own: Scalars
+    total: Scalars
+    covered: Scalars
+
+    def slopes(self, of_alpha: Scalars) -> dict[str, Scalars]:
+        """The derivatives of e, and of what comes after it by way of alpha, in the others."""
+        of_covered = (of_alpha - 2 * self.covered) / self.total
+        return {
+            "covered": of_covered,
+            "left": 1 + of_covered,
+            "own": self.alpha * (self.alpha + of_covered),
+            "total": self.covered * (self.covered - of_alpha) / self.total**2,
+            "alpha": 2 * self.alpha * self.own,
+        }
+
+    def slope_of_alpha(self, slopes: dict[str, Scalars]) -> Scalars:
+        """The derivative in the child's alpha."""
+        slope: Scalars = slopes["alpha"] + self.own * slopes["covered"]
+        return slope
 
 
 class _Boundary:
-    """The right ends of prefixes, followed up the trees: their node, alpha and e at a level."""
+    """The right ends of prefixes, followed up the trees: their alpha and e at a level."""
 
     def __init__(self, stops: Integers, shape: tuple[int, ...]) -> None:
         # The prefix of no leaves is none of leaf 0, any other is all of its last leaf.
-        self.node: Integers = np.maximum(stops - 1, 0)[None, :]
         self.alpha: Scalars = np.broadcast_to((stops > 0) * 1.0, (*shape, len(stops)))
         self.rest: Scalars = np.zeros((*shape, len(stops)))
 
-    def children(self, parents: Parents, below: Below, index: int) -> tuple[Scalars, ...]:
-        """(left of the boundary's child, that child's a, A of its parent): (..., trees, ends)."""
-        parent, place = np.divmod(self.node, parents.fanout.astype(np.int64)[:, None])
-        in_last = parent == parents.full_nodes[:, None]
-        is_last = in_last & (place == parents.full_children[:, None])
-        full, last = below.full[index][..., None], below.last[index][..., None]
-        total = np.where(in_last, below.children[index][..., None], parents.fanout[:, None] * full)
-        return place * full, np.where(is_last, last, full), np.where(total == 0, 1, total)
-
-    def climb(self, parents: Parents, below: Below, index: int) -> None:
+    def climb(self, parents: Parents, below: Below, index: int, ends: Ends) -> _Step:
         """From the children of a level's parents to these."""
-        left, own, total = self.children(parents, below, index)
+        full, last = below.full[index][..., None], below.last[index][..., None]
+        children = below.children[index][..., None]
+        total = np.where(ends.in_last, children, parents.fanout[:, None] * full)
+        total = np.where(total == 0, 1, total)  # children known exactly leave no error
+        left, own = ends.place * full, np.where(ends.is_last, last, full)
         covered = left + self.alpha * own
+        step = _Step(alpha=self.alpha, left=left, own=own, total=total, covered=covered)
         self.rest = self.rest + left + self.alpha**2 * own - covered**2 / total
         self.alpha = covered / total
-        self.node = self.node // parents.fanout.astype(np.int64)[:, None]
+        return step
 
 
-def _shared(
-    parents: Parents, below: Below, index: int, begin: _Boundary, end: _Boundary
-) -> Scalars:
+def _shared(begin: _Step, end: _Step, first: Ends, second: Ends) -> Scalars:
     """What a node adds to the covariance of two prefixes that end in it, the first not later."""
-    left, own, total = begin.children(parents, below, index)
-    end_left, end_own, _ = end.children(parents, below, index)
-    overlap = np.where(begin.node == end.node, end.alpha, 1) * begin.alpha * own
-    covered, end_covered = left + begin.alpha * own, end_left + end.alpha * end_own
-    shared: Scalars = left + overlap - covered * end_covered / total
-    return shared
+    overlap = np.where(first.child == second.child, end.alpha, 1) * begin.alpha * begin.own
+    shared = begin.left + overlap - begin.covered * end.covered / begin.total
+    inside: Scalars = np.where(first.parent == second.parent, shared, 0)
+    return inside
+
+
+def _add_shared(
+    of_begin: dict[str, Scalars],
+    of_end: dict[str, Scalars],
+    begin: _Step,
+    end: _Step,
+    *,
+    parent: npt.NDArray[np.bool_],
+    child: npt.NDArray[np.bool_],
+) -> None:
+    """The derivatives of -2 `_shared`, where the parent, or the child too, is the same."""
+    double = 2.0 * parent
+    ratio = double / begin.total
+    begin_covered, end_covered = ratio * end.covered, ratio * begin.covered
+    within = double * np.where(child, end.alpha, 1)
+    of_begin["covered"] = of_begin["covered"] + begin_covered
+    of_begin["left"] = of_begin["left"] + begin_covered - double
+    of_begin["own"] = of_begin["own"] + begin.alpha * (begin_covered - within)
+    of_begin["total"] = of_begin["total"] - begin_covered * begin.covered / begin.total
+    of_begin["alpha"] = of_begin["alpha"] - within * begin.own
+    of_end["covered"] = of_end["covered"] + end_covered
+    of_end["left"] = of_end["left"] + end_covered
+    of_end["own"] = of_end["own"] + end.alpha * end_covered
+    of_end["alpha"] = of_end["alpha"] - double * child * begin.alpha * begin.own
+
+
+class _Slopes:
+    """Derivatives of weighted sums of variances in the a of full nodes, last nodes and in A."""
+
+    def __init__(self, batch: TreeBatch, weights: Floats) -> None:
+        def zeros(count: int) -> list[Scalars]:
+            return [np.zeros(len(batch.fanouts)) for _ in range(count)]
+
+        self.batch, self.weights = batch, weights
+        height = batch.height
+        self.sums = Below(full=zeros(height + 1), last=zeros(height + 1), children=zeros(height))
+
+    def of_root(self, slope: Floats) -> None:
+        """Adds the derivative in the root's variance."""
+        self.sums.last[-1] += self._sum(slope)
+
+    def add(self, index: int, ends: Ends, slopes: dict[str, Scalars]) -> None:
+        """Adds those of one level of children."""
+        of_own, of_total = slopes["own"], slopes["total"]
+        own_last, total_last = self._sum(of_own * ends.is_last), self._sum(of_total * ends.in_last)
+        of_full = self._sum(slopes["left"] * ends.place + of_own) - own_last
+        fanout = self.batch.levels[index].fanout
+        self.sums.full[index] += of_full + fanout * (self._sum(of_total) - total_last)
+        self.sums.last[index] += own_last
+        self.sums.children[index] += total_last
+
+    def _sum(self, slopes: Floats) -> Floats:
+        """(trees,) weighted over the ends."""
+        found: Floats = np.einsum("te,te->t", slopes, self.weights)
+        return found
+
+    def parts(self, precisions: Floats, below: Below) -> Floats:
+        """Each level's precision times the negative derivative in it; 0 of a known root."""
+        slopes = self.batch.precision_slopes(precisions, below, self.sums)
+        known = np.isinf(precisions)
+        parts: Floats = np.where(known, 0, -slopes * np.where(known, 0, precisions))
+        return parts
+
+
+def _variance(rest: Scalars, alpha: Scalars, below: Below) -> Scalars:
+    """e + alpha^2 g at the root, 0 where what is left of the total's variance is but rounding."""
+    variance = rest + alpha**2 * below.last[-1][..., None]
+    least = _ROUNDING * below.children[-1].real[..., None]
+    return np.where(variance.real > least, variance, 0)

@@ -28,9 +28,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.objectives import CdfObjective, Objective
+from dpcore.objectives import (
+    JUDGED_PLACES,
+    SEARCHED_PLACES,
+    CdfObjective,
+    Objective,
+    RangeObjective,
+)
 from dpcore.privacy import Measure, Neighbors, level_sensitivity
-from dpcore.tree_batch import Floats, TreeBatch, level_parts
+from dpcore.tree_batch import Floats, TreeBatch
 
 Fanouts = tuple[int, ...]
 
@@ -39,7 +45,7 @@ _SMALLEST_SHARE = 1e-3
 
 # The shapes whose neighbours are tried in each round, and the rounds at most.
 _SEARCH_WIDTH = {Measure.EPSILON: 16, Measure.RHO: 4}
-_COSTLY_SEARCH_WIDTH = 4
+_COSTLY_SEARCH_WIDTH = 2
 _SEARCH_ROUNDS = 40
 # Up to this height, units also pass between any two fan-outs.
 _EXCHANGE_HEIGHT = 9
@@ -50,6 +56,9 @@ _SEED_TERNARY = 6
 _RETURNED = 8
 _RETURNED_HEIGHTS = 8
 _COSTLY_RETURNED = 4
+# Objectives in closed form: their best strategies are where a costly search sets out, too.
+_FAST = (CdfObjective(), RangeObjective())
+_FAST_TAKEN = 2
 # Alternations enough to rank shapes, and enough for the shares of the last few.
 _RANKING_STEPS = {Measure.EPSILON: 4, Measure.RHO: 8}
 _FINAL_STEPS = {Measure.EPSILON: 20, Measure.RHO: 80}
@@ -162,19 +171,20 @@ class _Search:
 
     @property
     def is_costly(self) -> bool:
-        """Whether to try less: the trees that are best for rho are high, too."""
-        return self.objective.is_costly and self.measure is Measure.RHO
+        """Whether to try less."""
+        return self.objective.is_costly
 
     def shares(self, fanouts: Fanouts) -> Strategy:
         """The best shares of a shape; levels of small share are not measured."""
-        found = self._judge([fanouts], _FINAL_STEPS[self.measure])[0]
+        found = self._judge([fanouts], _FINAL_STEPS[self.measure], JUDGED_PLACES)[0]
         inner = [share if share >= _SMALLEST_SHARE else 0.0 for share in found.shares[:-1]]
         kept = (*inner, found.shares[-1])
         return replace(found, shares=tuple(share / sum(kept) for share in kept))
 
     def run(self) -> tuple[Strategy, ...]:
         """The best strategies and the best of each small height, in order of rank."""
-        known = self._climb()
+        fast = self._fast_shapes() if self.is_costly else []
+        known = self._climb(fast)
         ordered = sorted(known.values(), key=lambda strategy: strategy.rank)
         costly = self.is_costly
         chosen = {
@@ -183,21 +193,31 @@ class _Search:
         for height in range(1, (_COSTLY_RETURNED if costly else _RETURNED_HEIGHTS) + 1):
             best = next((each for each in ordered if len(each.fanouts) == height), None)
             chosen |= {best.fanouts: None} if best else {}
+        chosen |= dict.fromkeys(fast)
         return tuple(sorted(self._polished(list(chosen)), key=lambda strategy: strategy.rank))
 
     def _polished(self, shapes: list[Fanouts]) -> list[Strategy]:
         """The strategies of shapes, without the levels that turn out to be worth little."""
-        strategies = self._judge(shapes, _FINAL_STEPS[self.measure])
+        strategies = self._judge(shapes, _FINAL_STEPS[self.measure], JUDGED_PLACES)
         sparse = list(dict.fromkeys(_without_small_levels(each) for each in strategies))
         return strategies if sparse == shapes else self._polished(sparse)
 
-    def _climb(self) -> dict[Fanouts, Strategy]:
+    def _fast_shapes(self) -> list[Fanouts]:
+        """What is best, or nearly so, for the objectives that are fast to search."""
+        found: list[Strategy] = []
+        for objective in _FAST:
+            known = replace(self, objective=objective)._climb([]).values()
+            found += sorted(known, key=lambda strategy: strategy.rank)[:_FAST_TAKEN]
+        return list(dict.fromkeys(each.fanouts for each in found))
+
+    def _climb(self, seeds: list[Fanouts]) -> dict[Fanouts, Strategy]:
         """From the seeds to shapes without better neighbours; all shapes met on the way."""
         steps = _RANKING_STEPS[self.measure]
         costly = self.is_costly
         width = _COSTLY_SEARCH_WIDTH if costly else _SEARCH_WIDTH[self.measure]
         judge = self._judge_with_root if costly else self._judge
-        known = {each.fanouts: each for each in judge(list(self._seeds()), steps)}
+        start = list(dict.fromkeys([*seeds, *self._seeds()]))
+        known = {each.fanouts: each for each in judge(start, steps)}
         tried: set[Fanouts] = set()
         for _ in range(_SEARCH_ROUNDS):
             best = sorted(known.values(), key=lambda strategy: strategy.rank)[:width]
@@ -247,21 +267,23 @@ class _Search:
 
     def _judge_with_root(self, shapes: list[Fanouts], steps: int) -> list[Strategy]:
         """The same, a private root being measured; good enough to compare shapes."""
-        return self._alternate(shapes, steps, root_measured=not self.public_total)
+        return self._alternate(shapes, steps, SEARCHED_PLACES, root_measured=not self.public_total)
 
-    def _judge(self, shapes: list[Fanouts], steps: int) -> list[Strategy]:
+    def _judge(
+        self, shapes: list[Fanouts], steps: int, places: int = SEARCHED_PLACES
+    ) -> list[Strategy]:
         """The best strategy of each shape, its shares found by so many alternations."""
-        without = self._alternate(shapes, steps, root_measured=False)
+        without = self._alternate(shapes, steps, places, root_measured=False)
         if self.public_total:
             return without
-        measured = self._alternate(shapes, steps, root_measured=True)
+        measured = self._alternate(shapes, steps, places, root_measured=True)
         return [
             root if _worth_its_root(root, other) else other
             for root, other in zip(measured, without, strict=True)
         ]
 
     def _alternate(
-        self, shapes: list[Fanouts], steps: int, *, root_measured: bool
+        self, shapes: list[Fanouts], steps: int, places: int, *, root_measured: bool
     ) -> list[Strategy]:
         if not shapes:
             return []
@@ -271,17 +293,19 @@ class _Search:
         measured = np.pad(np.array(padded) > 1, ((0, 0), (1, 0)), constant_values=root_measured)
         shares = measured / measured.sum(axis=1, keepdims=True)
         exponent, length = _EXPONENT[self.measure], _STEP_LENGTH[self.measure]
-        error = self.objective.searched_variance
+        parts_of = self.objective.searched_parts
         for _ in range(steps):
             # Of a level that hardly counts, rounding may leave less than nothing.
-            parts = np.maximum(level_parts(error, batch, self._precisions(shares)), 0)
-            parts /= parts.sum(axis=1, keepdims=True)
+            parts = np.maximum(parts_of(batch, self._precisions(shares), places), 0)
+            whole = parts.sum(axis=1, keepdims=True)
+            # Where nothing has an error, any shares are as good as those there are.
+            parts = np.where(whole > 0, parts / np.where(whole > 0, whole, 1), shares)
             ratio = np.divide(parts, shares, out=np.zeros_like(parts), where=shares > 0)
             shares = shares * ratio ** (length / (exponent + 1))
             # Leaves are measured even where the objective reads none of them by itself.
             shares[:, -1] = np.maximum(shares[:, -1], _SMALLEST_SHARE)
             shares /= shares.sum(axis=1, keepdims=True)
-        variances = error(batch, self._precisions(shares))
+        variances = parts_of(batch, self._precisions(shares), places).sum(axis=1)
         return [
             Strategy(
                 fanouts=shape,

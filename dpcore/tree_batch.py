@@ -11,7 +11,7 @@ in rows^2, by which a plan is judged (`dpcore.prefix_error`, `range_error`, `nod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dpcore.plan import TreePlan
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 # Real, or complex where a derivative is taken by a complex step.
 Scalars = npt.NDArray[Any]
 
@@ -61,6 +62,24 @@ class Below:
     full: list[Scalars]
     last: list[Scalars]
     children: list[Scalars]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """Where leaf boundaries lie among the children of one level of parents: (trees, ends) each.
+
+    Attributes:
+        child, parent: the nodes that hold the last leaf before each boundary.
+        place: how many children of the parent lie left of that child.
+        in_last: whether the parent is the last of its level.
+        is_last: whether the child is the last of its level.
+    """
+
+    child: Integers
+    parent: Integers
+    place: Floats
+    in_last: npt.NDArray[np.bool_]
+    is_last: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +145,61 @@ class TreeBatch:
                 last.append(1 / (own + 1 / children[-1]))
                 full.append(1 / (own + 1 / (parents.fanout * full[-1])))
         return Below(full=full, last=last, children=children)
+
+    def ends(self, stops: Integers) -> Iterator[Ends]:
+        """Where the prefixes of leaves 0 to ``stop`` - 1 end, at each level of parents.
+
+        Args:
+            stops: (ends,) each from 0 to K.
+        """
+        # The prefix of no leaves is none of leaf 0, any other ends with its last leaf.
+        child = np.broadcast_to(np.maximum(stops - 1, 0), (len(self.fanouts), len(stops)))
+        for parents in self.levels:
+            parent, place = np.divmod(child, parents.fanout.astype(np.int64)[:, None])
+            in_last = parent == parents.full_nodes[:, None]
+            yield Ends(
+                child=child,
+                parent=parent,
+                place=place.astype(np.float64),
+                in_last=in_last,
+                is_last=in_last & (place == parents.full_children[:, None]),
+            )
+            child = parent
+
+    def kept_ends(self, stops: Integers) -> list[Ends]:
+        """The same, kept with the batch: they do not depend on precisions."""
+        key = stops.tobytes()
+        if key not in self._known_ends:
+            self._known_ends[key] = list(self.ends(stops))
+        return self._known_ends[key]
+
+    @cached_property
+    def _known_ends(self) -> dict[bytes, list[Ends]]:
+        return {}
+
+    def precision_slopes(self, precisions: Floats, below: Below, slopes: Below) -> Floats:
+        """The derivatives in the precisions, from those in what `below` makes of them.
+
+        Args:
+            precisions: (trees, h + 1) as given to `below`.
+            below: what it returned.
+            slopes: the derivatives of one number a tree in full, last and children.
+
+        Returns:
+            (trees, h + 1).
+        """
+        found = np.empty_like(precisions)
+        of_full, of_last = slopes.full[-1], slopes.last[-1]
+        for index in reversed(range(self.height)):
+            parents, children = self.levels[index], below.children[index]
+            full, last, lower = below.full[index + 1], below.last[index + 1], below.full[index]
+            found[:, self.height - 1 - index] = -(full**2) * of_full - last**2 * of_last
+            of_children = slopes.children[index] + of_last * (last / children) ** 2
+            of_full = of_full * (full / lower) ** 2 / parents.fanout
+            of_full = of_full + slopes.full[index] + parents.full_children * of_children
+            of_last = slopes.last[index] + of_children
+        found[:, -1] = -(below.full[0] ** 2) * of_full - below.last[0] ** 2 * of_last
+        return found
 
 
 Error = Callable[[TreeBatch, Scalars], Scalars]

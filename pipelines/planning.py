@@ -8,7 +8,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import DELTA_FLOOR
+from dpcore.accounting import epsilon_of
 from dpcore.candidates import candidates
 from dpcore.objectives import CdfObjective, Objective
 from dpcore.plan import TreePlan
@@ -21,7 +21,7 @@ from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_o
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
-_HALVINGS = 24
+_HALVINGS = 15
 
 
 def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
@@ -129,9 +129,9 @@ def _target(
 
 def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     """The epsilon, to four digits and certified, that a plan keeps at a delta."""
-    low, high = 1e-6, 1.0
-    while certified_delta(moved_counts(plan), high) > max(delta, Fraction(DELTA_FLOOR)):
-        low, high = high, 2 * high
+    # What converting the rho allows is an upper bound; the certificate saves at most a half.
+    high = epsilon_of(plan.budget.amount, delta)
+    low = high / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if certified_delta(moved_counts(plan), middle) > delta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -191,3 +192,14 @@ def test_more_confidence_is_wider_and_the_same_plan_gives_the_same() -> None:
 def test_refuses_a_confidence(confidence: float) -> None:
     with pytest.raises(ValueError, match="confidence"):
         bands.simultaneous_width(planned(16, Measure.RHO, True), confidence)
+
+
+def test_noise_that_is_practically_zero_needs_no_band() -> None:
+    plan = plan_tree(
+        leaves=10**6,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
+        neighbors=Neighbors.ADD_REMOVE,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bands.simultaneous_width(plan, 0.95) == 0.0

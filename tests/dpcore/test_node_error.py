@@ -22,3 +22,10 @@ def test_equals_dense_least_squares(seed: int) -> None:
         nodes = design(tree, [level])
         expected = np.einsum("ri,ij,rj->r", nodes, covariance, nodes).mean()
         assert found[level] == pytest.approx(expected, rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_known_total_has_no_error() -> None:
+    batch = TreeBatch(leaves=97, fanouts=((10, 10),))
+    found = node_variances(batch, np.array([[np.inf, 0.5, 0.5]]))[0]
+    assert found[0] == 0 and (found[1:] > 0).all()

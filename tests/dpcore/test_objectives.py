@@ -24,6 +24,7 @@ from dpcore.planner import plan_tree, predicted_error
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.question import plan_from_spec
 from dpcore.tree import Tree
+from dpcore.tree_batch import TreeBatch
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [
@@ -190,3 +191,17 @@ def test_a_search_approximates_what_is_predicted() -> None:
     other = plan_tree(**shared)
     assert predicted_error(own, objective) < predicted_error(other, objective)
     assert objective.is_costly and not CdfObjective().is_costly
+
+
+def test_a_search_looks_at_a_few_of_many_places_and_weighs_them_alike() -> None:
+    batch = TreeBatch(leaves=4096, fanouts=((16, 16, 16),))
+    precisions = np.array([[0.5, 1.0, 2.0, 1.0]])
+    many = RangeObjective(widths=tuple(range(1, 4097, 7)))
+    guesses = tuple(Guess(stop=13 * place, density=2.0) for place in range(300))
+    ranks = QuantileObjective(quantiles=(0.5,) * 300, guesses=guesses)
+    for objective in (many, ranks):
+        searched = objective.searched_parts(batch, precisions, 128).sum()
+        assert searched == pytest.approx(objective.variance(batch, precisions)[0], rel=0.2)
+    few = RangeObjective(widths=(3, 4000))  # all 97 places of the second are looked at
+    searched = few.searched_parts(batch, precisions, 2**14).sum()
+    assert searched == pytest.approx(few.variance(batch, precisions)[0], rel=1e-12)

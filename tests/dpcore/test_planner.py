@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.candidates import candidates
+from dpcore.decimal_rank import decimal_rank, four_digits
 from dpcore.objectives import (
     CdfObjective,
     Guess,
@@ -407,3 +408,95 @@ def test_bad_targets(rmse: float) -> None:
 def test_no_target_for_a_count_that_is_public() -> None:
     with pytest.raises(ValueError, match="rmse"):
         budget_for_target(1.0, lambda amount: 0.0, Measure.RHO)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_targets_that_large_budgets_reach(measure: Measure) -> None:
+    """Discrete noise vanishes as exp(-epsilon): the first guess may not be that of continuous."""
+    calls = []
+
+    def error(amount: Fraction) -> float:
+        calls.append(amount)
+        return predicted_cdf_rmse(
+            plan_tree(leaves=1024, budget=budget(measure, amount), neighbors=ADD_REMOVE)
+        )
+
+    amount = budget_for_target(1e-3, error, measure)
+    assert max(calls) < 2.1 * amount and len(calls) < 20
+    assert error(amount) <= 1e-3 < error(four_digits(decimal_rank(amount) - 1))
+
+
+def test_targets_that_no_budget_reaches() -> None:
+    def planned(amount: Fraction) -> float:
+        plan = plan_tree(leaves=60, budget=budget(Measure.RHO, amount), neighbors=ADD_REMOVE)
+        return predicted_cdf_rmse(plan)
+
+    def refusing(amount: Fraction) -> float:
+        if amount > 50:
+            raise ValueError("scale: too small")
+        return 1 / float(amount)
+
+    for error, rmse in ((planned, 1e-300), (lambda amount: 5.0, 4.0), (refusing, 1e-3)):
+        with pytest.raises(ValueError, match="rmse: no budget that 64-bit noise allows reaches"):
+            budget_for_target(rmse, error, Measure.RHO)
+    for error, rmse in ((lambda amount: 5.0, 5.0), (lambda amount: 5.0, 1e300)):
+        with pytest.raises(ValueError, match="rmse: any budget that 64-bit noise allows reaches"):
+            budget_for_target(rmse, error, Measure.EPSILON)
+
+
+@pytest.mark.parametrize("power", [0.3, 1, 4])
+@pytest.mark.parametrize("rmse", [1e-6, 0.9, 1.0, 7e5])
+def test_the_target_s_budget_is_the_smallest(power: float, rmse: float) -> None:
+    calls = []
+
+    def error(amount: Fraction) -> float:
+        calls.append(amount)
+        if amount < Fraction(1, 10**6):
+            raise ValueError("scale: too large")
+        return float(amount) ** -power
+
+    amount = budget_for_target(rmse, error, Measure.RHO)
+    assert error(amount) <= rmse and len(calls) < 120
+    below = four_digits(decimal_rank(amount) - 1)
+    assert below < Fraction(1, 10**6) or error(below) > rmse
+
+
+def test_decimal_ranks() -> None:
+    for rank in (*range(-20_000, 20_000, 997), -1, 0, 8999, 9000):
+        assert decimal_rank(four_digits(rank)) == rank
+        assert decimal_rank(four_digits(rank + 1) - Fraction(1, 10**9)) == rank
+    assert four_digits(decimal_rank(0.001)) == Fraction(1, 1000)
+
+
+def test_a_root_of_more_children_than_64_bits_count() -> None:
+    for leaves in (13, 16):
+        plans = [
+            plan_tree(
+                leaves=leaves,
+                budget=budget(Measure.EPSILON),
+                neighbors=ADD_REMOVE,
+                fanouts=(root, 4),
+            )
+            for root in (4, 10**20)
+        ]
+        assert plans[1].tree.fanouts == (10**20, 4)
+        assert plans[0].level_amounts == plans[1].level_amounts
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("measure", list(Measure))
+def test_objectives_known_exactly_still_have_a_plan(measure: Measure) -> None:
+    for leaves, fanouts, objective in (
+        (97, None, RangeObjective(widths=(97,))),
+        (97, (10, 10), NodeObjective(weights=(1, 0, 0))),
+        (2, None, QuantileObjective(quantiles=(1.0,), guesses=(Guess(stop=2, density=3.0),))),
+    ):
+        plan = plan_tree(
+            leaves=leaves,
+            budget=budget(measure),
+            neighbors=SUBSTITUTE,
+            public_total=True,
+            fanouts=fanouts,
+            objective=objective,
+        )
+        assert predicted_error(plan, objective) == 0 and sum(plan.level_amounts) == 1

@@ -8,7 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.range_error import all_ranges_variance, positions, ranges_variance, ranks_variance
+from dpcore.range_error import (
+    all_ranges_variance,
+    positions,
+    ranges_parts,
+    ranges_variance,
+    ranks_parts,
+    ranks_variance,
+)
 from dpcore.tree import Tree
 from dpcore.tree_batch import Floats, TreeBatch, level_parts
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
@@ -58,6 +65,39 @@ def test_parts_sum_to_the_variance() -> None:
     whole = all_ranges_variance(batch, precisions)
     parts = level_parts(all_ranges_variance, batch, precisions)
     assert parts.sum() == pytest.approx(whole[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_going_back_down_equal_those_by_complex_steps(seed: int) -> None:
+    rng = np.random.default_rng(300 + seed)
+    tree, variances = random_case(rng)
+    batch, precisions = batch_of(tree, variances)
+    ranges = list(itertools.combinations(range(tree.leaves + 1), 2))
+    starts, stops = np.array(ranges).T.copy()
+    weights, quantiles = rng.random(len(ranges)), rng.random(len(ranges))
+    for found, error in (
+        (
+            ranges_parts(batch, precisions, starts, stops, weights),
+            lambda b, p: ranges_variance(b, p, starts, stops) @ weights,
+        ),
+        (
+            ranks_parts(batch, precisions, stops, quantiles.tolist(), weights),
+            lambda b, p: ranks_variance(b, p, stops, quantiles.tolist()) @ weights,
+        ),
+    ):
+        expected = level_parts(error, batch, precisions)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * expected.max())
+
+
+def test_a_range_that_is_known_has_no_error_at_all() -> None:
+    batch = TreeBatch(leaves=997, fanouts=((10, 10, 10),))
+    precisions = np.array([[np.inf, 0.3, 0.7, 1.1]])
+    whole = np.array([0]), np.array([997])
+    assert ranges_variance(batch, precisions, *whole)[0, 0] == 0
+    assert ranks_variance(batch, precisions, whole[1], [1.0])[0, 0] == 0
+    assert not ranges_parts(batch, precisions, *whole, np.ones(1)).any()
+    assert not ranks_parts(batch, precisions, whole[1], [1.0], np.ones(1)).any()
+    assert ranges_variance(batch, precisions, whole[0], whole[1] - 1)[0, 0] > 0.5
 
 
 def test_all_ranges_of_a_large_tree() -> None:

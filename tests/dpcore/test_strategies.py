@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
 
+from dpcore.objectives import Guess, Objective, QuantileObjective, RangeObjective
 from dpcore.prefix_error import prefix_variance
 from dpcore.privacy import Measure, Neighbors
 from dpcore.strategies import (
@@ -147,3 +149,53 @@ def test_shares_fit_the_fanouts() -> None:
     with pytest.raises(ValueError, match="shares"):
         Strategy(fanouts=(2, 2), shares=(0.0, 1.0), mean_variance=1.0)
     assert one_level(1).fanouts == ()
+
+
+MANY = QuantileObjective(
+    quantiles=tuple((place + 1) / 116 for place in range(115)),
+    guesses=tuple(Guess(stop=8000 * place + 7, density=1.0) for place in range(115)),
+)
+
+
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+@pytest.mark.parametrize("objective", [RangeObjective(widths=(1, 100, 100_000)), MANY])
+def test_objectives_that_look_at_places_are_searched_fast(
+    objective: Objective, measure: Measure
+) -> None:
+    began = time.process_time()
+    found = search_strategies(
+        leaves=999_983,
+        measure=measure,
+        neighbors=Neighbors.SUBSTITUTE,
+        public_total=True,
+        keyed=False,
+        objective=objective,
+    )
+    assert time.process_time() - began < 10  # about 1 s on a quiet machine
+    assert all(math.isfinite(each.mean_variance) for each in found)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("measure", [EPSILON, RHO])
+@pytest.mark.parametrize(
+    "objective",
+    [
+        RangeObjective(widths=(97,)),
+        QuantileObjective(quantiles=(1.0,), guesses=(Guess(stop=97, density=1e-9),)),
+    ],
+)
+def test_what_is_known_exactly_has_shares_all_the_same(
+    objective: Objective, measure: Measure
+) -> None:
+    for fanouts in (None, (10, 10)):
+        for found in search_strategies(
+            leaves=97,
+            measure=measure,
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+            keyed=False,
+            objective=objective,
+            fanouts=fanouts,
+        ):
+            assert found.mean_variance == 0
+            assert len(set(found.shares[1:])) == 1 and sum(found.shares) == pytest.approx(1)
