@@ -46,8 +46,10 @@ Integers = npt.NDArray[np.int64]
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
 _SHARE_UNITS = 2**20
-# A level that is given less than this is not worth a measurement; the leaves get at least as much.
+# A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
+# Leaves are measured even where nobody asks for them.
+_LEAST_LEAF_SHARE = 2e-5
 # All sets of measured levels are tried where parents times sets are no more than this.
 _EXHAUSTIVE = 2**22
 # Shares that move less than this in a step have settled.
@@ -346,8 +348,8 @@ class _Search:
         ratio = descent / (shares @ descent)
         moved: Floats = shares * ratio ** (self._step_length / (1 + exponent))
         # Levels that are worth little would vanish over many steps.
-        moved[(moved < _SMALLEST_SHARE) & (ratio < 1)] = 0.0
-        moved[-1] = max(moved[-1], _SMALLEST_SHARE)
+        moved[:-1][(moved[:-1] < _SMALLEST_SHARE) & (ratio[:-1] < 1)] = 0.0
+        moved[-1] = max(moved[-1], _LEAST_LEAF_SHARE)
         whole: Floats = moved / moved.sum()
         return whole
 
