@@ -23,9 +23,7 @@ integers that add up at every node. In brackets: the standard error of a figure 
     relative error         mean of |x - truth| / max(truth, 10), in percent
 
 The last table compares each plan with the best of 500 random splits of the budget. Its errors are
-roots of the mean of the levels' mean squared errors, weighted as the plan's name says. A plan gives
-the blocks at least 1/1000 of the budget, which a random split need not: where blocks have no
-weight, that alone may put a split ahead, by no more than 0.1 percent.
+roots of the mean of the levels' mean squared errors, weighted as the plan's name says.
 """
 
 from __future__ import annotations
