@@ -22,7 +22,6 @@ Source: Rameshwar, Tandon, Sharma, Section V. The search over prod n_i > K: deri
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.branching import integer_root, optimal_fanout
+from dpcore.prime_factors import factorised, is_prime
 from dpcore.privacy import Measure
 from dpcore.published_error import covering_nodes
 from dpcore.tree import MAX_LEAVES
@@ -42,8 +42,6 @@ Integers = npt.NDArray[np.int64]
 _EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
 # In place of a sum that no factors have.
 _NONE = 2**62
-# A strong test of primality below 3.4e14 (Jaeschke 1993).
-_WITNESSES = (2, 3, 5, 7, 11, 13, 17)
 
 
 def prime_power_fanouts(prime: int, exponent: int, height: int) -> Fanouts:
@@ -124,7 +122,7 @@ def height_bounds(leaves: int, measure: Measure = Measure.EPSILON) -> tuple[int,
     """
     _check_leaves(leaves, least=2)
     best = optimal_fanout(measure)
-    lower, upper = 1, sum(exponent for _, exponent in _factorised(leaves))
+    lower, upper = 1, sum(exponent for _, exponent in factorised(leaves))
     for height in range(1, upper + 1):
         root = integer_root(leaves, height)
         if root**height == leaves and root > best:
@@ -157,7 +155,7 @@ def closest_prime_power(leaves: int) -> tuple[int, int]:
     candidates = []
     for exponent in range(1, max(leaves - 1, 1).bit_length() + 1):
         base = max(2, integer_root(leaves, exponent))
-        while base**exponent < leaves or not _is_prime(base):
+        while base**exponent < leaves or not is_prime(base):
             base += 1
         candidates.append((base**exponent, base, exponent))
     _, prime, exponent = min(candidates)
@@ -186,7 +184,7 @@ def best_factorisation(leaves: int, measure: Measure = Measure.EPSILON) -> Fanou
     _check_leaves(leaves)
     if leaves == 1:
         return ()
-    primes = _factorised(leaves)
+    primes = factorised(leaves)
     divisors = np.ones(1, np.int64)
     for prime, exponent in primes:
         divisors = np.multiply.outer(divisors, prime ** np.arange(exponent + 1))
@@ -363,39 +361,13 @@ def _equal_budget_error(fanouts: Sequence[int], measure: Measure) -> int:
     return int(len(fanouts) ** _EXPONENT[measure] * sum(fanout - 1 for fanout in fanouts))
 
 
-def _factorised(number: int) -> list[tuple[int, int]]:
-    """The primes of a number up to 2^40 and their exponents, in ascending order."""
-    candidates = np.arange(2, math.isqrt(number) + 1)
-    primes = []
-    for divisor in candidates[number % candidates == 0].tolist():
-        exponent = 0
-        while number % divisor == 0:
-            number, exponent = number // divisor, exponent + 1
-        if exponent:
-            primes.append((divisor, exponent))
-    return [*primes, (number, 1)] if number > 1 else primes
-
-
-def _is_prime(number: int) -> bool:
-    """The test of Miller and Rabin."""
-    if number < 2 or any(number % witness == 0 for witness in _WITNESSES):
-        return number in _WITNESSES
-    twos = ((number - 1) & (1 - number)).bit_length() - 1
-    for witness in _WITNESSES:
-        power = pow(witness, (number - 1) >> twos, number)
-        squares = [pow(power, 2**step, number) for step in range(twos)]
-        if power != 1 and number - 1 not in squares:
-            return False
-    return True
-
-
 def _check_leaves(leaves: int, least: int = 1) -> None:
     if not least <= leaves <= MAX_LEAVES:
         raise ValueError(f"leaves: {leaves} is not between {least} and 2^40")
 
 
 def _check_prime_power(prime: int, exponent: int) -> None:
-    if prime > MAX_LEAVES or not _is_prime(prime):
+    if prime > MAX_LEAVES or not is_prime(prime):
         raise ValueError(f"prime: {prime} is not a prime below 2^40")
     if exponent < 1:
         raise ValueError(f"exponent: {exponent} is below 1")

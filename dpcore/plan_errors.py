@@ -14,11 +14,10 @@ from dpcore.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.plan import Mechanism, TreePlan
 from dpcore.tree import Tree
 from dpcore.tree_errors import TreeErrors
-from dpcore.uncertainty import IntervalWidths, interval_widths
+from dpcore.uncertainty import IntervalWidths, interval_widths, standard_width
 
 # Boundaries whose laws are inverted, all of them in a small tree.
 _FEW = 24
-_OUTWARDS = 1.0 + 1e-9
 
 
 class PlanErrors(Protocol):
@@ -71,7 +70,7 @@ def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
     errors, tree = errors_of(plan), plan.tree
     levels = tuple(
         max(
-            _standard_width(errors.node(level, node), confidence)
+            standard_width(errors.node(level, node), confidence)
             for node in sorted({0, size // 2, max(0, size - 2), size - 1})
         )
         for level, size in enumerate(tree.level_sizes)
@@ -101,9 +100,3 @@ def _boundaries(tree: Tree) -> list[int]:
     }
     last = tree.leaves - 1
     return sorted({0, 1, 2, 4, 7, 12, 20, last // 3, last // 2, last - 1, last} | ends)
-
-
-def _standard_width(law: ErrorLaw, confidence: float) -> float:
-    if law.variance <= ROUNDING:
-        return 0.0
-    return law.half_width(confidence) / math.sqrt(law.variance) * _OUTWARDS

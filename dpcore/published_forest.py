@@ -84,11 +84,9 @@ class PublishedForest(Forest):
         plan, leaves = self.plan, measurements[-1]
         public = total if plan.public_total else None
         if plan.mechanism is Mechanism.INDEPENDENT or leaves is None:
-            law = plan.laws[-1]
             batch = () if total is None else total.shape
             prefixes = np.zeros((*batch, 0), np.int64) if leaves is None else leaves
-            variance = law.variance if law else 0.0
-            return independent_estimates(plan.tree, prefixes, variance, total=public)
+            return independent_estimates(plan.tree, prefixes, plan.variances[-1], total=public)
         return estimate_tree(plan.estimator, plan.tree, plan.variances, measurements, total=public)
 
     @cached_property

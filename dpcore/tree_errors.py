@@ -141,6 +141,9 @@ class TreeErrors:
             start, stop: 0 <= start <= stop <= K.
             less_total: q.
         """
+        if start == stop:  # nothing but the share of the total; its law is symmetric
+            whole = self.range(0, self._tree.leaves).terms if less_total else ()
+            return ErrorLaw(terms=tuple((law, less_total * c, count) for law, c, count in whole))
         shares: dict[tuple[int, int], float] = {}
         share = self._find_shares(0, 0, start, stop, shares)
         theta = 0.0 if self._plan.public_total else share - less_total

@@ -121,7 +121,7 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     """
     errors, tree = TreeErrors(plan), plan.tree
     levels = tuple(
-        max(_standard_width(law, confidence) for law in _node_laws(errors, level))
+        max(standard_width(law, confidence) for law in _node_laws(errors, level))
         for level in range(tree.height + 1)
     )
     places = _prefix_places(errors, public_total=plan.public_total)
@@ -243,7 +243,8 @@ def _places(tree: Tree, *, public_total: bool) -> tuple[Integers, Floats]:
     return np.tile(leaf, 6), np.concatenate([np.repeat(shares, leaf.size), even])
 
 
-def _standard_width(law: ErrorLaw, confidence: float) -> float:
+def standard_width(law: ErrorLaw, confidence: float) -> float:
+    """The half-width of an error's interval in standard errors; 0 where the count is known."""
     if law.variance <= ROUNDING:
         return 0.0
     return law.half_width(confidence) / math.sqrt(law.variance) * _OUTWARDS

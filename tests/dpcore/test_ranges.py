@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from dpcore.estimation import estimate_down, estimate_up
 from dpcore.forest import Forest
 from dpcore.plan import TreePlan
-from dpcore.privacy import Measure
+from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.ranges import range_error, range_margin, range_variance
+from dpcore.tree import Tree
 from dpcore.tree_errors import TreeErrors
 
 
@@ -98,3 +100,17 @@ def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) ->
         range_variance(random_plan(np.random.default_rng(0)), start, stop)
     with pytest.raises(ValueError, match="range: "):
         range_error(random_plan(np.random.default_rng(0)), start, stop)
+
+
+def test_an_empty_range_has_no_error_but_its_share_of_the_total() -> None:
+    plan = TreePlan(
+        tree=Tree(leaves=4, fanouts=(2, 2)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
+    )
+    errors = TreeErrors(plan)
+    for place in range(5):
+        assert errors.range(place, place).variance == 0
+        less = errors.range(place, place, less_total=0.5).variance
+        assert less == pytest.approx(plan.variances[-1])  # 0.5^2 of four leaves
