@@ -1,13 +1,15 @@
 """The universe of a calendar: the years, months, days or hours of an interval of time.
 
 Nodes are units of time since 1970-01-01 in the proleptic Gregorian calendar, and labels are their
-digits as ISO 8601 writes them, so nothing is listed and nothing is sorted.
+digits as ISO 8601 writes them. So the nodes of a level are a run of integers: nothing is sorted,
+and only the labels' codes are written down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timezone
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,8 @@ CALENDAR_LEVELS = ("year", "month", "day", "hour")
 CALENDAR_UNITS = dict(zip(CALENDAR_LEVELS, "YMDh", strict=True))
 _PICTURES = dict(zip(CALENDAR_LEVELS, ("0000", "00", "00", "00"), strict=True))
 _SEPARATORS = dict(zip(CALENDAR_LEVELS, ("", "-", "-", "T"), strict=True))
-_BEFORE_ALL = -(2**62)
+# Units whose codes are made at once: a block and its scratch arrays stay in a core's cache.
+_BLOCK = 2**14
 
 
 def universe_from_calendar(levels: Sequence[str], lower: date, upper: date) -> Universe:
@@ -54,28 +57,38 @@ def universe_from_calendar(levels: Sequence[str], lower: date, upper: date) -> U
     for name, bound, moment in (("lower", lower, first), ("upper", upper, end)):
         if moment.astype(unit) != moment:
             raise ValueError(f"{name} {bound} must be the beginning of a {names[-1]}.")
-    start, stop = (int(moment.astype(unit).astype(np.int64)) for moment in (first, end))
-    nodes = np.arange(start, stop, dtype=np.int64).view(unit)
-    labels, child_starts, separators = [], [], []
-    for above, name in reversed(list(zip((None, *names), names, strict=False))):
+    runs = [_run(name, first, end) for name in names]
+    labels, separators = [], []
+    for above, name, run in zip((None, *names), names, runs, strict=False):
         units = _units_between(above, name)
+        labels.append(LevelLabels(codes=_codes(units, run), picture=_picture(units)))
         separators.append(_SEPARATORS[units[0]] if above else "")
-        codes, picture = _codes(units, nodes), _picture(units)
-        labels.append(LevelLabels(codes=codes, picture=picture))
-        upper_nodes = (
-            nodes.astype(f"M8[{CALENDAR_UNITS[above]}]") if above else np.zeros_like(nodes)
-        )
-        firsts = np.flatnonzero(np.diff(upper_nodes.view(np.int64), prepend=_BEFORE_ALL))
-        child_starts.append(np.append(firsts, len(nodes)))
-        nodes = upper_nodes[firsts]
     return Universe(
         form="calendar",
         levels=names,
-        separators=tuple(reversed(separators)),
-        level_labels=tuple(reversed(labels)),
-        child_starts=tuple(reversed(child_starts)),
+        separators=tuple(separators),
+        level_labels=tuple(labels),
+        child_starts=(
+            np.array([0, len(runs[0])]),
+            *(_child_starts(*pair) for pair in pairwise(zip(names, runs, strict=True))),
+        ),
         utc=utc,
     )
+
+
+def _run(name: str, first: np.datetime64, end: np.datetime64) -> range:
+    """The units of a level that overlap with an interval of microseconds, since 1970-01-01."""
+    unit = f"M8[{CALENDAR_UNITS[name]}]"
+    last = end - np.timedelta64(1, "us")
+    return range(int(first.astype(unit).view(np.int64)), int(last.astype(unit).view(np.int64)) + 1)
+
+
+def _child_starts(above: tuple[str, range], below: tuple[str, range]) -> Int64Array:
+    """Where the units of a level begin among those of the level below it, (units + 1,)."""
+    (name, run), (finer, nodes) = above, below
+    begins = np.arange(run.start, run.stop + 1).view(f"M8[{CALENDAR_UNITS[name]}]")
+    places = begins.astype(f"M8[{CALENDAR_UNITS[finer]}]").view(np.int64)
+    return np.clip(places, nodes.start, nodes.stop) - nodes.start
 
 
 def _moments(lower: date, upper: date) -> tuple[np.datetime64, np.datetime64, bool]:
@@ -85,7 +98,10 @@ def _moments(lower: date, upper: date) -> tuple[np.datetime64, np.datetime64, bo
         if not isinstance(bound, date):
             raise ValueError(f"{name} {bound!r} must be a date, or a date and time.")
         moment = bound if isinstance(bound, datetime) else datetime(*bound.timetuple()[:3])
-        moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment)
+        try:
+            moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment)
+        except OverflowError:
+            raise ValueError(f"{name} {bound} must be in the years 1 to 9999 in UTC.") from None
     if (moments[0].tzinfo is None) != (moments[1].tzinfo is None):
         raise ValueError(f"lower {lower} and upper {upper} must both have a time zone, or neither.")
     if not moments[0] < moments[1]:
@@ -105,8 +121,20 @@ def _picture(units: tuple[str, ...]) -> str:
     return "".join(parts).removeprefix(_SEPARATORS[units[0]])
 
 
-def _codes(units: tuple[str, ...], moments: npt.NDArray[np.datetime64]) -> Int64Array:
-    """The digits of some units of moments, (n,): 228 for the month and day of 2013-02-28."""
+def _codes(units: tuple[str, ...], run: range) -> Int64Array:
+    """The digits of some units of a run of the last of them: 228 for the month and day of
+    2013-02-28."""
+    codes = np.empty(len(run), np.int64)
+    for start in range(0, len(run), _BLOCK):
+        block = run[start : start + _BLOCK]
+        nodes = np.arange(block.start, block.stop)
+        codes[start : start + _BLOCK] = _codes_of(
+            units, nodes.view(f"M8[{CALENDAR_UNITS[units[-1]]}]")
+        )
+    return codes
+
+
+def _codes_of(units: tuple[str, ...], moments: npt.NDArray[np.datetime64]) -> Int64Array:
     codes = np.zeros(len(moments), np.int64)
     for unit in units:
         number = moments.astype(f"M8[{CALENDAR_UNITS[unit]}]")

@@ -43,6 +43,11 @@ class Chunk:
     start: int
 
     @property
+    def rows(self) -> int:
+        """The rows of an array of the chunk: one for each subtree."""
+        return self.units
+
+    @property
     def leaves(self) -> int:
         """The leaves of all its subtrees."""
         return self.units * self.tree.leaves

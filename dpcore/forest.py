@@ -234,6 +234,11 @@ class Forest:
             )
         return measured
 
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
+        totals: Integers = counts.reshape(chunk.units, chunk.tree.leaves).sum(axis=1)
+        return totals
+
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         """(units,) z of the roots of the chunk's subtrees."""
         return self._up(chunk, measurements)[0][..., 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -80,9 +80,7 @@ class HierarchyDomain:
     def tree(self) -> Universe:
         """The tree whose leaves `leaf_ids` tells: the universe, and the leaf "other" where a policy
         sends rows to it."""
-        return (
-            self.universe.with_other() if OTHER in (self.unknown, self.missing) else self.universe
-        )
+        return self.universe.extended if OTHER in (self.unknown, self.missing) else self.universe
 
     @property
     def cells(self) -> int:
@@ -116,7 +114,7 @@ class HierarchyDomain:
             "missing": self.missing,
         }
 
-    def check_type(self, column: str, type: pa.DataType) -> None:
+    def check_column_type(self, column: str, type: pa.DataType) -> None:
         """Refuse a column type that the leaves cannot be read from.
 
         Raises:
@@ -132,7 +130,7 @@ class HierarchyDomain:
         """The leaf of every row.
 
         Args:
-            columns: by name, (rows,) each, of types that `check_type` accepts; plain or
+            columns: by name, (rows,) each, of types that `check_column_type` accepts; plain or
                 dictionary-encoded.
 
         Returns:
@@ -143,7 +141,7 @@ class HierarchyDomain:
         """
         codes = []
         for name, reader in zip(self.columns, self._readers, strict=True):
-            self.check_type(name, columns[name].type)
+            self.check_column_type(name, columns[name].type)
             codes.append(reader.codes(columns[name]))
         leaves = self._leaves_of(codes)
         lost = np.flatnonzero(leaves < 0)
@@ -160,7 +158,7 @@ class HierarchyDomain:
         if self.universe.form not in ("columns", "digits"):
             return codes[0]
         nodes: Int64Array = np.zeros(len(codes[0]), np.int64)
-        for levels, index in self._indices:
+        for levels, index in _leaf_indices(self.universe):
             for level in levels:
                 nodes = nodes * self._radix(level) + codes[level - 1]
             nodes = index.positions(nodes)
@@ -174,24 +172,6 @@ class HierarchyDomain:
     @cached_property
     def _readers(self) -> tuple[ColumnReader, ...]:
         return column_readers(self.universe)
-
-    @cached_property
-    def _indices(self) -> list[tuple[list[int], IntegerIndex]]:
-        """Runs of levels whose codes make one integer, and where these integers stand."""
-        if self.universe.form == "digits":
-            return [([1], IntegerIndex(_node_keys(self.universe, 1, self.universe.height)))]
-        runs, first, span = [], 1, 1
-        for level in range(1, self.universe.height + 1):
-            radix = self._radix(level)
-            if level > first and span * radix > _KEY_LIMIT:
-                runs.append((first, level - 1))
-                first, span = level, self.universe.level_sizes[level - 1]
-            span *= radix
-        runs.append((first, self.universe.height))
-        return [
-            (list(range(start, end + 1)), IntegerIndex(_node_keys(self.universe, start, end)))
-            for start, end in runs
-        ]
 
 
 def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -> HierarchyDomain:
@@ -212,6 +192,26 @@ def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -
         unknown=str(spec["unknown"]),
         missing=str(spec["missing"]),
     )
+
+
+@lru_cache(maxsize=4)
+def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
+    """Runs of levels whose codes make one integer, and where these integers stand; made once in a
+    process, whoever holds the domain."""
+    if universe.form == "digits":
+        return [([1], IntegerIndex(_node_keys(universe, 1, universe.height)))]
+    runs, first, span = [], 1, 1
+    for level in range(1, universe.height + 1):
+        radix = universe.level_labels[level - 1].radix
+        if level > first and span * radix > _KEY_LIMIT:
+            runs.append((first, level - 1))
+            first, span = level, universe.level_sizes[level - 1]
+        span *= radix
+    runs.append((first, universe.height))
+    return [
+        (list(range(start, end + 1)), IntegerIndex(_node_keys(universe, start, end)))
+        for start, end in runs
+    ]
 
 
 def _node_keys(universe: Universe, first: int, last: int) -> Int64Array:

@@ -52,6 +52,11 @@ class IrregularChunk:
         return self.keys * self.tree.roots
 
     @property
+    def rows(self) -> int:
+        """The rows of an array of the chunk: one for each key, its subtrees side by side."""
+        return self.keys
+
+    @property
     def leaves(self) -> int:
         """The leaves of all its subtrees."""
         return self.keys * self.tree.leaves

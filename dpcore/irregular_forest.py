@@ -53,6 +53,7 @@ class IrregularForest:
         plan: how each is measured.
         keys: how many keys.
         chunk_leaves: the most leaves of a chunk.
+        signed: the counts are sums of values of either sign, so none is made nonnegative.
 
     Raises:
         ValueError: several keys for a plan that pays for one tree.
@@ -68,12 +69,17 @@ class IrregularForest:
     """
 
     def __init__(
-        self, plan: IrregularPlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES
+        self,
+        plan: IrregularPlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        *,
+        signed: bool = False,
     ) -> None:
         if keys > 1 and not plan.keyed and plan.neighbors is Neighbors.SUBSTITUTE:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
-        self.plan = plan
+        self.plan, self.signed = plan, signed
         self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
 
     @cached_property
@@ -209,6 +215,11 @@ class IrregularForest:
         level and chain, the level's own where no levels are pooled."""
         return level + chain * (self.plan.tree.height + 1)
 
+    def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:
+        """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
+        levels = chunk.tree.level_counts(counts.reshape(chunk.keys, chunk.tree.leaves))
+        return levels[0].reshape(-1)
+
     def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
         """(units,) z of the roots of a chunk's subtrees."""
         return estimate_up(self.weights(chunk), measurements)[0].reshape(-1)
@@ -234,7 +245,8 @@ class IrregularForest:
         measured = self._measure((tree, key, SPINE), spine, 0, root_chain, exact[:-1], own)
         up = estimate_up(weights, [*measured, roots.reshape(-1, spine.leaves)])
         estimates = estimate_down(weights, up)
-        counts = irregular_counts(spine, weights.below, estimates, root_count(estimates[0]))
+        root = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
+        counts = irregular_counts(spine, weights.below, estimates, root, signed=self.signed)
         variances = weights.variances(self.root_variance)
         levels = [
             _level_solution(level, 0, estimates[level], variances[level], counts[level])
@@ -258,7 +270,13 @@ class IrregularForest:
         weights, shape = self.weights(chunk), (chunk.keys, chunk.tree.roots)
         up = estimate_up(weights, measurements)
         estimates = estimate_down(weights, up, roots.estimate.reshape(shape))
-        counts = irregular_counts(chunk.tree, weights.below, estimates, roots.count.reshape(shape))
+        counts = irregular_counts(
+            chunk.tree,
+            weights.below,
+            estimates,
+            roots.count.reshape(shape),
+            signed=self.signed,
+        )
         variances = self._variances(chunk, weights)
         split = self.chunking.split_level
         return [

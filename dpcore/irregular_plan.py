@@ -15,10 +15,16 @@ chain have the same count, so the loss over all measured nodes is the sum, over 
 all nodes u of level l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete
 noise of the same parameters has the same guarantee.
 
+The proof asks of the counts only that those of a chain are equal and that a level's sensitivity
+bounds its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
+of `sum_sensitivities`.
+
 *Public levels.* The counts of one level, and so of all above it and of the single children that
 repeat them, may be declared public (invariants). The guarantee is then weaker: it speaks of pairs
 of substitute neighbours that agree on those counts. These nodes cost nothing, and a row that is
-replaced stays below the same public node.
+replaced stays below the same public node. Public sums say less: two such data sets agree on the
+sums, so a row that is replaced either keeps its value below the same public node, or adds 0 both
+before and after. What is measured moves by no more than a level's sensitivity in either case.
 
 Source: derived here; Canonne, Kamath, Steinke 2020 (discrete Gaussian); the design, section 4.
 """
@@ -34,7 +40,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.irregular_tree import IrregularTree
-from dpcore.privacy import Budget, Measure, Neighbors, level_sensitivity, noise_law
+from dpcore.privacy import (
+    Budget,
+    Measure,
+    Neighbors,
+    level_sensitivity,
+    noise_law,
+    sum_sensitivity,
+)
 from dpcore.samplers import NoiseLaw
 
 Floats = npt.NDArray[np.float64]
@@ -60,6 +73,31 @@ def level_sensitivities(
     )
 
 
+def sum_sensitivities(
+    tree: IrregularTree, neighbors: Neighbors, *, lower: int, upper: int, keyed: bool = False
+) -> Sensitivities:
+    """(h + 1,) the (L1, L2^2) sensitivity of bounded sums over each level, for one row.
+
+    Args:
+        tree: of one root.
+        neighbors: the neighbouring relation.
+        lower: the least value of a row.
+        upper: the largest.
+        keyed: the tree stands once per key, so no level has a single node.
+
+    Raises:
+        ValueError: the bounds are not in order, or both 0.
+
+    >>> sum_sensitivities(IrregularTree.from_fanouts([[2]]), Neighbors.SUBSTITUTE,
+    ...                   lower=-1, upper=3)
+    ((4, 16), (6, 18))
+    """
+    return tuple(
+        sum_sensitivity(neighbors, lower, upper, single_node=size == 1 and not keyed)
+        for size in tree.level_sizes
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class IrregularPlan:
     """How one irregular tree is measured. Holds no data.
@@ -74,7 +112,8 @@ class IrregularPlan:
             none is. 0: the number of rows is public. Substitute without keys only.
         keyed: the tree stands once per key of a group-by column.
         sensitivities: (h + 1,) the (L1, L2^2) of each level, by default for one row
-            (`level_sensitivities`); larger for units of several rows or for bounded sums.
+            (`level_sensitivities`); larger for units of several rows, and for bounded sums
+            (`sum_sensitivities`).
 
     Raises:
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
@@ -159,6 +198,17 @@ class IrregularPlan:
             (self.level_amounts[each] / self.sensitivities[each][order] for each in pooled),
             Fraction(0),
         )
+
+    def classes(self, level: int) -> list[int]:
+        """The lengths of the chains above the nodes of a level that are measured or public."""
+        tree = self.tree
+        if level == tree.height:
+            chains = tree.chains_below(level - 1, tree.chains[-1]) if level else np.zeros(1, int)
+            return [int(chain) for chain in np.unique(chains)]
+        chains = tree.chains[level]
+        public = np.array([self.is_public(level, chain) for chain in range(level + 1)])
+        kept = (tree.fanouts[level] > 1) | public[chains]
+        return [int(chain) for chain in np.unique(chains[kept])]
 
     def law(self, level: int, chain: int) -> NoiseLaw | None:
         """The law of the noise of one class of measured nodes.

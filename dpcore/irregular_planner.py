@@ -29,9 +29,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,18 @@ class NodeWeights:
     def total(self) -> float:
         """The sum of all weights."""
         return float(sum(self.levels) + sum(weight for _, _, weight in self.nodes))
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `from_spec` reads them back."""
+        return {"levels": list(self.levels), "nodes": [list(node) for node in self.nodes]}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> NodeWeights:
+        """The inverse of `spec`."""
+        return cls(
+            levels=tuple(map(float, spec["levels"])),
+            nodes=tuple((int(v), int(n), float(weight)) for v, n, weight in spec["nodes"]),
+        )
 
     def on_nodes(self, tree: IrregularTree) -> tuple[list[Floats], Floats]:
         """The weights as `IrregularErrors` takes them.

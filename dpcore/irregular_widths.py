@@ -18,7 +18,9 @@ Source: `dpcore.error_law`, `dpcore.uncertainty`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +108,25 @@ class IrregularWidths:
 
     confidence: float
     levels: tuple[LevelWidths, ...]
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `from_spec` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> IrregularWidths:
+        """The inverse of `spec`."""
+        return cls(
+            confidence=float(spec["confidence"]),
+            levels=tuple(
+                LevelWidths(
+                    bounds=tuple(map(float, level["bounds"])),
+                    widths=tuple(map(float, level["widths"])),
+                    blur=float(level["blur"]),
+                )
+                for level in spec["levels"]
+            ),
+        )
 
 
 def irregular_widths(

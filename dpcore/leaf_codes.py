@@ -20,6 +20,17 @@ from dpcore.universe import Universe
 
 MAX_LEAVES = 2**40
 _KEY_LIMIT = 2**62
+_SHOWN_LENGTH = 60
+
+
+def quoted(label: object) -> str:
+    """A label or path of a public universe as messages show it, shortened when long.
+
+    >>> quoted("02\\n")
+    "'02\\\\n'"
+    """
+    text = repr(label)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
 
 
 def plain_labels(
@@ -171,7 +182,7 @@ def universe_of_codes(
         # Of two equal neighbours the first is a leaf of the universe, which can tell its path.
         leaf = np.cumsum(changed)[np.argmin(changed)] - 1
         path = universe.paths(universe.height, np.array([leaf]))[0].as_py()
-        raise ValueError(f"{_columns(column)}: the leaf {path!r} stands more than once.")
+        raise ValueError(f"{_columns(column)}: the leaf {quoted(path)} stands more than once.")
     _check_inner(universe, column)
     return universe
 
@@ -208,7 +219,9 @@ def _check_inner(universe: Universe, column: str) -> None:
         if np.any(children > 1):
             node = parents[children > 1][:1]
             path = universe.paths(level - 1, node)[0].as_py()
-            raise ValueError(f"{_columns(column)}: {path!r} is a leaf and has children as well.")
+            raise ValueError(
+                f"{_columns(column)}: {quoted(path)} is a leaf and has children as well."
+            )
 
 
 def _columns(names: str) -> str:

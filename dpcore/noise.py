@@ -23,8 +23,10 @@ from dpcore.samplers import NoiseLaw
 
 Integers = npt.NDArray[np.int64]
 
-# Below this float64 holds estimates to a small part of a row, so that integers add up.
+# No table has more rows.
 MAX_COUNT = 2**40
+# Below this float64 holds estimates to a part of a row, so that integers add up.
+LARGEST_MEASURED = 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +104,13 @@ def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers
         counts: (..., n) exact counts.
         stream: the keystream of this level and chunk, not read before.
 
+    Counts beyond 2^50 in size, which only sums of large values reach, are taken as 2^50: a row
+    moves a count by no more than before, and no error depends on the data.
+
     Raises:
         TypeError: counts that are not 64-bit integers: integer noise hides no fraction.
-        OverflowError: a count beyond 2^40.
     """
     if counts.dtype != np.int64:
         raise TypeError(f"counts: {counts.dtype} is not int64")
-    if counts.size and max(int(counts.max()), -int(counts.min())) > MAX_COUNT:
-        raise OverflowError("counts: a count is beyond 2^40 in size")
+    counts = np.clip(counts, -LARGEST_MEASURED, LARGEST_MEASURED)
     return counts + law.sample(stream, counts.size).reshape(counts.shape)

@@ -9,7 +9,7 @@ policies for values out of the domain and for missing values leave the sensitivi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -177,6 +177,24 @@ class OrderedDomain(ABC):
         if share.size and not (share.min() >= 0.0 and share.max() <= 1.0):
             raise ValueError("share must lie in [0, 1].")
         return self._values_at(cell, share)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read: one."""
+        return (self.column,)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one, as CSV does not."""
+        return {self.column: self.value_type}
+
+    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Int64Array:
+        """`cell_ids` of the domain's own among some columns, by name."""
+        return self.cell_ids(columns[self.column])
+
+    def check_column_type(self, column: str, type: pa.DataType) -> None:
+        """`check_type` of the domain's own column, as every kind of domain has it."""
+        self.check_type(type)
 
     def check_type(self, type: pa.DataType) -> None:
         """Refuse a column type that this domain cannot be read from.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from dpcore.answers import NODES, chunk_tables, spine_table
 from dpcore.forest import SPINE
 from dpcore.noise import Integers, NoiseSource
 from dpcore.quantiles import QuantileCells
 from dpcore.question import Question
-from dpcore.tables import cdf_table, nodes_table, solved_quantiles
 
 PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index of the chunk
 
@@ -43,26 +43,19 @@ def solve_tree(
             for chunk, part in zip(chunks, parts, strict=True)
         ]
         roots = [forest.chunk_roots(c, m) for c, m in zip(chunks, measured, strict=True)]
-        totals = [
-            part.reshape(c.units, -1).sum(axis=1) for c, part in zip(chunks, parts, strict=True)
-        ]
+        totals = [forest.chunk_totals(c, part) for c, part in zip(chunks, parts, strict=True)]
         key = chunks[0].key
         solutions, levels = forest.solve_spine(
             name, key, np.concatenate(roots), np.concatenate(totals), noise
         )
-        public = solutions.total if question.plan.public_total else None
         if levels:
-            total = None if public is None else public[:1]
-            tables["nodes", key, SPINE] = nodes_table(question, key, levels, total)
+            tables[NODES, key, SPINE] = spine_table(question, key, solutions, levels)
         start = 0
         for chunk, measurements in zip(chunks, measured, strict=True):
-            solution = solutions.slice(start, start + chunk.units)
-            total = None if public is None else public[start : start + chunk.units]
+            mine = solutions.slice(start, start + chunk.units)
             start += chunk.units
-            solved, prefixes = forest.solve(chunk, measurements, solution)
-            tables["nodes", key, chunk.index] = nodes_table(question, key, solved, total)
-            tables["cdf", key, chunk.index] = cdf_table(question, chunk, prefixes, solution, total)
-            cells = solved_quantiles(question, chunk, prefixes, solution)
+            solved, cells = chunk_tables(question, chunk, measurements, mine)
+            tables |= {(kind, key, chunk.index): table for kind, table in solved.items()}
             if cells is not None:
                 found.append(cells if chunk.index == 0 else found.pop().merge(cells))
     if not found:

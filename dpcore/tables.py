@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from dpcore.chunks import Chunk
 from dpcore.estimation import Floats
 from dpcore.forest import LevelSolution, PrefixSolution, RootSolutions
-from dpcore.noise import Integers
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.question import Question
+from dpcore.question import OrderedQuestion, Question
 from dpcore.uncertainty import clipped_intervals, prefix_margin
 
 NODES_SCHEMA = pa.schema(
@@ -42,7 +41,7 @@ NODES_SCHEMA = pa.schema(
 
 
 def nodes_table(
-    question: Question, first_key: int, levels: Sequence[LevelSolution], total: Floats | None
+    question: Question, first_key: int, levels: Sequence[LevelSolution], total: float | None
 ) -> pa.Table:
     """The rows of a chunk's, or a spine's, nodes: level by level, in the order of keys and nodes.
 
@@ -59,35 +58,33 @@ def nodes_table(
 
 
 def _level_rows(
-    question: Question, first_key: int, level: LevelSolution, total: Floats | None
+    question: Question, first_key: int, level: LevelSolution, total: float | None
 ) -> pa.Table:
     units, size = level.estimate.shape
     whole_trees = question.forest.chunking.split_level == 0
     # A row of units is one key's tree, or all units stand side by side in one key's level.
     rows, wide = (units, size) if whole_trees else (1, units * size)
     nodes = np.arange(level.first_node, level.first_node + wide)
-    labels = node_labels(question, level.level, nodes)
-    width = question.widths.levels[level.level]
-    return pa.Table.from_arrays(
+    labels = question.node_labels(level.level, nodes)
+    table = pa.Table.from_arrays(
         [
             *_tree_and_key(question, first_key, rows, wide),
             pa.array(np.full(rows * wide, level.level, np.int32)),
             pa.array(np.tile(nodes, rows)),
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
             *_estimate_columns(
-                level.estimate, level.variance, width * np.sqrt(level.variance), total
+                level.estimate,
+                level.variance,
+                question.margins(level),
+                total,
+                signed=question.is_signed,
             ),
             pa.array(level.count.reshape(-1)),
         ],
         schema=NODES_SCHEMA,
     )
-
-
-def node_labels(question: Question, level: int, nodes: Integers) -> pa.StringArray:
-    """The part of the domain that each node covers, in the domain's notation."""
-    tree = question.plan.tree
-    below = tree.leaves_below(level)
-    return question.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
+    listed = question.listed(level.level, nodes)
+    return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
 
 
 def _tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> list[pa.Array]:
@@ -102,22 +99,29 @@ def _tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> l
 
 
 def _estimate_columns(
-    estimate: Floats, variance: Floats, margin: Floats, total: Floats | None
+    estimate: Floats,
+    variance: Floats,
+    margin: Floats,
+    total: float | None,
+    *,
+    signed: bool = False,
 ) -> list[pa.Array]:
     """estimate, std_error, ci_low, ci_high: intervals of ``margin`` either side, clipped."""
-    top = np.inf if total is None else total[:, None]
+    top = np.inf if total is None else total
     return [
         pa.array(np.ascontiguousarray(np.broadcast_to(column, estimate.shape)).reshape(-1))
-        for column in clipped_intervals(estimate, variance, margin, top)
+        for column in clipped_intervals(
+            estimate, variance, margin, top, bottom=-np.inf if signed else 0.0
+        )
     ]
 
 
 def cdf_table(
-    question: Question,
+    question: OrderedQuestion,
     chunk: Chunk,
     prefixes: PrefixSolution,
     roots: RootSolutions,
-    total: Floats | None,
+    total: float | None,
 ) -> pa.Table:
     """The rows of the CDF points that end in a chunk, in the order of keys and leaves.
 
@@ -164,7 +168,7 @@ def cdf_table(
 
 
 def solved_quantiles(
-    question: Question, chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
+    question: OrderedQuestion, chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
 ) -> QuantileCells | None:
     """What a solved chunk tells of the question's quantiles; None where none were asked for."""
     if not question.quantiles:
@@ -186,7 +190,7 @@ def solved_quantiles(
     return cells if question.forest.chunking.split_level == 0 else cells.collapse()
 
 
-def quantiles_table(question: Question, cells: QuantileCells) -> pa.Table:
+def quantiles_table(question: OrderedQuestion, cells: QuantileCells) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``cells``.
 
     ``value``, ``ci_low``, ``ci_high`` are numbers, null where the domain's values are none (dates,

@@ -11,9 +11,9 @@ Source: `dpcore.error_law`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,26 @@ class IntervalWidths:
     prefix: float
     line: tuple[float, float] | None = None
 
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `from_spec` reads them back."""
+        return {
+            "confidence": self.confidence,
+            "levels": list(self.levels),
+            "prefix": self.prefix,
+            "line": self.line,
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> IntervalWidths:
+        """The inverse of `spec`."""
+        line = spec["line"]
+        return cls(
+            confidence=float(spec["confidence"]),
+            levels=tuple(map(float, spec["levels"])),
+            prefix=float(spec["prefix"]),
+            line=None if line is None else (float(line[0]), float(line[1])),
+        )
+
     @property
     def sloped(self) -> tuple[float, float]:
         """What `prefix_margin` takes for the closest margins: the line, or the one width."""
@@ -80,7 +100,12 @@ def prefix_margin(width: float | tuple[float, float], variance: Floats) -> Float
 
 
 def clipped_intervals(
-    estimate: Floats, variance: Floats, margin: Floats, top: float | Floats
+    estimate: Floats,
+    variance: Floats,
+    margin: Floats,
+    top: float | Floats,
+    *,
+    bottom: float = 0.0,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Estimates with their standard errors and intervals, as they are released.
 
@@ -91,6 +116,8 @@ def clipped_intervals(
         variance: of the estimates, in rows^2.
         margin: half-widths of the intervals, in rows.
         top: no count is larger: the public number of rows, or infinite.
+        bottom: none is smaller: 0 for counts and sums of nonnegative values, -infinite for signed
+            sums.
 
     Returns:
         (estimate, standard error, low, high), in rows.
@@ -103,7 +130,8 @@ def clipped_intervals(
     estimate = np.where(known, np.rint(estimate), estimate)
     margin = np.where(known, 0.0, margin)
     error = np.where(known, 0.0, np.sqrt(np.maximum(variance, 0.0)))
-    low, high = np.clip(estimate - margin, 0.0, top), np.clip(estimate + margin, 0.0, top)
+    low = np.clip(estimate - margin, bottom, top)
+    high = np.clip(estimate + margin, bottom, top)
     return estimate, error, low, high
 
 

@@ -17,10 +17,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.column import AnyArray, Int64Array, fixed_width_values
+from dpcore.irregular_tree import IrregularTree
 from dpcore.level_labels import LevelLabels
 from dpcore.number_texts import ABSENT, text_buffers
 
@@ -157,6 +159,23 @@ class Universe:
             child_starts=(root + np.array([0, 1]), *(np.append(s, s[-1] + 1) for s in below)),
             utc=self.utc,
         )
+
+    @cached_property
+    def extended(self) -> Universe:
+        """`with_other`, made once."""
+        return self.with_other()
+
+    @cached_property
+    def shape(self) -> IrregularTree:
+        """The tree without its labels."""
+        return IrregularTree(child_starts=self.child_starts)
+
+    def is_named(self, level: int, nodes: Int64Array) -> npt.NDArray[np.bool_]:
+        """Which nodes have a label, (n,): not those that only continue a leaf of an upper level."""
+        if level <= 1:
+            return np.ones(len(nodes), np.bool_)
+        named: npt.NDArray[np.bool_] = self.level_labels[level - 1].codes.take(nodes) != ABSENT
+        return named
 
     def parents(self, level: int, nodes: Int64Array) -> Int64Array:
         """The ids, on the level above, of the parents of nodes of a level >= 1, (n,)."""

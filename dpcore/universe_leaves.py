@@ -14,27 +14,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.column import Int64Array, fixed_width_values
-from dpcore.leaf_codes import label_codes, plain_labels, ranked_codes, universe_of_codes
+from dpcore.leaf_codes import label_codes, plain_labels, quoted, ranked_codes, universe_of_codes
 from dpcore.level_labels import LevelLabels
 from dpcore.number_texts import ABSENT, read_numbers, write_numbers
 from dpcore.ordered import is_integer
 from dpcore.universe import MAX_DEPTH, Universe, check_level_names
 
 # A decimal number of so many digits is an int64.
-_MAX_DIGITS = 18
+MAX_DIGITS = 18
 # Paths that are split at once.
 _PATHS_AT_ONCE = 2**20
 
 
-def universe_from_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Universe:
+def universe_from_columns(
+    columns: Mapping[str, pa.Array | pa.ChunkedArray], *, levels: Sequence[str] = ()
+) -> Universe:
     """The universe of leaves whose labels stand in one column a level.
 
     Args:
         columns: by name, from the level below the root to the leaves, (leaves,) each; texts or
             integers.
+        levels: the names of the levels, by default those of the columns.
 
     Returns:
-        The universe; the columns' names are the levels' names.
+        The universe.
 
     Raises:
         ValueError: naming the column and the rule: a type that is neither, a null, an empty text, a
@@ -44,7 +47,10 @@ def universe_from_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> 
     >>> universe_from_columns(routes).level_sizes
     (1, 1, 2)
     """
-    check_level_names(tuple(columns))
+    names = tuple(levels) or tuple(columns)
+    check_level_names(names)
+    if len(names) != len(columns):
+        raise ValueError(f"levels: {len(columns)} columns need as many names, not {len(names)}.")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise ValueError(f"columns {', '.join(columns)} must have one length.")
@@ -55,7 +61,7 @@ def universe_from_columns(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> 
             raise ValueError(f"column {name!r} must not be null: every leaf has every level.")
         encoded.append(label_codes(plain))
     separators = ("", *["/"] * (len(columns) - 1))
-    return universe_of_codes("columns", tuple(columns), separators, encoded, ", ".join(columns))
+    return universe_of_codes("columns", names, separators, encoded, ", ".join(columns))
 
 
 def universe_from_codes(
@@ -116,9 +122,9 @@ def _checked_digits(column: str, digits: Sequence[int]) -> int:
     """The digits of a whole code."""
     if not digits or not all(is_integer(count) and count >= 1 for count in digits):
         raise ValueError(f"column {column!r}: digits {digits!r} must be whole numbers from 1 on.")
-    if sum(digits) > _MAX_DIGITS:
+    if sum(digits) > MAX_DIGITS:
         raise ValueError(
-            f"column {column!r}: digits {digits!r} must be at most {_MAX_DIGITS} together."
+            f"column {column!r}: digits {digits!r} must be at most {MAX_DIGITS} together."
         )
     return sum(digits)
 
@@ -137,12 +143,13 @@ def _code_numbers(column: str, codes: pa.Array | pa.ChunkedArray, width: int) ->
         raise ValueError(f"column {column!r} must not be null: every leaf has a code.")
     if pa.types.is_integer(plain.type):
         numbers = fixed_width_values(plain)
-        if numbers.min() < 0 or numbers.max() >= 10**width:
-            raise ValueError(f"column {column!r}: every code must have at most {width} digits.")
-        return numbers
-    numbers = read_numbers(plain, "0" * width)
-    if np.any(numbers == ABSENT):
-        raise ValueError(f"column {column!r}: every code must be a text of {width} digits.")
+        wrong, rule = (numbers < 0) | (numbers >= 10**width), f"have at most {width} digits"
+    else:
+        numbers = read_numbers(plain, "0" * width)
+        wrong, rule = numbers == ABSENT, f"be a text of {width} digits"
+    if wrong.any():
+        one = quoted(plain[int(np.argmax(wrong))].as_py())
+        raise ValueError(f"column {column!r}: every code must {rule}, unlike {one}.")
     return numbers
 
 
@@ -183,11 +190,14 @@ def universe_from_paths(
     depths, codes, values = _split(column, plain, separator)
     height = int(depths.max())
     if height > MAX_DEPTH:
-        raise ValueError(f"column {column!r}: paths must have at most {MAX_DEPTH} labels.")
+        deep = _counted(plain, depths, depths > MAX_DEPTH)
+        raise ValueError(f"column {column!r}: a path must have at most {MAX_DEPTH} labels; {deep}.")
     names = tuple(levels) or tuple(f"level {level}" for level in range(1, height + 1))
-    if levels and not (len(names) == height == int(depths.min())):
+    if np.any(depths != len(names)) and levels:
+        other = _counted(plain, depths, depths != len(names))
         raise ValueError(
-            f"column {column!r}: every path must have {len(names)} labels, as its levels are named."
+            f"column {column!r}: every path must have as many labels as levels are named, "
+            f"{len(names)}; {other}."
         )
     firsts = np.cumsum(depths) - depths
     encoded = []
@@ -198,6 +208,12 @@ def universe_from_paths(
         encoded.append(ranked_codes(at_level, values))
     separators = ("", *[separator] * (height - 1))
     return universe_of_codes("path", names, separators, encoded, column)
+
+
+def _counted(paths: pa.Array, depths: Int64Array, chosen: npt.NDArray[np.bool_]) -> str:
+    """The first of the chosen paths, with the number of its labels."""
+    row = int(np.argmax(chosen))
+    return f"{quoted(paths[row].as_py())} has {depths[row]}"
 
 
 def _split(
@@ -212,13 +228,15 @@ def _split(
         labels.append(parts.flatten().dictionary_encode())
     encoded = pa.chunked_array(labels).unify_dictionaries()
     values = encoded.chunk(0).dictionary
-    if pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
+    codes = np.concatenate([fixed_width_values(chunk.indices) for chunk in encoded.chunks])
+    counts, empty = np.concatenate(depths), pc.index(values, pa.scalar("", values.type)).as_py()
+    if empty >= 0:
+        row = np.searchsorted(np.cumsum(counts), np.argmax(codes == empty), side="right")
         raise ValueError(
             f"column {column!r}: a path must not begin or end with {separator!r}, nor have two in "
-            "a row."
+            f"a row, and {quoted(paths[int(row)].as_py())} does."
         )
-    codes = np.concatenate([fixed_width_values(chunk.indices) for chunk in encoded.chunks])
-    return np.concatenate(depths), codes, values
+    return counts, codes, values
 
 
 def universe_from_parents(
@@ -258,10 +276,12 @@ def universe_from_parents(
         raise ValueError(f"columns {', '.join(columns)} must have one length and one type.")
     codes, values = label_codes(pa.concat_arrays([names, above]))
     own = codes[: len(names)]
-    if np.bincount(own).max() > 1:
-        raise ValueError(f"column {columns[0]!r}: a node stands more than once.")
-    up = _parent_rows(columns, own, codes[len(names) :], len(values))
-    chain = _ancestors(columns, up)
+    counts = np.bincount(own)
+    if counts.max() > 1:
+        twice = quoted(values[int(np.argmax(counts))].as_py())
+        raise ValueError(f"column {columns[0]!r}: the node {twice} stands more than once.")
+    up = _parent_rows(columns, own, codes[len(names) :], values)
+    chain = _ancestors(columns, up, names)
     depths = np.add.reduce([each < len(own) for each in chain], axis=0, dtype=np.int64)
     encoded, height, steps = [], len(chain), np.stack(chain)
     for level in range(height):
@@ -276,19 +296,22 @@ def universe_from_parents(
 
 
 def _parent_rows(
-    columns: tuple[str, str], own: Int64Array, parents: Int64Array, names: int
+    columns: tuple[str, str], own: Int64Array, parents: Int64Array, values: pa.Array
 ) -> Int64Array:
     """The row of each node's parent, (nodes + 1,): `nodes` below the root, and for itself."""
-    row_of = np.full(names + 1, ABSENT, np.int64)
+    row_of = np.full(len(values) + 1, ABSENT, np.int64)
     row_of[own] = np.arange(len(own))
     rows = row_of.take(parents, mode="wrap")
     rows[parents == ABSENT] = len(own)
     if np.any(rows == ABSENT):
-        raise ValueError(f"column {columns[1]!r}: every parent must be one of the nodes.")
+        orphan = quoted(values[int(parents[np.argmax(rows == ABSENT)])].as_py())
+        raise ValueError(
+            f"column {columns[1]!r}: every parent must be one of the nodes, and {orphan} is none."
+        )
     return np.append(rows, len(own))
 
 
-def _ancestors(columns: tuple[str, str], up: Int64Array) -> list[Int64Array]:
+def _ancestors(columns: tuple[str, str], up: Int64Array, names: pa.Array) -> list[Int64Array]:
     """The leaves' rows, those of their parents and so on up to the root's children."""
     root = len(up) - 1
     has_child = np.zeros(len(up), np.bool_)
@@ -297,17 +320,29 @@ def _ancestors(columns: tuple[str, str], up: Int64Array) -> list[Int64Array]:
     while steps <= MAX_DEPTH and np.any(at[:root] != root):
         steps, at = steps + 1, up[at]
     if steps >= MAX_DEPTH:
-        _refuse_depth(columns, up)
+        _refuse_depth(columns, up, names)
     chain = [np.flatnonzero(~has_child[:root])]
     for _ in range(steps):
         chain.append(up[chain[-1]])
     return chain
 
 
-def _refuse_depth(columns: tuple[str, str], up: Int64Array) -> None:
+def _refuse_depth(columns: tuple[str, str], up: Int64Array, names: pa.Array) -> None:
     """Tell a cycle from a path that is too deep: doubling jumps leave every path."""
+    root = len(up) - 1
+    below = up
+    for _ in range(MAX_DEPTH - 1):
+        below = up[below]
     for _ in range(len(up).bit_length()):
         up = up[up]
-    if np.any(up != len(up) - 1):
-        raise ValueError(f"columns {', '.join(columns)}: a node must not be its own ancestor.")
-    raise ValueError(f"columns {', '.join(columns)}: at most {MAX_DEPTH} levels are possible.")
+    on_cycle = up[up != root]
+    if len(on_cycle):
+        own = quoted(names[int(on_cycle[0])].as_py())
+        raise ValueError(
+            f"columns {', '.join(columns)}: a node must not be its own ancestor, and {own} is."
+        )
+    deep = quoted(names[int(np.argmax(below != root))].as_py())
+    raise ValueError(
+        f"columns {', '.join(columns)}: at most {MAX_DEPTH} levels are possible below the root, "
+        f"and {deep} lies deeper."
+    )

@@ -148,13 +148,15 @@ def _add_query(commands: Commands) -> None:
     between.add_argument("lower", metavar="LOWER")
     between.add_argument("upper", metavar="UPPER")
     node = kinds.add_parser("node", help="the count of one node of the tree")
-    node.add_argument("--level", type=int, required=True, help="0 is the root")
+    node.add_argument("--level", help="its number, 0 is the root, or its name")
     which = node.add_mutually_exclusive_group(required=True)
     which.add_argument("--node", type=int, help="its number within the level")
     which.add_argument("--value", help="a value that it holds")
+    which.add_argument("--path", help='of a hierarchy, such as 44001 or JFK/LAX; "" is the root')
+    node.add_argument("--children", action="store_true", help="and those right below the path")
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
     top.add_argument("-n", type=int, default=10, help="how many (default 10)")
-    top.add_argument("--level", type=int, help="default: the leaves")
+    top.add_argument("--level", help="its number or name; default: the leaves")
     for kind in (cdf, quantile, between, node, top):
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
         kind.add_argument("--key", help="of a tree with keys")
@@ -168,10 +170,18 @@ def _add_report(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.reporting import run_report
 
-        return run_report(chosen.release)
+        return run_report(chosen.release, chosen.path, chosen.tree)
 
     parser = _add(commands, "report", "Write report.html, one page without network, anew.", run)
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        help="of a node of a hierarchy, such as 44001: the page shows it too, with the nodes above "
+        "and right below it; may be given several times",
+    )
+    parser.add_argument("--tree", help="the hierarchy; may be left out where there is only one")
 
 
 if __name__ == "__main__":

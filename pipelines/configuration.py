@@ -11,15 +11,19 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from dpcore.accounting import calibrated_rho
+from dpcore.accounting import calibrated_rho, rho_of
 from dpcore.estimators import Estimator
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import certified_delta
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan
 from pipelines.configuration_error import ConfigurationError, configuration_error
-from pipelines.sections import ReleaseSection, TreeSection
+from pipelines.hierarchy_plan import hierarchy_question
+from pipelines.hierarchy_tree import HierarchyTree
+from pipelines.sections import AnyTree, ReleaseSection
+from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document, read_document
 from transforms.key_reference import KeyReference
 
@@ -29,7 +33,7 @@ __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_c
 # The keys of a tree that dpcore may refuse once the budget is known.
 _TREE_KEYS = (
     *("fanouts", "level_budgets", "level_weights", "widths", "quantiles"),
-    *("estimation", "mechanism", "domain.cells"),
+    *("estimation", "mechanism", "domain.cells", "domain", "invariants", "measure"),
 )
 
 
@@ -60,7 +64,7 @@ class Configuration:
     confidence: float
     neighbors: Neighbors
     budget: Budget
-    trees: tuple[TreeSection, ...]
+    trees: tuple[AnyTree, ...]
     delta: Fraction | None = None
 
     def plan(self) -> ReleasePlan:
@@ -87,10 +91,14 @@ class Configuration:
 
         def certify(rho: Fraction) -> float:
             plan = self.plan_at(Budget(measure=Measure.RHO, amount=rho))
+            assert plan.moved_counts is not None
             return certified_delta(plan.moved_counts, epsilon)
 
         try:
-            rho = calibrated_rho(epsilon, delta, certify)
+            rho = rho_of(epsilon, delta)
+            at_first = self.plan_at(Budget(measure=Measure.RHO, amount=rho))
+            if at_first.moved_counts is not None:
+                rho = calibrated_rho(epsilon, delta, certify)
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: privacy.delta: {error}") from None
         return replace(
@@ -115,7 +123,7 @@ class Configuration:
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: {error}") from None
 
-    def public_total(self, tree: TreeSection) -> bool:
+    def public_total(self, tree: OrderedTree) -> bool:
         """Whether the number of rows that a tree counts is public, so that its root is exact."""
         return (
             self.neighbors is Neighbors.SUBSTITUTE
@@ -123,7 +131,7 @@ class Configuration:
             and not tree.domain.drops_rows
         )
 
-    def tree_plan(self, tree: TreeSection, budget: Budget) -> TreePlan:
+    def tree_plan(self, tree: OrderedTree, budget: Budget) -> TreePlan:
         """The plan of one tree.
 
         Raises:
@@ -145,7 +153,11 @@ class Configuration:
     def _question(self, index: int, budget: Budget) -> Question:
         tree = self.trees[index]
         try:
-            return Question(
+            if isinstance(tree, HierarchyTree):
+                return hierarchy_question(
+                    tree, budget=budget, neighbors=self.neighbors, confidence=self.confidence
+                )
+            return OrderedQuestion(
                 name=tree.name,
                 domain=tree.domain,
                 plan=self.tree_plan(tree, budget),
@@ -161,14 +173,14 @@ class Configuration:
 
     def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
         """A refusal of dpcore at the key that it names, else at the budget."""
-        sentence = str(error)
+        sentence, tree = str(error), self.trees[index]
         field, _, rule = sentence.partition(": ")
         key = {
             "level_amounts": "level_budgets",
             "estimator": "estimation",
-            "domain": "domain.cells",
+            "domain": tree.size_key.removeprefix("."),
         }.get(field, field)
-        if key == "estimation" and not self.public_total(self.trees[index]):
+        if key == "estimation" and isinstance(tree, OrderedTree) and not self.public_total(tree):
             rule += (
                 "; it is public under substitute, where the tree has no by and no policy of its "
                 "domain drops rows"

@@ -87,12 +87,13 @@ def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
 
 
 def key_path(location: Sequence[int | str]) -> str:
-    """A place in the configuration as text.
+    """A place in the configuration as text; tags of pydantic's unions are left out.
 
-    >>> key_path(("trees", 0, "domain"))
+    >>> key_path(("trees", 0, "<ordered>", "domain"))
     'trees[0].domain'
     """
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    named = [part for part in location if not str(part).startswith("<")]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in named]
     return "".join(parts).removeprefix(".")
 
 

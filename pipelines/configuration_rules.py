@@ -84,14 +84,22 @@ def whole_numbers(value: object) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def weight(value: object) -> float:
+    """A number from 0 up."""
+    number = _number(value)
+    if number is None or number < 0 or number.adjusted() > _LARGEST_EXPONENT:
+        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1e15")
+    return float(number)
+
+
 def weights(value: object) -> tuple[float, ...]:
     """A list of numbers from 0 up, not all of them 0."""
     numbers = []
     for index, each in enumerate(several(value)):
-        number = _number(each)
-        if number is None or number < 0 or number.adjusted() > _LARGEST_EXPONENT:
-            raise RuleBroken(f"{shown(each)} must be a number from 0 to 1e15", at=f"[{index}]")
-        numbers.append(float(number))
+        try:
+            numbers.append(weight(each))
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}]") from None
     if not sum(numbers) > 0:
         raise RuleBroken("must hold a number above 0")
     return tuple(numbers)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dpcore.estimators import Estimator
+from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.plan import Mechanism, TreePlan
 from dpcore.privacy import Measure, Neighbors
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 
 _NEIGHBORS = {
@@ -50,10 +52,28 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
     times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
     return (
-        f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}, {law}. The privacy unit is "
-        f"the row: a person who is in several rows is protected less, with {times}"
+        f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
+        f"The privacy unit is the row: a person in several rows is protected less, with {times}"
         "the number of their rows. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
+    )
+
+
+def _agreement(plan: ReleasePlan) -> str:
+    """What else two data sets must share to be protected from each other: the invariants."""
+    declared = [
+        f"{question.domain.tree.level_names[level]} of {question.name}"
+        for question in plan.questions
+        if isinstance(question, HierarchyQuestion)
+        and (level := question.plan.public_level) is not None
+        and (level > 0 or question.domain.drops_rows)
+    ]
+    if not declared:
+        return ""
+    return (
+        f", and which agree on the counts that are declared public (down to the level "
+        f"{', '.join(declared)}; this release states them exactly, and what they tell is not "
+        "protected: a weaker guarantee than without them)"
     )
 
 
@@ -89,6 +109,34 @@ def levels_of(plan: TreePlan) -> list[dict[str, object]]:
     return levels
 
 
+def hierarchy_levels_of(question: HierarchyQuestion) -> list[dict[str, object]]:
+    """What each level of a hierarchy spends, and the noise of its nodes.
+
+    A node with a single child has its child's count, and the child is measured with the budget of
+    both: ``chain`` says how many nodes above share a node's measurement.
+    """
+    plan, universe = question.plan, question.domain.tree
+    levels: list[dict[str, object]] = []
+    for level, name in enumerate(universe.level_names):
+        noise: list[dict[str, object]] = []
+        for chain in plan.classes(level):
+            law = plan.law(level, chain)
+            if law is not None:
+                noise.append({"chain": chain, **scale_of(law)})
+            elif plan.is_public(level, chain):
+                noise.append({"chain": chain, "law": "none: public and exact"})
+        levels.append(
+            {
+                "level": level,
+                "name": name,
+                "nodes": universe.level_sizes[level],
+                plan.budget.measure.value: str(plan.level_amounts[level]),
+                "noise": noise or "not measured",
+            }
+        )
+    return levels
+
+
 ESTIMATES = {
     Estimator.NONE: "as published",
     Estimator.BELOW: "from below",
@@ -105,13 +153,46 @@ def estimate_in_words(plan: TreePlan) -> str:
 
 
 def policies_of(question: Question) -> dict[str, object]:
-    """What becomes of values that a tree's domain or keys do not list."""
+    """What becomes of values that a tree's domain, keys or measure do not list."""
     kept = ("outside", "missing", "unknown")
-    spec = question.domain.spec()
-    policies = {question.domain.column: {name: spec[name] for name in kept if name in spec}}
+    spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
+    policies: dict[str, dict[str, object]] = {
+        columns: {name: spec[name] for name in kept if name in spec}
+    }
     if question.keys is not None:
         policies.setdefault(question.keys.column, {})["unknown key"] = question.keys.unknown
+    if isinstance(question, HierarchyQuestion) and question.measure is not None:
+        bounds = question.measure
+        policies.setdefault(bounds.column, {}).update(
+            bounds=[bounds.lower, bounds.upper], outside="clamp", missing=bounds.missing
+        )
     return dict(policies)
+
+
+def _tree_entry(question: Question) -> dict[str, object]:
+    """What the manifest says of one tree."""
+    entry: dict[str, object] = {
+        "name": question.name,
+        question.plan.budget.measure.value: str(question.plan.budget.amount),
+    }
+    if isinstance(question, OrderedQuestion):
+        entry |= {
+            "mechanism": question.plan.mechanism.value,
+            "estimation": question.plan.estimator.value,
+            "consistency": question.consistency.value,
+            "levels": levels_of(question.plan),
+        }
+    elif isinstance(question, HierarchyQuestion):
+        entry |= {
+            "mechanism": "tree",
+            "estimation": "full",
+            "consistency": "top_down",
+            "levels": hierarchy_levels_of(question),
+        }
+    return entry | {
+        "policies": policies_of(question),
+        "interval_widths": question.widths.spec(),
+    }
 
 
 def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
@@ -134,22 +215,5 @@ def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
             "assumes": "the release key stays secret; the operator, the workers and their storage "
             "are trusted",
         },
-        "trees": [
-            {
-                "name": question.name,
-                plan.budget.measure.value: str(question.plan.budget.amount),
-                "mechanism": question.plan.mechanism.value,
-                "estimation": question.plan.estimator.value,
-                "consistency": question.consistency.value,
-                "levels": levels_of(question.plan),
-                "policies": policies_of(question),
-                "interval_widths": {
-                    "confidence": question.confidence,
-                    "levels": list(question.widths.levels),
-                    "prefix": question.widths.prefix,
-                    "line": question.widths.line,
-                },
-            }
-            for question in plan.questions
-        ],
+        "trees": [_tree_entry(question) for question in plan.questions],
     }

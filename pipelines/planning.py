@@ -10,14 +10,20 @@ from typing import Any
 
 from dpcore.accounting import epsilon_of
 from dpcore.candidates import candidates
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.irregular_planner import NodeWeights, predicted_node_rmse
 from dpcore.objectives import CdfObjective, Objective
 from dpcore.plan import TreePlan
 from dpcore.planner import budget_for_target, predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta, moved_counts
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_of
+from pipelines.hierarchy_levels import hierarchy_entry, print_hierarchy
+from pipelines.hierarchy_plan import hierarchy_plan
+from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -34,7 +40,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     """
     configuration = load_configuration(path)
     plan = configuration.plan()
-    trees = [_tree(question) for question in plan.questions]
+    trees = [_entry(question) for question in plan.questions]
     if target_error is not None:
         for index, tree in enumerate(trees):
             tree["target"] = _target(configuration, plan, index, target_error)
@@ -45,7 +51,14 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     return 0
 
 
-def _tree(question: Question) -> dict[str, Any]:
+def _entry(question: Question) -> dict[str, Any]:
+    if isinstance(question, HierarchyQuestion):
+        return hierarchy_entry(question)
+    assert isinstance(question, OrderedQuestion)
+    return _tree(question)
+
+
+def _tree(question: OrderedQuestion) -> dict[str, Any]:
     return {
         "name": question.name,
         "keys": question.key_count,
@@ -100,6 +113,9 @@ def _target(
     """The budget of one tree alone at which what it is for is this far off."""
     section, question = configuration.trees[index], plan.questions[index]
     measure = plan.budget.measure
+    if isinstance(section, HierarchyTree):
+        return _hierarchy_target(configuration, section, measure, rmse)
+    assert isinstance(question, OrderedQuestion)
     if isinstance(section.level_budgets, tuple):
         raise UserError(
             f"--target-error: trees[{index}].level_budgets fixes the budget; use equal or optimal"
@@ -127,6 +143,25 @@ def _target(
     return found
 
 
+def _hierarchy_target(
+    configuration: Configuration, section: HierarchyTree, measure: Measure, rmse: float
+) -> dict[str, Any]:
+    """The budget of one hierarchy alone at which its counts, as weighted, are this far off."""
+
+    def error(amount: Fraction) -> float:
+        budget = Budget(measure=measure, amount=amount)
+        plan = hierarchy_plan(section, budget=budget, neighbors=configuration.neighbors)
+        weights = section.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
+        return predicted_node_rmse(plan, weights)
+
+    try:
+        amount = budget_for_target(rmse, error, measure)
+    except ValueError as problem:
+        reason = str(problem).removeprefix("rmse: ")
+        raise UserError(f"--target-error: {reason}") from None
+    return {"rmse": rmse, "unit": "rows", measure.value: float(amount)}
+
+
 def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     """The epsilon, to four digits and certified, that a plan keeps at a delta."""
     # What converting the rho allows is an upper bound; the certificate saves at most a half.
@@ -149,11 +184,16 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
         "errors are standard errors, after estimation"
     )
     for question, tree in zip(plan.questions, trees, strict=True):
-        _print_levels(question)
-        _print_errors(question, tree)
+        if isinstance(question, HierarchyQuestion):
+            print_hierarchy(question, tree)
+        else:
+            assert isinstance(question, OrderedQuestion)
+            _print_levels(question)
+            _print_errors(question, tree)
+        _print_target(tree.get("target"))
 
 
-def _print_levels(question: Question) -> None:
+def _print_levels(question: OrderedQuestion) -> None:
     plan, measure = question.plan, question.plan.budget.measure.value
     shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
     keys = f", once for each of {question.key_count} keys" if question.keys else ""
@@ -167,7 +207,7 @@ def _print_levels(question: Question) -> None:
         print(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
 
 
-def _print_errors(question: Question, tree: dict[str, Any]) -> None:
+def _print_errors(question: OrderedQuestion, tree: dict[str, Any]) -> None:
     objective = question.objective
     name, other = _error_name(objective), objective != CdfObjective()
     print("  predicted errors, root mean square, of a CDF point over all cells, in rows", end="")
@@ -180,7 +220,9 @@ def _print_errors(question: Question, tree: dict[str, Any]) -> None:
             f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
             f"{_shape(candidate['fanouts'])}"
         )
-    target = tree.get("target")
+
+
+def _print_target(target: dict[str, Any] | None) -> None:
     if target is not None:
         measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
         wanted = f"{measure.value} {target[measure.value]:g}"

@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from dpcore.release import Answer, ReleasedTree
+from dpcore.released_cdf import ReleasedCdf
+from dpcore.released_hierarchy import ReleasedHierarchy
+from dpcore.released_tree import Answer, ReleasedTree
 from pipelines.release_folder import ReleaseFolder
 from pipelines.user_error import UserError
 
@@ -39,28 +41,61 @@ def run_query(chosen: argparse.Namespace) -> int:
 
 
 def _answers(tree: ReleasedTree, chosen: argparse.Namespace) -> list[dict[str, object]]:
-    key = chosen.key
-    if chosen.kind == "quantile":
-        return [_quantile(tree.quantile(_fraction(text), key)) for text in chosen.values]
-    return [asdict(answer) for answer in _counts(tree, chosen, key)]
-
-
-def _counts(tree: ReleasedTree, chosen: argparse.Namespace, key: object) -> list[Answer]:
-    if chosen.kind == "cdf":
-        together = chosen.simultaneous
-        return [tree.cdf(value, key, simultaneous=together) for value in chosen.values]
-    if chosen.kind == "range":
-        return [tree.range(chosen.lower, chosen.upper, key)]
-    height = tree.question.plan.tree.height
-    level = height if chosen.level is None else chosen.level
-    if not 0 <= level <= height:
-        raise ValueError(f"level: {level} is not between 0 and {height}")
+    if chosen.kind in ("cdf", "quantile", "range"):
+        if not isinstance(tree, ReleasedCdf):
+            raise ValueError(
+                f"{chosen.kind}: tree {tree.question.name} is a hierarchy, not ordered"
+            )
+        if chosen.kind == "quantile":
+            return [_quantile(tree.quantile(_fraction(q), chosen.key)) for q in chosen.values]
+        return [asdict(answer) for answer in _ranges(tree, chosen)]
     if chosen.kind == "top":
-        if chosen.n < 1:
-            raise ValueError(f"n: {chosen.n} is not above 0")
-        return tree.top(chosen.n, level, key)
-    node = tree.node_of(chosen.value, level) if chosen.node is None else chosen.node
-    return [tree.node(level, node, key)]
+        return [asdict(answer) for answer in _top(tree, chosen)]
+    return [asdict(answer) for answer in _nodes(tree, chosen)]
+
+
+def _ranges(tree: ReleasedCdf, chosen: argparse.Namespace) -> list[Answer]:
+    if chosen.kind == "range":
+        return [tree.range(chosen.lower, chosen.upper, chosen.key)]
+    together = chosen.simultaneous
+    return [tree.cdf(value, chosen.key, simultaneous=together) for value in chosen.values]
+
+
+def _top(tree: ReleasedTree, chosen: argparse.Namespace) -> list[Answer]:
+    level = _level(tree, chosen.level)
+    if chosen.n < 1:
+        raise ValueError(f"n: {chosen.n} is not above 0")
+    return tree.top(chosen.n, level, chosen.key)
+
+
+def _nodes(tree: ReleasedTree, chosen: argparse.Namespace) -> list[Answer]:
+    if chosen.path is not None:
+        if not isinstance(tree, ReleasedHierarchy):
+            raise ValueError(f"path: tree {tree.question.name} is no hierarchy; use --value")
+        if chosen.level is not None:
+            raise ValueError("level: a path names its node; leave --level out")
+        node = tree.at_path(chosen.path, chosen.key)
+        return [node, *tree.children(chosen.path, chosen.key)] if chosen.children else [node]
+    if chosen.children:
+        raise ValueError("children: goes with --path")
+    if chosen.level is None:
+        raise ValueError("level: is needed with --node and --value")
+    level = _level(tree, chosen.level)
+    number = tree.node_of(chosen.value, level) if chosen.node is None else chosen.node
+    return [tree.node(level, number, chosen.key)]
+
+
+def _level(tree: ReleasedTree, asked: str | None) -> int:
+    """The number of a level, given by its number or, in a hierarchy, by its name; by default that
+    of the leaves."""
+    height = tree.question.plan.tree.height
+    if asked is None:
+        return height
+    if isinstance(tree, ReleasedHierarchy):
+        return tree.level_of(asked)
+    if not (asked.isdecimal() and int(asked) <= height):
+        raise ValueError(f"level: {asked} is not between 0 and {height}")
+    return int(asked)
 
 
 def _fraction(text: str) -> float:

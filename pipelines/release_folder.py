@@ -15,11 +15,15 @@ from functools import lru_cache
 from types import ModuleType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpcore.question import ReleasePlan, plan_from_spec
+from dpcore.forest import SPINE
 from dpcore.release import Release
-from dpcore.uncertainty import IntervalWidths
+from dpcore.release_plan import ReleasePlan, plan_from_spec
+from dpcore.universe import Universe
+from dpcore.universe_table import universe_from_table
+from transforms.parts import universe_name
 
 MANIFEST = "manifest.json"
 QUANTILES = "quantiles.parquet"
@@ -46,17 +50,9 @@ class ReleaseFolder:
         try:
             spec = self.manifest["spec"]
             assert isinstance(spec, dict)
-            self.plan: ReleasePlan = plan_from_spec(spec)
+            self.plan: ReleasePlan = plan_from_spec(spec, self._universe)
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
-                widths, line = tree["interval_widths"], tree["interval_widths"]["line"]
-                question.remember_widths(
-                    IntervalWidths(
-                        confidence=widths["confidence"],
-                        levels=tuple(widths["levels"]),
-                        prefix=widths["prefix"],
-                        line=None if line is None else (line[0], line[1]),
-                    )
-                )
+                question.remember_widths(question.read_widths(tree["interval_widths"]))
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
                     str(part["file"]),
@@ -68,6 +64,14 @@ class ReleaseFolder:
             raise FolderError(
                 f"{path}: its manifest cannot be read by this program: {error}"
             ) from None
+
+    def _universe(self, digest: str) -> Universe:
+        """The universe of a hierarchy, which the release holds once for all its trees."""
+        name = universe_name(digest)
+        found = universe_from_table(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        if found.digest != digest:
+            raise ValueError(f"{name} is not the universe that the specification names")
+        return found
 
     @property
     def files(self) -> list[str]:
@@ -89,10 +93,28 @@ class ReleaseFolder:
         """All rows of a tree."""
         return pa.Table.from_batches(self.batches(kind, tree))
 
-    def batches(self, kind: str, tree: str) -> Iterator[pa.RecordBatch]:
-        """All rows of a tree, a part at a time."""
+    def batches(
+        self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a tree, some at a time.
+
+        Args:
+            kind: of table.
+            tree: its name.
+            keys: the first keys alone, and those that share a part with them; None: all.
+            levels: of the nodes, those of so many levels from the root; None: all. Parts without
+                them are not opened, and the rest of a part is not unpacked.
+        """
         for place in sorted(place for place in self._parts if place[:2] == (kind, tree)):
-            yield from self._table(*self._parts[place]).to_batches()
+            if (keys is not None and place[2] >= keys) or not self._holds_upper(place, levels):
+                continue
+            file = self._file(*self._parts[place])
+            yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
+
+    def _holds_upper(self, place: tuple[str, str, int, int], levels: int | None) -> bool:
+        """Whether a part may hold nodes of so many levels: those above the split are in spines."""
+        split = self.plan.question(place[1]).forest.chunking.split_level
+        return levels is None or place[3] == SPINE or levels > split
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were asked for."""
@@ -102,6 +124,10 @@ class ReleaseFolder:
         return self._table(QUANTILES, str(files[QUANTILES]))
 
     def _table(self, name: str, checksum: str) -> pa.Table:
+        return self._file(name, checksum).read()
+
+    def _file(self, name: str, checksum: str) -> pq.ParquetFile:
+        """A file of the release whose bytes are those that the manifest names."""
         path = os.path.join(self.path, *name.split("/"))
         source: str | pa.Buffer = path
         if _is_remote(path):
@@ -113,7 +139,17 @@ class ReleaseFolder:
             raise FolderError(f"{path}: its bytes are not those that the manifest names")
         # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
         # threads could drop the last hold while the program ends, and abort it.
-        return pq.ParquetFile(source).read()
+        return pq.ParquetFile(source)
+
+
+def _upper_rows(file: pq.ParquetFile, levels: int) -> Iterator[pa.RecordBatch]:
+    """The rows of so many levels from the root: a part holds one level after the other."""
+    for batch in file.iter_batches():
+        inside = batch.filter(pc.less(batch.column("level"), levels))
+        if len(inside):
+            yield inside
+        if len(inside) < len(batch):
+            return
 
 
 def _is_remote(path: str) -> bool:

@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import create_runner
 
 from dpcore import __version__
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.guarantee import manifest_of
 from pipelines.progress_bar import progress_bar
@@ -35,6 +35,7 @@ from transforms.key_reference import KeyReference
 from transforms.parts import CDF, NODES, planned_parts
 from transforms.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
+from transforms.universe_file import share_universes
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
 # lose elements of large inputs, and its default runner reruns a failed job on another one.
@@ -182,6 +183,10 @@ def _run(
     configuration: Configuration, plan: ReleasePlan, key: KeyReference, options: PipelineOptions
 ) -> None:
     """Builds and runs the job, and tells its failure in one sentence where it has one."""
+    output = files.absolute(configuration.output)
+    for question in plan.questions:
+        _ = question.widths  # before the plan is copied
+    plan = share_universes(plan, output)
     try:
         with beam.Pipeline(options=options) as pipeline:
             rows = pipeline | "Read" >> ReadBatches(
@@ -192,7 +197,7 @@ def _run(
             rows | "Release" >> ReleaseTrees(
                 plan,
                 key=key,
-                output=files.absolute(configuration.output),
+                output=output,
                 manifest=manifest_of(plan, __version__),
             )
     except Exception as error:

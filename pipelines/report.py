@@ -13,89 +13,122 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from bokeh.document import Document
 from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
 from dpcore.accounting import epsilon_of
-from dpcore.plan import Mechanism
-from dpcore.planner import predicted_cdf_rmse
+from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.privacy import Measure
-from dpcore.published_forest import Consistency
-from dpcore.question import Question, ReleasePlan
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.question import OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan
 from pipelines.guarantee import budget_text, guarantee_in_words
-from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, MAX_TREES, clip, shown_keys
-from pipelines.report_figure import cdf_figure, curves_of, points_per_key, value_texts
-from pipelines.report_nodes import level_errors, node_data, node_levels, nodes_shown
+from pipelines.report_asked import check_asked
+from pipelines.report_extent import MAX_TREES, shown_keys
+from pipelines.report_hierarchy import hierarchy_tree
+from pipelines.report_nodes import ReleasedTables
+from pipelines.report_ordered import ordered_tree
+from pipelines.report_policies import policies
 
-Tables = Callable[[str], Iterable[pa.RecordBatch]]
-
-POLICIES = {
-    "clamp": "counted in the first or last cell",
-    "drop": "row not counted in this tree",
-    "first": "counted in the first cell",
-    "last": "counted in the last cell",
-    "other": "counted under the key other",
-}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report_html(
-    plan: ReleasePlan,
-    nodes: Tables,
-    cdf: Tables,
-    quantiles: pa.Table | None,
-    manifest: Mapping[str, object],
+    release: ReleasedTables, asked: Mapping[str, Sequence[str]] | None = None
 ) -> str:
     """The page of a release, whole and self-contained; it depends on released tables alone.
 
     Args:
-        plan: of the release.
-        nodes: the rows of the table ``nodes`` of a tree, by its name.
-        cdf: likewise of the table ``cdf``.
-        quantiles: the table ``quantiles`` of all trees, None where none were asked for.
-        manifest: of the release; the version is shown where it holds one.
+        release: its plan, manifest and tables.
+        asked: paths that the page shall show beside the upper levels, by the name of the hierarchy;
+            `report_asked.check_asked` has seen them.
 
     Returns:
         the HTML text, below 5 MB.
     """
-    questions = plan.questions[:MAX_TREES]
+    plan, asked = release.plan, asked or {}
+    questions = _shown_trees(plan, asked)
     trees, data, document = [], [], Document()
-    for question in questions:
-        shown = shown_keys(question, len(questions))
-        levels = node_levels(question, nodes(question.name), shown, MAX_NODES // len(questions))
-        curves = curves_of(question, cdf(question.name), levels[0], shown, len(questions))
-        document.add_root(cdf_figure(question, curves, shown))
-        data.append(node_data(question, levels, shown))
-        trees.append(
-            _tree_context(question, shown, levels, len(questions))
-            | {"quantiles": _quantile_rows(question, quantiles, len(questions))}
-        )
+    quantiles, targets = release.quantiles(), []
+    for place, question in enumerate(questions):
+        if isinstance(question, HierarchyQuestion):
+            paths = asked.get(question.name, ())
+            context, columns = hierarchy_tree(release, question, len(questions), paths)
+        else:
+            assert isinstance(question, OrderedQuestion)
+            context, columns, figure = ordered_tree(release, question, quantiles, len(questions))
+            document.add_root(figure)
+            targets.append(f"figure-{place}")
+        trees.append(context)
+        data.append(columns)
+    return _render(
+        name=plan.name,
+        tree_count=len(plan.questions),
+        trees_left_out=_trees_left_out(plan, questions),
+        trees=trees,
+        policies=[row for question in questions for row in policies(question)],
+        sums=any(context.get("noun") == "sum" for context in trees),
+        signed=any(question.is_signed for question in questions),
+        version=_version(release.manifest),
+        digest=plan.digest.hex()[:16],
+        data=_Raw(_embedded(document, targets, data)),
+        style=_Raw(_text("report.css")),
+        script=_Raw(_script(trees)),
+        bokeh=_Raw("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
+        if targets
+        else "",
+        **_guarantee(plan),
+    )
+
+
+def _render(**values: object) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(
-        name=plan.name,
-        tree_count=len(plan.questions),
-        left_out=len(plan.questions) - len(questions),
-        trees=trees,
-        policies=[row for question in questions for row in _policies(question)],
-        version=_version(manifest),
-        digest=plan.digest.hex()[:16],
-        data=_Raw(_embedded(document, data)),
-        style=_Raw((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        script=_Raw((TEMPLATES / "report.js").read_text(encoding="utf-8")),
-        bokeh=_Raw("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)),
-        **_guarantee(plan),
+    return environment.get_template("report.html.j2").render(**values)
+
+
+def _text(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _script(trees: Sequence[Mapping[str, object]]) -> str:
+    """The scripts of the kinds of trees that the page holds."""
+    kinds = sorted({str(tree["kind"]) for tree in trees})
+    return "\n".join(_text(name) for name in ("report.js", *(f"report_{k}.js" for k in kinds)))
+
+
+def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
+    """The first trees, as many as the page has room for, and those that paths lead into."""
+    others = [question.name for question in plan.questions if question.name not in asked]
+    kept = {*asked, *others[: max(0, MAX_TREES - len(asked))]}
+    return [question for question in plan.questions if question.name in kept]
+
+
+def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
+    size = len(plan.questions)
+    if len(shown) == size:
+        return ""
+    first = "the first " if shown == list(plan.questions[: len(shown)]) else ""
+    return (
+        f"This page shows {first}{len(shown)} of {size} trees; {size - len(shown)} are left out "
+        "here and stand in the tables of the release."
     )
+
+
+def check_asked_paths(plan: ReleasePlan, question: HierarchyQuestion, paths: Sequence[str]) -> None:
+    """Refuses paths of a hierarchy that its page cannot show.
+
+    Raises:
+        ValueError: one leads to no node, or they are too many.
+    """
+    trees = len(_shown_trees(plan, {question.name: paths}))
+    check_asked(question, paths, len(shown_keys(question, trees)))
 
 
 class _Raw(str):
@@ -129,164 +162,22 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     }
 
 
-def _policies(question: Question) -> Iterator[dict[str, str]]:
-    spec = question.domain.spec()
-    said = {name: _policy(spec.get(name)) for name in ("outside", "missing", "unknown")}
-    yield {"column": clip(question.domain.column), "tree": clip(question.name)} | said
-    if question.keys is not None:
-        unknown = _policy(question.keys.unknown)
-        row = {"column": clip(question.keys.column), "tree": f"{clip(question.name)} (keys)"}
-        yield row | {"outside": "", "missing": unknown, "unknown": unknown}
-
-
-def _policy(policy: object) -> str:
-    return POLICIES.get(str(policy), "") if policy is not None else ""
-
-
 def _version(manifest: Mapping[str, object]) -> str:
     version = manifest.get("dptrees", "")
     return version if isinstance(version, str) else ""
 
 
-def _tree_context(
-    question: Question, shown: Sequence[str | None], levels: Sequence[pa.Table], trees: int
-) -> dict[str, object]:
-    """What the template says of a tree."""
-    plan, domain = question.plan, question.domain
-    thinned = domain.cells > points_per_key(trees * len(shown))
-    return {
-        "name": clip(question.name),
-        "column": clip(domain.column),
-        "about": _about(question),
-        "keys_left_out": _left_out(len(shown), question.key_count, "keys"),
-        "confidence": f"{100 * question.confidence:.6g} %",
-        "below": "Rows up to and with each category"
-        if domain.kind == "category"
-        else "Rows below each value",
-        "thinned": f"Drawn with a part of its {domain.cells:,} points." if thinned else "",
-        "share_note": _share_note(question),
-        "nodes_shown": nodes_shown(question, levels),
-        "levels": _noise_levels(question),
-        "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}",
-        "cells": f"{domain.cells:,}",
-        "keyed": plan.keyed,
-    }
-
-
-def _about(question: Question) -> str:
-    domain, fanouts = question.domain, question.plan.tree.fanouts
-    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
-    if question.keys is not None:
-        text += f", once for each of {question.key_count:,} keys of {clip(question.keys.column)}"
-    text += f"; fan-outs {' x '.join(map(str, fanouts))}" if fanouts else ""
-    measure, amount = question.plan.budget.measure.value, float(question.plan.budget.amount)
-    text += f"; {measure} = {amount:.6g}"
-    if question.plan.mechanism is Mechanism.INDEPENDENT:
-        text += "; every prefix has noise of its own"
-    elif not question.plan.is_efficient:
-        text += (
-            f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
-        )
-    if question.consistency is not Consistency.TOP_DOWN:
-        text += f"; counts of the closest CDF ({question.consistency.value})"
-    return f"{text}."
-
-
-def _share_note(question: Question) -> str:
-    if question.plan.public_total:
-        return "The total is public and exact, so the band is that of the rows divided by it."
-    return (
-        "The band is that of the rows divided by the released total count; the error of this total "
-        "is not in it."
-    )
-
-
-def _left_out(shown: int, size: int, noun: str) -> str:
-    if shown == size:
-        return ""
-    return f"The first {shown:,} of {size:,} {noun} are here; the tables hold all of them."
-
-
-def _noise_levels(question: Question) -> list[dict[str, str]]:
-    plan = question.plan
-    errors = level_errors(question)
-    return [
-        {
-            "level": f"{level}",
-            "nodes": f"{plan.tree.level_sizes[level]:,}",
-            "budget": f"{float(plan.level_amounts[level]):.4g}",
-            "noise": _noise(law, exact=plan.public_total and level == 0),
-            "deviation": f"{math.sqrt(law.variance):,.4g}" if law else "",
-            "error": f"{errors[level]:,.4g}",
-        }
-        for level, law in enumerate(plan.laws)
-    ]
-
-
-def _noise(law: NoiseLaw | None, *, exact: bool) -> str:
-    if law is None:
-        return "none: public and exact" if exact else "not measured"
-    if isinstance(law, DiscreteLaplace):
-        return f"discrete Laplace, scale {float(law.scale):,.4g}"
-    if isinstance(law, DiscreteGaussian):
-        return f"discrete Gaussian, sigma {math.sqrt(float(law.sigma_squared)):,.4g}"
-    raise TypeError(f"law: {type(law).__name__} has no name in the report")
-
-
-def _quantile_rows(
-    question: Question, table: pa.Table | None, trees: int
-) -> dict[str, object] | None:
-    """A row for each key, or for each quantile where there are no keys."""
-    wanted = len(question.quantiles[: MAX_QUANTILES // trees])
-    if table is None or not wanted:
-        return None
-    keys = min(question.key_count, max(1, MAX_QUANTILES // trees // wanted))
-    rows = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    rows = rows.slice(0, keys * len(question.quantiles))
-    if not len(rows):
-        return None
-    cells, every = _quantile_cells(question, rows), len(question.quantiles)
-    titles = [f"{quantile:.6g}" for quantile in question.quantiles[:wanted]]
-    if question.keys is None:
-        listed = [{"name": title, "cells": [cells[place]]} for place, title in enumerate(titles)]
-        titles = ["Quantile", "Value"]
-    else:
-        listed = [
-            {"name": clip(name), "cells": cells[place * every : place * every + wanted]}
-            for place, name in enumerate(question.key_labels[: len(cells) // every])
-        ]
-        titles = [clip(question.keys.column), *titles]
-    left_out = _left_out(len(cells) // every, question.key_count, "keys")
-    if wanted < every:
-        left_out += f" The first {wanted:,} of {every:,} quantiles are here."
-    return {"titles": titles, "rows": listed, "left_out": left_out.strip()}
-
-
-def _quantile_cells(question: Question, rows: pa.Table) -> list[dict[str, str]]:
-    """The texts of quantiles, with decimals that fit the cells of the domain."""
-    texts = []
-    for name in ("value", "ci_low", "ci_high"):
-        numeric = question.domain.kind in ("number", "integer")
-        texts.append(value_texts(question, rows[name] if numeric else rows[f"{name}_text"]))
-    return [
-        {"value": clip(value), "interval": f"({clip(low)} to {clip(high)})" if low else ""}
-        if value
-        else {"value": "unknown", "interval": ""}
-        for value, low, high in zip(*texts, strict=True)
-    ]
-
-
 # What the page's script reads
 
 
-def _embedded(document: Document, trees: list[dict[str, object]]) -> str:
+def _embedded(document: Document, places: Sequence[str], trees: Sequence[dict[str, object]]) -> str:
     """The figures and the trees as JSON that may stand inside a script element.
 
     Bokeh numbers its models by a counter of the process: they are numbered anew, from 0.
     """
     ids: dict[str, str] = {}
     figures = _renumbered(document.to_json(deferred=False), ids)
-    targets = {ids[root.id]: f"figure-{place}" for place, root in enumerate(document.roots)}
+    targets = {ids[root.id]: place for root, place in zip(document.roots, places, strict=True)}
     text = json.dumps(
         {"document": figures, "targets": targets, "trees": trees},
         ensure_ascii=False,

@@ -19,6 +19,8 @@ MAX_TREES = 12
 MAX_KEYS = 40
 MAX_POINTS = 16_000
 MAX_NODES = 12_000
+# What `dptrees report --path` adds: nodes, over all keys.
+MAX_ASKED = 6_000
 MAX_QUANTILES = 3_000
 TEXT_BYTES = 48
 
@@ -38,6 +40,17 @@ def clip(text: str | None, size: int = TEXT_BYTES) -> str:
 def shown_keys(question: Question, trees: int) -> list[str | None]:
     """The first keys, as many as leave each a curve of 150 points."""
     return question.key_labels[: max(1, min(MAX_KEYS, MAX_POINTS // trees // 150))]
+
+
+def left_out(shown: int, size: int, noun: str) -> str:
+    """What the page says where it shows the first of many.
+
+    >>> left_out(3, 1000, "keys")
+    'The first 3 of 1,000 keys are here; the tables hold all of them.'
+    """
+    if shown == size:
+        return ""
+    return f"The first {shown:,} of {size:,} {noun} are here; the tables hold all of them."
 
 
 def key_codes(batch: pa.RecordBatch, shown: Sequence[str | None]) -> Integers:

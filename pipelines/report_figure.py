@@ -21,7 +21,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from dpcore.question import Question
+from dpcore.question import OrderedQuestion
 from pipelines.report_extent import MAX_POINTS, Integers, clip, key_codes
 
 KEYS_AT_FIRST = 3
@@ -31,7 +31,7 @@ DASHES = ("solid", "dashed", "dotted")
 
 
 def curves_of(
-    question: Question,
+    question: OrderedQuestion,
     batches: Iterable[pa.RecordBatch],
     roots: pa.Table,
     shown: Sequence[str | None],
@@ -72,7 +72,7 @@ def points_per_key(curves: int) -> int:
     return max(30, min(2_000, MAX_POINTS // curves))
 
 
-def _positions(question: Question, upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+def _positions(question: OrderedQuestion, upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     """Where values lie on the axis: numbers as such, times in ms, categories by their order."""
     if question.domain.kind == "category":
         known = question.domain.upper_edges(0, question.domain.cells)
@@ -84,7 +84,7 @@ def _positions(question: Question, upper: pa.ChunkedArray) -> npt.NDArray[np.flo
     return np.asarray(upper.cast(pa.float64()).to_numpy(), np.float64)
 
 
-def _axis_bounds(question: Question) -> tuple[float, float]:
+def _axis_bounds(question: OrderedQuestion) -> tuple[float, float]:
     domain = question.domain
     if domain.kind == "category":
         return -1.0, float(domain.cells - 1)
@@ -93,7 +93,7 @@ def _axis_bounds(question: Question) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _bends(question: Question, rows: pa.Table, totals: Integers, parts: int) -> Integers:
+def _bends(question: OrderedQuestion, rows: pa.Table, totals: Integers, parts: int) -> Integers:
     """The rows of a thinned curve; a run of rows of one key keeps its first and its last."""
     code, x, count = (rows[name].to_numpy() for name in ("code", "x", "count"))
     low, high = _axis_bounds(question)
@@ -108,7 +108,7 @@ def _bends(question: Question, rows: pa.Table, totals: Integers, parts: int) -> 
 
 
 def cdf_figure(
-    question: Question, curves: Sequence[pa.Table], shown: Sequence[str | None]
+    question: OrderedQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None]
 ) -> figure:
     """The CDF of every shown key: band, line and, for categories, points, key after key."""
     low, high = _axis_bounds(question)
@@ -140,7 +140,7 @@ def cdf_figure(
     return plot
 
 
-def _name_categories(question: Question, plot: figure) -> None:
+def _name_categories(question: OrderedQuestion, plot: figure) -> None:
     """A name at each category, or at a dozen of them; the axis begins half a place earlier."""
     cells = question.domain.cells
     ticks = np.unique(np.linspace(0, cells - 1, min(cells, 12)).round().astype(int)).tolist()
@@ -154,7 +154,7 @@ def _name_categories(question: Question, plot: figure) -> None:
 
 
 def _draw_key(
-    question: Question, plot: figure, place: int, curve: pa.Table, name: str | None
+    question: OrderedQuestion, plot: figure, place: int, curve: pa.Table, name: str | None
 ) -> Any:
     source = ColumnDataSource(_source(question, curve))
     visible = place < KEYS_AT_FIRST
@@ -167,7 +167,7 @@ def _draw_key(
     return line
 
 
-def _source(question: Question, curve: pa.Table) -> dict[str, Any]:
+def _source(question: OrderedQuestion, curve: pa.Table) -> dict[str, Any]:
     """The columns of a curve; one of numbers or times begins with no rows below the lower bound."""
     texts = [clip(text) for text in value_texts(question, curve["upper"])]
     columns = {"x": "x", "count": "count", "estimate": "estimate", "low": "ci_low"}
@@ -184,7 +184,7 @@ def _source(question: Question, curve: pa.Table) -> dict[str, Any]:
     return padded | {"text": [*first, *texts]}
 
 
-def value_texts(question: Question, values: pa.ChunkedArray) -> list[str]:
+def value_texts(question: OrderedQuestion, values: pa.ChunkedArray) -> list[str]:
     """Values of the domain as a person writes them."""
     if pa.types.is_temporal(values.type):
         return [text.removesuffix("Z").removesuffix(".000000") for text in _strings(values)]
@@ -199,7 +199,7 @@ def _strings(values: pa.ChunkedArray) -> list[str]:
     return [text or "" for text in values.cast(pa.string()).to_pylist()]
 
 
-def _value_digits(question: Question) -> int:
+def _value_digits(question: OrderedQuestion) -> int:
     """Decimals that show a tenth of a cell; none for integers."""
     if question.domain.kind == "integer":
         return 0
@@ -207,7 +207,7 @@ def _value_digits(question: Question) -> int:
     return min(12, max(0, 1 - math.floor(math.log10((high - low) / question.domain.cells))))
 
 
-def _tooltips(question: Question) -> list[tuple[str, str]]:
+def _tooltips(question: OrderedQuestion) -> list[tuple[str, str]]:
     value = "up to and with" if question.domain.kind == "category" else "below"
     key = [] if question.keys is None else [("key", "$name")]
     return [

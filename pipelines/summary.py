@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.question import Question
+from dpcore.released_cdf import ReleasedCdf
+from dpcore.released_hierarchy import ReleasedHierarchy
 from pipelines.guarantee import budget_text
 from pipelines.release_folder import ReleaseFolder
 
 _KEYS_SHOWN = 5
+_NODES_SHOWN = 5
 
 
 def print_summary(folder: ReleaseFolder, report: str) -> None:
@@ -33,18 +37,36 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 def _print_tree(folder: ReleaseFolder, question: Question) -> None:
     tree = folder.release.tree(question.name)
-    confidence = f"{100 * question.confidence:g} %"
-    print(f"\n{question.name} ({question.domain.column}, {confidence} intervals)")
+    confidence, columns = f"{100 * question.confidence:g} %", ", ".join(question.domain.columns)
+    print(f"\n{question.name} ({columns}, {confidence} intervals)")
+    counted = "rows"
+    if isinstance(question, HierarchyQuestion) and question.measure is not None:
+        counted = f"sum of {question.measure.column}"
     labels = question.key_labels
     for label in labels[:_KEYS_SHOWN]:
         total = tree.node(0, 0, label)
         name = "" if label is None else f"{label:<8}"
         width = total.ci_high - total.estimate
-        print(f"  {name}rows {total.estimate:,.0f} ± {width:,.0f}")
-        for row in tree.quantiles(label):
+        print(f"  {name}{counted} {total.estimate:,.0f} ± {width:,.0f}")
+        for row in tree.quantiles(label) if isinstance(tree, ReleasedCdf) else []:
             print(
                 f"  {'':<{len(name)}}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
                 f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
             )
+        if isinstance(tree, ReleasedHierarchy):
+            _print_largest(tree, label)
     if len(labels) > _KEYS_SHOWN:
         print(f"  ... and {len(labels) - _KEYS_SHOWN} more keys")
+
+
+def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
+    """The largest nodes of the first level below the root that has several."""
+    sizes = tree.question.plan.tree.level_sizes
+    level = next((level for level, size in enumerate(sizes) if size > 1), None)
+    if level is None:
+        return
+    name = tree.question.domain.tree.level_names[level]
+    print(f"    the largest of {sizes[level]:,} nodes of level {name}:")
+    for node in tree.top(_NODES_SHOWN, level, key):
+        margin = node.ci_high - node.estimate
+        print(f"    {node.label:<20} {node.estimate:>12,.0f} ± {margin:,.0f}")

@@ -42,7 +42,7 @@ def read_universe(
         digits: how many digits of the code each level has.
         separator: what stands between the labels of a path.
         parent: the column with the name of a node's parent, null or empty below the root.
-        levels: the names of the levels of codes and paths.
+        levels: the names of the levels; those of `columns` are by default the columns' names.
 
     Returns:
         The universe.
@@ -55,12 +55,12 @@ def read_universe(
         raise ValueError(
             "a universe needs either columns, or column with one of digits, separator and parent"
         )
-    if levels and (columns or parent is not None):
-        raise ValueError("levels are named by the columns, or have no names where parent is given")
+    if levels and parent is not None:
+        raise ValueError("levels have no names where parent is given")
     leaves = read_leaves(path, columns or [name for name in (column, parent) if name is not None])
     try:
         if column is None:
-            return universe_from_columns(leaves)
+            return universe_from_columns(leaves, levels=levels)
         if parent is not None:
             return universe_from_parents(leaves[column], leaves[parent], columns=(column, parent))
         if separator is not None:

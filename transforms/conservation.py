@@ -8,7 +8,7 @@ mismatch stops the job before any noise is drawn. The sums are exact and stay in
 
 from collections.abc import Iterable, Mapping
 
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from transforms.errors import ConservationError
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from dpcore.domain import KeyList, OrderedDomain
-from dpcore.question import ReleasePlan
+from dpcore.question import Question
+from dpcore.release_plan import ReleasePlan
 from transforms.errors import InputError
 
 COUNTS_ROWS = 0
@@ -82,17 +82,20 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
     """
     types: dict[str, pa.DataType] = {}
     for question in plan.questions:
-        readers: list[OrderedDomain | KeyList] = [question.domain]
-        if question.keys is not None:
-            readers.append(question.keys)
-        for reader in readers:
-            wanted = reader.value_type
-            if types.setdefault(reader.column, wanted) != wanted:
+        for column, wanted in _value_types(question).items():
+            if types.setdefault(column, wanted) != wanted:
                 raise InputError(
-                    f"trees: the CSV column {reader.column!r} is read as {types[reader.column]} by "
-                    f"one tree and as {wanted} by another"
+                    f"trees: the CSV column {column!r} is read as {types[column]} by one tree and "
+                    f"as {wanted} by another"
                 )
     return types
+
+
+def _value_types(question: Question) -> dict[str, pa.DataType]:
+    try:
+        return question.value_types
+    except ValueError as error:
+        raise InputError(f"trees: {question.name}: {error}") from None
 
 
 def _open(file: Any, path: str, plan: ReleasePlan) -> pa_csv.CSVStreamingReader:

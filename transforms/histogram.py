@@ -13,15 +13,19 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.chunks import Chunk
-from dpcore.question import Question, ReleasePlan
+from dpcore.chunked_forest import AnyChunk
+from dpcore.noise import Integers
+from dpcore.question import Question
+from dpcore.release_plan import ReleasePlan
 from transforms.conservation import tree_chunks, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
 from transforms.read import BALANCE
+
+# Leaf ids, and the values to add to them: None where each adds 1.
+Increments = tuple[Integers, Integers | None]
 
 ChunkKey = tuple[str, int, int]  # tree, code of the (first) key, index of the chunk
 
@@ -31,17 +35,17 @@ DENSE_CELLS = 2**25
 BUFFERED_ROWS = 2**23
 
 
-def chunk_key(question: Question, chunk: Chunk) -> ChunkKey:
+def chunk_key(question: Question, chunk: AnyChunk) -> ChunkKey:
     """What names a chunk in flight."""
     return question.name, chunk.key, chunk.index
 
 
-def pack_dense(counts: npt.NDArray[np.int64]) -> bytes:
+def pack_dense(counts: Integers) -> bytes:
     """The counts of all leaves of a chunk, (leaves,)."""
     return pack_many([pack(counts)])
 
 
-def pack_sparse(offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> bytes:
+def pack_sparse(offsets: Integers, counts: Integers) -> bytes:
     """The counts of some leaves of a chunk: rising offsets within it, and their counts."""
     return pack_many([pack(np.diff(offsets, prepend=0)), pack(counts)])
 
@@ -56,12 +60,10 @@ class SumCounts(beam.CombineFn):
     def __init__(self, leaves: int) -> None:
         self._leaves = leaves
 
-    def create_accumulator(self) -> npt.NDArray[np.int64]:
+    def create_accumulator(self) -> Integers:
         return np.zeros(self._leaves, dtype=np.int64)
 
-    def add_input(
-        self, accumulator: npt.NDArray[np.int64], element: bytes
-    ) -> npt.NDArray[np.int64]:
+    def add_input(self, accumulator: Integers, element: bytes) -> Integers:
         parts = [unpack(part) for part in unpack_many(element)]
         if len(parts) == 1:
             accumulator += parts[0]
@@ -69,15 +71,13 @@ class SumCounts(beam.CombineFn):
             accumulator[np.cumsum(parts[0])] += parts[1]
         return accumulator
 
-    def merge_accumulators(
-        self, accumulators: Iterable[npt.NDArray[np.int64]]
-    ) -> npt.NDArray[np.int64]:
+    def merge_accumulators(self, accumulators: Iterable[Integers]) -> Integers:
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged += accumulator
         return merged
 
-    def extract_output(self, accumulator: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def extract_output(self, accumulator: Integers) -> Integers:
         return accumulator
 
 
@@ -143,46 +143,48 @@ class _PartialCounts(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = 0
         self._kept = dict.fromkeys((q.name for q in self._plan.questions), 0)
-        self._counts: dict[str, npt.NDArray[np.int64]] = {}
-        self._ids: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self._counts: dict[str, Integers] = {}
+        self._waiting: dict[str, list[Increments]] = {}
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[ChunkKey, bytes]]:
         self._rows += batch.num_rows
         for question in self._plan.questions:
-            ids = self._leaf_ids(question, batch)
-            self._kept[question.name] += len(ids)
+            ids, values = self._increments(question, batch)
+            self._kept[question.name] += len(ids) if values is None else int(values.sum())
             if self._dense:
-                self._add_dense(question, ids)
+                self._add_dense(question, ids, values)
             else:
-                yield from self._add_sparse(question, ids)
+                yield from self._add_sparse(question, ids, values)
 
-    def _leaf_ids(self, question: Question, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    def _increments(
+        self, question: Question, batch: pa.RecordBatch
+    ) -> tuple[Integers, Integers | None]:
         columns = {name: batch.column(name) for name in question.columns}
         try:
-            return question.leaf_ids(columns)
+            return question.increments(columns)
         except (pa.ArrowException, ValueError, OverflowError):
             # The library's message may show a value.
             raise InputError(
                 f"input: a column of tree {question.name} cannot be read as its domain asks"
             ) from None
 
-    def _add_dense(self, question: Question, ids: npt.NDArray[np.int64]) -> None:
+    def _add_dense(self, question: Question, ids: Integers, values: Integers | None) -> None:
         cells = question.forest.chunking.cells
         counts = self._counts.get(question.name)
         if counts is None:
             counts = self._counts[question.name] = np.zeros(cells, dtype=np.int64)
-        if cells <= 4 * len(ids):
+        if values is None and cells <= 4 * len(ids):
             counts += np.bincount(ids, minlength=cells)
         else:
-            np.add.at(counts, ids, 1)
+            np.add.at(counts, ids, 1 if values is None else values)
 
     def _add_sparse(
-        self, question: Question, ids: npt.NDArray[np.int64]
+        self, question: Question, ids: Integers, values: Integers | None
     ) -> Iterator[tuple[ChunkKey, bytes]]:
-        waiting = self._ids.setdefault(question.name, [])
-        waiting.append(ids)
-        if sum(map(len, waiting)) >= BUFFERED_ROWS:
-            yield from _sparse_counts(question, self._ids.pop(question.name))
+        waiting = self._waiting.setdefault(question.name, [])
+        waiting.append((ids, values))
+        if sum(len(ids) for ids, _ in waiting) >= BUFFERED_ROWS:
+            yield from _sparse_counts(question, self._waiting.pop(question.name))
 
     def finish_bundle(self) -> Iterator[Any]:
         for question in self._plan.questions:
@@ -195,8 +197,8 @@ class _PartialCounts(beam.DoFn):
     def _remaining(self, question: Question) -> Iterator[tuple[ChunkKey, bytes]]:
         if question.name in self._counts:
             yield from _dense_counts(question, self._counts.pop(question.name))
-        if question.name in self._ids:
-            yield from _sparse_counts(question, self._ids.pop(question.name))
+        if question.name in self._waiting:
+            yield from _sparse_counts(question, self._waiting.pop(question.name))
 
 
 def _in_window(element: object) -> Any:
@@ -207,9 +209,7 @@ def _balance(name: str, increment: int) -> Any:
     return beam.pvalue.TaggedOutput(BALANCE, _in_window((name, increment)))
 
 
-def _dense_counts(
-    question: Question, counts: npt.NDArray[np.int64]
-) -> Iterator[tuple[ChunkKey, bytes]]:
+def _dense_counts(question: Question, counts: Integers) -> Iterator[tuple[ChunkKey, bytes]]:
     for chunk in question.forest.chunking:
         part = counts[chunk.start : chunk.start + chunk.leaves]
         if part.any():
@@ -217,10 +217,10 @@ def _dense_counts(
 
 
 def _sparse_counts(
-    question: Question, waiting: list[npt.NDArray[np.int64]]
+    question: Question, waiting: list[Increments]
 ) -> Iterator[tuple[ChunkKey, bytes]]:
     chunking = question.forest.chunking
-    ids, counts = np.unique(np.concatenate(waiting), return_counts=True)
+    ids, counts = _summed(waiting)
     numbers = chunking.numbers(ids)
     edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
     for start, stop in pairwise(edges):
@@ -229,6 +229,18 @@ def _sparse_counts(
             chunk_key(question, chunk),
             pack_sparse(ids[start:stop] - chunk.start, counts[start:stop]),
         )
+
+
+def _summed(waiting: list[Increments]) -> tuple[Integers, Integers]:
+    """The leaf ids that occur, in order, and the count of each, or its sum."""
+    ids = np.concatenate([part for part, _ in waiting])
+    values = [part for _, part in waiting if part is not None]
+    if not values:
+        found, counts = np.unique(ids, return_counts=True)
+        return found, counts
+    order = np.argsort(ids, kind="stable")
+    found, first = np.unique(ids[order], return_index=True)
+    return found, np.add.reduceat(np.concatenate(values)[order], first) if len(found) else found
 
 
 @beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{BALANCE: tuple[str, int]})

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from transforms.errors import InputError
 
 # Whether a file tells its number of rows before they are read.
@@ -45,11 +45,10 @@ def check_schema(schema: pa.Schema, path: str, plan: ReleasePlan) -> None:
     for name in plan.columns:
         if schema.get_field_index(name) < 0:
             raise InputError(f"input: {path} has no column {name!r}, or has it twice")
+    types = {name: schema.field(name).type for name in plan.columns}
     for question in plan.questions:
         try:
-            question.domain.check_type(schema.field(question.domain.column).type)
-            if question.keys is not None:
-                question.keys.check_type(schema.field(question.keys.column).type)
+            question.check_types(types)
         except ValueError as error:
             raise InputError(f"input: {path}: {error}") from None
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 
 NODES, CDF = "nodes", "cdf"
 SPINE_INDEX = -1
@@ -87,6 +87,11 @@ class Receipt:
         return cls(**(fields | {"part": Part(**fields["part"])}))
 
 
+def universe_name(digest: str) -> str:
+    """The file of a universe, within the release."""
+    return f"universe-{digest[:16]}.parquet"
+
+
 def sha256(data: bytes) -> str:
     """The checksum of released bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
@@ -97,7 +102,7 @@ def planned_parts(plan: ReleasePlan) -> Iterator[Part]:
     for question in plan.questions:
         chunking = question.forest.chunking
         for chunk in chunking:
-            for kind in (NODES, CDF):
+            for kind in question.tables:
                 yield Part(kind=kind, tree=question.name, key=chunk.key, index=chunk.index)
         if chunking.split_level > 0:
             for key in range(question.key_count):

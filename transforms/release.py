@@ -5,10 +5,11 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from transforms.histogram import CountLeaves
 from transforms.key_reference import KeyReference
 from transforms.solve import SolveTrees
+from transforms.universe_file import share_universes
 from transforms.write import WriteRelease
 
 # Balanced only where the reader told how many rows it gave.
@@ -40,10 +41,10 @@ class ReleaseTrees(beam.PTransform):
         manifest: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
-        self._plan, self._key, self._output = plan, key, output
-        self._manifest = {"spec": plan.spec()} | dict(manifest or {})
         for question in plan.questions:
             _ = question.widths  # computed once here, not on every worker
+        self._plan, self._key, self._output = share_universes(plan, output), key, output
+        self._manifest = {"spec": plan.spec()} | dict(manifest or {})
 
     def expand(self, rows: Any) -> Any:
         batches, given = rows if isinstance(rows, tuple) else (rows, None)

@@ -14,11 +14,12 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpcore.chunks import Chunk
+from dpcore.answers import spine_table
+from dpcore.chunked_forest import AnyChunk
 from dpcore.forest import Measurements, RootSolutions
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
-from dpcore.question import Question, ReleasePlan
-from dpcore.tables import nodes_table
+from dpcore.question import Question
+from dpcore.release_plan import ReleasePlan
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey
@@ -33,7 +34,7 @@ ROOTS, SPINE_ANSWER = "roots", "spine"
 _MEASURED, _SOLVED = b"M", b"S"
 
 
-def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[Question, Chunk]:
+def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[Question, AnyChunk]:
     """The question and the chunk that a key in flight names."""
     name, first_key, index = key
     question = plan.question(name)
@@ -188,7 +189,7 @@ class _Measure(KeyedDoFn):
         yield key, _MEASURED + pack_many([b"" if m is None else pack(m) for m in measured])
         CHUNKS_MEASURED.inc()
         roots = forest.chunk_roots(chunk, measured)
-        totals = counts.reshape(chunk.units, chunk.tree.leaves).sum(axis=1)
+        totals = forest.chunk_totals(chunk, counts)
         yield beam.pvalue.TaggedOutput(
             ROOTS,
             (
@@ -232,8 +233,7 @@ class _SolveSpine(KeyedDoFn):
             yield (name, first_key, index), _SOLVED + part.tobytes()
             start = stop
         if levels:
-            total = solutions.total[:1] if question.plan.public_total else None
-            table = parquet_bytes(nodes_table(question, first_key, levels, total))
+            table = parquet_bytes(spine_table(question, first_key, solutions, levels))
             yield beam.pvalue.TaggedOutput(SPINE_ANSWER, ((name, first_key), table))
 
 
@@ -255,7 +255,7 @@ def read_answer(
     by_kind = {message[:1]: message[1:] for message in received}
     _, chunk = chunk_of(plan, key)
     measured = [
-        unpack(part).reshape(chunk.units, -1) if part else None
+        unpack(part).reshape(chunk.rows, -1) if part else None
         for part in unpack_many(by_kind[_MEASURED])
     ]
     array = np.frombuffer(by_kind[_SOLVED], dtype=np.int64)

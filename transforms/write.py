@@ -9,16 +9,18 @@ receipt, at once, and never over another; whatever else lies in the folder is no
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from dpcore.answers import chunk_tables
 from dpcore.quantiles import QuantileCells
-from dpcore.question import Question, ReleasePlan
-from dpcore.tables import cdf_table, nodes_table, quantiles_table, solved_quantiles
+from dpcore.question import OrderedQuestion
+from dpcore.release_plan import ReleasePlan
+from dpcore.tables import quantiles_table
 from transforms import files
 from transforms.conservation import check_once
 from transforms.encoding import pack, unpack
@@ -39,6 +41,7 @@ from transforms.parts import (
 from transforms.progress import advance
 from transforms.record import MANIFEST, check_record, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
+from transforms.universe_file import universe_files
 
 QUANTILES = "quantiles.parquet"
 
@@ -105,16 +108,11 @@ class _WriteChunk(_WriteParts):
         key, messages = element
         question, chunk = chunk_of(self._plan, key)
         measured, roots = read_answer(self._plan, key, messages)
-        total = roots.total if question.plan.public_total else None
-
-        levels, prefixes = question.forest.solve(chunk, measured, roots)
-        nodes = nodes_table(question, chunk.key, levels, total)
-        part = Part(kind=NODES, tree=question.name, key=chunk.key, index=chunk.index)
-        yield self.write(part, nodes.num_rows, parquet_bytes(nodes))
-
-        cdf = cdf_table(question, chunk, prefixes, roots, total)
-        cells = solved_quantiles(question, chunk, prefixes, roots)
-        yield self.write(replace(part, kind=CDF), cdf.num_rows, parquet_bytes(cdf), _packed(cells))
+        tables, cells = chunk_tables(question, chunk, measured, roots)
+        for kind, table in tables.items():
+            part = Part(kind=kind, tree=question.name, key=chunk.key, index=chunk.index)
+            packed = _packed(cells) if kind == CDF else ""
+            yield self.write(part, table.num_rows, parquet_bytes(table), packed)
 
 
 def _packed(cells: QuantileCells | None) -> str:
@@ -127,9 +125,8 @@ def _packed(cells: QuantileCells | None) -> str:
 class _WriteSpine(_WriteParts):
     def process(self, element: tuple[SpineKey, bytes]) -> Iterator[bytes]:
         (name, key), data = element
-        sizes = self._plan.question(name).forest.chunking.spine.level_sizes[:-1]
         part = Part(kind=NODES, tree=name, key=key, index=SPINE_INDEX)
-        yield self.write(part, sum(sizes), data)
+        yield self.write(part, pq.read_metadata(pa.BufferReader(data)).num_rows, data)
 
 
 class CommitError(ReleaseError):
@@ -162,12 +159,14 @@ class _Commit(KeyedDoFn):
         tables = [
             _quantiles(question, receipts)
             for question in self._plan.questions
-            if question.quantiles
+            if isinstance(question, OrderedQuestion) and question.quantiles
         ]
         extra = {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}
         for name, data in extra.items():
             files.write_whole(files.join(self._output, name), data)
-        manifest = manifest_text(self._manifest, record, receipts.values(), extra)
+        checksums = universe_files(self._plan)
+        checksums |= {name: sha256(data) for name, data in extra.items()}
+        manifest = manifest_text(self._manifest, record, receipts.values(), checksums)
         if not files.write_once(path, manifest):
             self._stands(path, record)
 
@@ -195,7 +194,7 @@ def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
     return dict(sorted(chosen.items()))
 
 
-def _quantiles(question: Question, receipts: Mapping[Part, Receipt]) -> pa.Table:
+def _quantiles(question: OrderedQuestion, receipts: Mapping[Part, Receipt]) -> pa.Table:
     """The quantiles of all keys of a tree from what its chunks told."""
     rows: list[QuantileCells] = []
     for chunk in question.forest.chunking:
@@ -214,7 +213,7 @@ def manifest_text(
     manifest: Mapping[str, object],
     record: bytes,
     receipts: Iterable[Receipt],
-    extra: Mapping[str, bytes],
+    checksums: Mapping[str, str],
 ) -> bytes:
     """The manifest's bytes: the same for every run that makes the same release."""
     listed = [
@@ -228,7 +227,7 @@ def manifest_text(
             | {
                 "record": record.hex(),
                 "parts": listed,
-                "files": {name: sha256(data) for name, data in extra.items()},
+                "files": dict(checksums),
             },
             indent=1,
         )

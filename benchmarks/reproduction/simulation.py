@@ -20,8 +20,9 @@ from dpcore.forest import Forest, LevelSolution, PrefixSolution
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
 from dpcore.plan import TreePlan
 from dpcore.published_forest import Consistency
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
+from dpcore.release_plan import ReleasePlan
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -78,7 +79,7 @@ def make_release_plan(
         upper=plan.tree.leaves,
         missing="first" if plan.public_total else "drop",
     )
-    question = Question(name=TREE, domain=domain, plan=plan, consistency=consistency)
+    question = OrderedQuestion(name=TREE, domain=domain, plan=plan, consistency=consistency)
     return ReleasePlan(
         name=name, neighbors=plan.neighbors, budget=plan.budget, questions=(question,)
     )

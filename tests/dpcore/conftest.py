@@ -21,8 +21,9 @@ from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
+from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import NoiseLaw
 from dpcore.tree import Tree
 
@@ -245,9 +246,9 @@ def _make_question(
     name: str = "delay",
     plan: TreePlan | None = None,
     **fields: Any,
-) -> Question:
+) -> OrderedQuestion:
     """A question over the integers 0, ..., leaves - 1 and the keys k0, k1, ..."""
-    return Question(
+    return OrderedQuestion(
         name=name,
         domain=IntegerDomain(
             column="delay",
@@ -268,7 +269,7 @@ def _make_question(
     )
 
 
-def _make_release_plan(*questions: Question, name: str = "flights-2013") -> ReleasePlan:
+def _make_release_plan(*questions: OrderedQuestion, name: str = "flights-2013") -> ReleasePlan:
     """The release of questions that have the same guarantee."""
     plans = [question.plan for question in questions]
     return ReleasePlan(
@@ -323,7 +324,7 @@ def solve_forest() -> Callable[..., SolvedForest]:
 
 
 @pytest.fixture(scope="session")
-def make_question() -> Callable[..., Question]:
+def make_question() -> Callable[..., OrderedQuestion]:
     return _make_question
 
 

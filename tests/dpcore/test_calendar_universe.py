@@ -22,6 +22,7 @@ STEP = {
     "hour": timedelta(hours=1),
 }
 DAY, NEXT = date(2013, 1, 1), date(2014, 1, 1)
+EARLIEST = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 
 
 def floor(moment: datetime, unit: str) -> datetime:
@@ -61,6 +62,15 @@ def test_calendar_labels_and_zone() -> None:
     assert aware != naive
 
 
+def test_more_leaves_than_one_block_holds() -> None:
+    hours = universe_from_calendar(("year", "month", "day", "hour"), date(1999, 1, 1), NEXT)
+    assert hours.level_sizes == (1, 15, 180, 5479, 131496)
+    days = np.arange("1999-01-01", "2014-01-01", dtype="M8[D]")
+    assert hours.paths(3, np.arange(5479)).to_pylist() == days.astype(str).tolist()
+    assert hours.paths(4, np.array([0, 131495])).to_pylist() == ["1999-01-01T00", "2013-12-31T23"]
+    assert np.array_equal(hours.parents(4, np.arange(131496)), np.arange(131496) // 24)
+
+
 @pytest.mark.parametrize(
     "path", ["2013-1", "2013-02-", "2013-02-30", "201302", "2013-02-05T01", "-"]
 )
@@ -78,6 +88,10 @@ def test_no_moment_of_a_path(path: str) -> None:
         (lambda: universe_from_calendar(("day",), "2013", NEXT), "lower '2013' must be a date"),
         (lambda: universe_from_calendar(("day",), NEXT, DAY), "must be less than upper"),
         (lambda: universe_from_calendar(("year",), DAY, date(2014, 2, 1)), "upper 2014-02-01 must"),
+        (
+            lambda: universe_from_calendar(("day",), EARLIEST, EARLIEST),
+            "lower 0001-01-01 00:00:00+14:00 must be in the years 1 to 9999 in UTC",
+        ),
         (
             lambda: universe_from_calendar(
                 ("day",), datetime(2013, 1, 1, tzinfo=timezone.utc), NEXT

@@ -156,7 +156,7 @@ def test_a_type_that_cannot_be_read(
 ) -> None:
     domain = domain_of(universe)
     with pytest.raises(ValueError, match=rf"column '{column}' has type .* needs .*{needed}"):
-        domain.check_type(column, type)
+        domain.check_column_type(column, type)
     rows = {name: pa.nulls(1) for name in domain.columns} | {column: pa.nulls(1, type)}
     with pytest.raises(ValueError, match=rf"column '{column}' has type"):
         domain.leaf_ids(rows)

@@ -35,8 +35,8 @@ from dpcore.planner import plan_mechanism, plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors, noise_law, prefix_sensitivity
 from dpcore.privacy_loss import certified_delta, keeps, moved_counts
 from dpcore.published_forest import PublishedForest
-from dpcore.question import ReleasePlan
 from dpcore.randomness import ReleaseKey
+from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.tree import Tree
 

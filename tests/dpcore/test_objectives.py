@@ -22,7 +22,7 @@ from dpcore.objectives import (
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree, predicted_error
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import plan_from_spec
+from dpcore.release_plan import plan_from_spec
 from dpcore.tree import Tree
 from dpcore.tree_batch import TreeBatch
 

@@ -24,7 +24,7 @@ from dpcore.plan import Mechanism, TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.published_forest import Consistency, PublishedForest
-from dpcore.question import Question
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
 from dpcore.samplers import NoiseLaw
@@ -101,10 +101,10 @@ def data(setting: str, seed: int = 0, leaves: int = LEAVES) -> Array:
     return rng.poisson(rng.choice([0.2, 6.0], leaves), (max(1, SETTINGS[setting][2]), leaves))
 
 
-def make_asked(make_question: Make, plan: TreePlan, setting: str, **fields: Any) -> Question:
+def make_asked(make_question: Make, plan: TreePlan, setting: str, **fields: Any) -> OrderedQuestion:
     """The question of a plan, with widths of its own: they take time and have their own tests."""
     _, public, keys = SETTINGS[setting]
-    question: Question = make_question(
+    question: OrderedQuestion = make_question(
         leaves=plan.tree.leaves, plan=plan, keys=keys, public_total=public, **fields
     )
     question.remember_widths(

@@ -16,7 +16,8 @@ import pytest
 from dpcore.domain import CategoryDomain, IntegerDomain, KeyList, NumberDomain
 from dpcore.objectives import RangeObjective
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question, ReleasePlan, plan_from_spec
+from dpcore.question import OrderedQuestion
+from dpcore.release_plan import ReleasePlan, plan_from_spec
 
 Make = Callable[..., Any]
 
@@ -124,7 +125,7 @@ def test_a_total_is_not_public_where_rows_are_dropped(make_question: Make) -> No
 def test_a_release_refuses_questions_that_do_not_fit(make_question: Make) -> None:
     one = make_question()
 
-    def release(*questions: Question, amount: int = 2, **fields: Any) -> ReleasePlan:
+    def release(*questions: OrderedQuestion, amount: int = 2, **fields: Any) -> ReleasePlan:
         budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
         given = {"neighbors": Neighbors.ADD_REMOVE, "budget": budget} | fields
         return ReleasePlan(name="r", questions=questions, **given)

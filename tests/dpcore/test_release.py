@@ -18,10 +18,11 @@ from dpcore.objectives import RangeObjective
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question, plan_from_spec
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.ranges import range_variance
 from dpcore.release import Release, release_counts
+from dpcore.release_plan import plan_from_spec
 from dpcore.samplers import ZeroNoise
 from dpcore.tree import Tree
 
@@ -349,7 +350,7 @@ def test_what_is_known_exactly_is_told_exactly(
             leaves=leaves, budget=budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
         )
         domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
-        question = Question(name=f"t{run}", domain=domain, plan=plan)
+        question = OrderedQuestion(name=f"t{run}", domain=domain, plan=plan)
         counts = rng.integers(0, 60, leaves)
         made = release_counts(make_release_plan(question), {question.name: counts}, release_key)
         tree, total = made.tree(question.name), float(counts.sum())

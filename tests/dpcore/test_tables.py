@@ -16,11 +16,11 @@ from dpcore.noise import NoiseSource
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.quantiles import QuantileCells
-from dpcore.question import Question
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.samplers import ZeroNoise
 from dpcore.solution import solve_tree
-from dpcore.tables import NODES_SCHEMA, node_labels, quantiles_table
+from dpcore.tables import NODES_SCHEMA, quantiles_table
 from dpcore.tree import Tree
 from dpcore.uncertainty import prefix_margin
 
@@ -57,7 +57,7 @@ def chunk_leaves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     return int(request.param)
 
 
-def solved(question: Question, counts: Any, key: ReleaseKey) -> tuple[Any, Any]:
+def solved(question: OrderedQuestion, counts: Any, key: ReleaseKey) -> tuple[Any, Any]:
     noise = NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=b"c")
     return solve_tree(question, np.ravel(counts), noise)
 
@@ -167,7 +167,7 @@ def test_quantiles_are_numbers_and_texts(make_question: Make) -> None:
 
 def test_quantiles_of_categories_are_texts_only() -> None:
     names = tuple("abcdefghijk")
-    question = Question(
+    question = OrderedQuestion(
         name="grade",
         domain=CategoryDomain(column="grade", categories=names),
         plan=tree_plan(),
@@ -181,7 +181,7 @@ def test_quantiles_of_categories_are_texts_only() -> None:
 
 
 def test_labels_of_the_trimmed_edge_end_with_the_domain() -> None:
-    question = Question(
+    question = OrderedQuestion(
         name="age", domain=IntegerDomain(column="age", lower=0, upper=LEAVES), plan=tree_plan()
     )
-    assert node_labels(question, 1, np.arange(3)).to_pylist() == ["[0, 4)", "[4, 8)", "[8, 11)"]
+    assert question.node_labels(1, np.arange(3)).to_pylist() == ["[0, 4)", "[4, 8)", "[8, 11)"]

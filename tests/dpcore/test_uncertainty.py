@@ -21,7 +21,7 @@ from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.tree import Tree
 from dpcore.tree_errors import TreeErrors
-from dpcore.uncertainty import interval_widths, prefix_margin
+from dpcore.uncertainty import clipped_intervals, interval_widths, prefix_margin
 
 
 def laplace(scale: Fraction | int | str) -> DiscreteLaplace:
@@ -330,3 +330,13 @@ def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, 
     widths = interval_widths(plan, 0.9)
     assert time.process_time() - begun < 1.5  # 0.3 measured
     assert widths.prefix > 1.6
+
+
+def test_intervals_of_signed_sums_are_not_clipped_at_zero() -> None:
+    estimate, variance = np.array([-30.5, 2.0, -4.0000001]), np.array([4.0, 9.0, 1e-15])
+    margin = np.array([4.0, 6.0, 0.5])
+    value, error, low, high = clipped_intervals(estimate, variance, margin, np.inf, bottom=-np.inf)
+    assert value.tolist() == [-30.5, 2.0, -4.0] and error.tolist() == [2.0, 3.0, 0.0]
+    assert low.tolist() == [-34.5, -4.0, -4.0] and high.tolist() == [-26.5, 8.0, -4.0]
+    low, high = clipped_intervals(estimate, variance, margin, 7.0)[2:]  # counts keep their clip
+    assert low.tolist() == [0.0, 0.0, 0.0] and high.tolist() == [0.0, 7.0, 0.0]

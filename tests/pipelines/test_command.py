@@ -49,7 +49,7 @@ def test_help_of_a_command(workspace: Workspace, name: str) -> None:
         (("query", "out", "cdf"), "VALUE"),
         (("query", "out", "node", "--level", "1"), "--node --value"),
         (("query", "out", "node", "--level", "1", "--node", "1", "--value", "1"), "not allowed"),
-        (("query", "out", "node", "--level", "one", "--node", "1"), "invalid int value: 'one'"),
+        (("query", "out", "node", "--level", "1", "--node", "one"), "invalid int value: 'one'"),
         (("plan", "x.yaml", "--runner=FlinkRunner"), "unrecognized arguments: --runner"),
         (("plan", "x.yaml", "--js"), "unrecognized arguments: --js"),
         (("plan", "x.yaml", "--target-error", "abc"), "invalid float value: 'abc'"),

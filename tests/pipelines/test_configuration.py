@@ -18,15 +18,19 @@ from dpcore.domain import CategoryDomain, DateDomain, IntegerDomain, NumberDomai
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
 from pipelines import configuration_rules as rules
-from pipelines import sections
+from pipelines import section, sections
+from pipelines.by_section import BySection
 from pipelines.configuration import (
     Configuration,
     ConfigurationError,
     load_configuration,
     parse_configuration,
 )
+from pipelines.hierarchy_tree import HierarchyTree, MeasureSection
 from pipelines.key_lists import read_key_list
+from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document
+from tests.pipelines.hierarchy_tables import write_tables_of_the_document
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLIGHTS = PROJECT / "examples" / "flights.yaml"
@@ -494,7 +498,7 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ),
         (
             "{kind: hierarchy, columns: [a, b]}",
-            ".kind: hierarchy is not supported yet; use ordered",
+            ".table: is required with columns",
         ),
         (
             "{kind: hypercube, columns: [a, b]}",
@@ -922,6 +926,7 @@ def test_examples_of_the_document_are_valid(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("carriers.txt").write_text("AA\nUA\n", encoding="ascii")
+    write_tables_of_the_document()
     configuration = parse_configuration(as_whole(example))
     assert isinstance(configuration, Configuration)
     assert configuration.plan().questions
@@ -955,11 +960,13 @@ def test_the_document_has_examples_and_errors() -> None:
         sections.ReleaseSection,
         sections.InputSection,
         sections.PrivacySection,
-        sections.TreeSection,
-        sections.BySection,
+        OrderedTree,
+        HierarchyTree,
+        MeasureSection,
+        BySection,
     ],
 )
-def test_every_key_is_documented(section: type[sections.Section]) -> None:
+def test_every_key_is_documented(section: type[section.Section]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     for key in [*section.model_fields, *section.later]:
         assert f"| `{key}` |" in text, key

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from pipelines.configuration import parse_configuration
 from pipelines.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of

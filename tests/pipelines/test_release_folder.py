@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import __version__
-from dpcore.question import FORMAT_VERSION, plan_from_spec
+from dpcore.release_plan import FORMAT_VERSION, plan_from_spec
 from dpcore.samplers import SAMPLER_VERSION
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import FolderError, ReleaseFolder

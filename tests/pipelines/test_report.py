@@ -11,8 +11,6 @@ import subprocess
 import sys
 from datetime import date, datetime
 from fractions import Fraction
-from functools import lru_cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.answers import CDF, NODES
 from dpcore.domain import (
     CategoryDomain,
     DateDomain,
@@ -31,13 +30,15 @@ from dpcore.domain import (
 )
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
-from dpcore.release import CDF, NODES, release_counts
+from dpcore.release import release_counts
+from dpcore.release_plan import ReleasePlan
 from dpcore.tree import Tree
 from pipelines.guarantee import guarantee_in_words
 from pipelines.report import write_report_html
 from pipelines.report_extent import MAX_KEYS, clip
+from tests.pipelines.report_page import Tables, elements_of
 
 EVIL = "</script><!--<script>alert(1)</script>"
 FORMULA = "$$x^2$$"
@@ -51,7 +52,7 @@ def question(
     keys: KeyList | None = None,
     quantiles: tuple[float, ...] = (0.5,),
     measure: Measure = Measure.EPSILON,
-) -> Question:
+) -> OrderedQuestion:
     levels = len(fanouts) + 1
     plan = TreePlan(
         tree=Tree(leaves=domain.cells, fanouts=fanouts),
@@ -60,10 +61,10 @@ def question(
         level_amounts=(Fraction(1, levels),) * levels,
         keyed=keys is not None,
     )
-    return Question(name=name, domain=domain, plan=plan, keys=keys, quantiles=quantiles)
+    return OrderedQuestion(name=name, domain=domain, plan=plan, keys=keys, quantiles=quantiles)
 
 
-def plan_of(*questions: Question) -> ReleasePlan:
+def plan_of(*questions: OrderedQuestion) -> ReleasePlan:
     measure = questions[0].plan.budget.measure
     whole = Budget(measure=measure, amount=Fraction(len(questions)))
     return ReleasePlan(
@@ -74,7 +75,7 @@ def plan_of(*questions: Question) -> ReleasePlan:
 class Made:
     """A small release and its page."""
 
-    def __init__(self, *questions: Question, count: int = 50) -> None:
+    def __init__(self, *questions: OrderedQuestion, count: int = 50) -> None:
         self.plan = plan_of(*questions)
         self.counts = {
             each.name: np.full(each.key_count * each.domain.cells, count, np.int64)
@@ -90,45 +91,7 @@ class Made:
         )
 
     def page(self) -> str:
-        return write_report_html(
-            self.plan,
-            lambda tree: self.rows(NODES, tree).to_batches(),
-            lambda tree: self.rows(CDF, tree).to_batches(),
-            self.release.quantiles,
-            {"dptrees": "0.1"},
-        )
-
-
-class Elements(HTMLParser):
-    """The tags of a page, their attributes, and the text of each script."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.scripts: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        inside = self.lasttag if self.cdata_elem else None
-        (self.scripts if inside == "script" else self.texts).append(data)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return next(json.loads(text) for text in self.scripts if text.startswith('{"document"'))
-
-
-@lru_cache
-def elements_of(page: str) -> Elements:
-    return Elements(page)
+        return write_report_html(Tables(self.plan, self.rows, self.release.quantiles))
 
 
 def columns(page: str, place: int = 0) -> list[dict[str, Any]]:
@@ -317,16 +280,12 @@ def test_order_of_the_rows_changes_nothing(made: Made, page: str) -> None:
         return table.take(pa.array(np.arange(len(table))[::-1]))
 
     again = write_report_html(
-        made.plan,
-        lambda tree: turned(made.rows(NODES, tree)).to_batches(),
-        lambda tree: turned(made.rows(CDF, tree)).to_batches(),
-        made.release.quantiles,
-        {"dptrees": "0.1"},
+        Tables(made.plan, lambda *asked: turned(made.rows(*asked)), made.release.quantiles)
     )
     assert again == page
 
 
-def large_tables(asked: Question) -> dict[str, pa.Table]:
+def large_tables(asked: OrderedQuestion) -> dict[str, pa.Table]:
     """Tables of the right schema for a large tree: all its rows lie in one hundredth of it."""
     tree = asked.plan.tree
     leaves = np.zeros(tree.leaves, np.int64)
@@ -341,13 +300,14 @@ def large_tables(asked: Question) -> dict[str, pa.Table]:
     return {NODES: pa.concat_tables(map(pa.table, parts)), CDF: pa.table(points)}
 
 
-def rows_of(asked: Question, count: Any) -> dict[str, Any]:
+def rows_of(asked: OrderedQuestion, count: Any) -> dict[str, Any]:
     estimate = count.astype(np.float64)
     names = pa.nulls(len(count), pa.dictionary(pa.int32(), pa.string()))
     return {
         "tree": pa.array([asked.name] * len(count)),
         "key": names,
         "estimate": estimate,
+        "std_error": np.full(len(count), 2.5),
         "ci_low": np.maximum(estimate - 5, 0),
         "ci_high": estimate + 5,
         "count": count,
@@ -359,13 +319,7 @@ def test_large_tree_is_thinned_where_the_curve_bends() -> None:
     asked = question("large", domain, (100, 100, 100), quantiles=())
     tables = large_tables(asked)
     plan = plan_of(asked)
-    page = write_report_html(
-        plan,
-        lambda _: tables[NODES].to_batches(),
-        lambda _: tables[CDF].to_batches(),
-        None,
-        {"dptrees": "0.1"},
-    )
+    page = write_report_html(Tables(plan, lambda kind, _: tables[kind]))
     assert len(page.encode()) < 2_000_000
     (curve,) = columns(page)
     x, count = np.array(numbers(curve["x"])), np.array(numbers(curve["count"]))

@@ -38,6 +38,10 @@ FORMS: list[tuple[dict[str, object], Universe]] = [
         universe_from_columns({name: TABLE[name] for name in ("state", "county")}),
     ),
     (
+        {"columns": ("state", "county"), "levels": ("s", "c")},
+        universe_from_columns({"s": TABLE["state"], "c": TABLE["county"]}),
+    ),
+    (
         {"column": "code", "digits": (2, 2), "levels": ("state", "county")},
         universe_from_codes(TABLE["code"], (2, 2), levels=("state", "county")),
     ),
@@ -124,8 +128,7 @@ def test_bad_parquet_and_folders(tmp_path: Path) -> None:
         ({"columns": ("a",), "digits": (2,)}, "needs either columns, or column"),
         ({"column": "a"}, "one of digits, separator and parent"),
         ({"column": "a", "digits": (2,), "separator": "/"}, "one of digits, separator and parent"),
-        ({"columns": ("a",), "levels": ("b",)}, "levels are named by"),
-        ({"column": "a", "parent": "b", "levels": ("b",)}, "levels are named by"),
+        ({"column": "a", "parent": "b", "levels": ("b",)}, "levels have no names where parent"),
     ],
 )
 def test_forms_that_do_not_fit(form: dict[str, object], message: str) -> None:

@@ -16,9 +16,10 @@ from dpcore.domain import IntegerDomain, KeyList, NumberDomain
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
+from dpcore.release_plan import ReleasePlan
 from dpcore.tree import Tree
 from transforms.key_reference import KeyReference
 from transforms.parts import Part, parquet_bytes, planned_parts, sha256
@@ -106,7 +107,7 @@ def make_plan() -> MakePlan:
                 neighbors=neighbors,
             )
             questions.append(
-                Question(
+                OrderedQuestion(
                     name=name,
                     domain=domain,
                     plan=plan,

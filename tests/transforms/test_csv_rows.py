@@ -21,7 +21,8 @@ from dpcore.domain import (
 )
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question, ReleasePlan
+from dpcore.question import OrderedQuestion
+from dpcore.release_plan import ReleasePlan
 from transforms import csv_rows
 from transforms.csv_rows import _typed
 from transforms.errors import InputError
@@ -35,7 +36,7 @@ TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 def plan_of(*domains: OrderedDomain) -> ReleasePlan:
     budget = Budget(measure=Measure.EPSILON, amount=1)
     questions = [
-        Question(
+        OrderedQuestion(
             name=f"tree{index}",
             domain=domain,
             plan=plan_tree(

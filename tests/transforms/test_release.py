@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.privacy import Neighbors
-from dpcore.question import ReleasePlan
+from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteLaplace, ZeroNoise
 from transforms.release import ReleaseTrees
 

@@ -161,8 +161,8 @@ def test_receipts_of_retries_are_one_whatever_their_order() -> None:
 def test_a_manifest_has_no_clock_and_no_order_of_arrival() -> None:
     receipts = list(_by_part([receipt(2), receipt(1)]).values())
     other = list(_by_part([receipt(1), receipt(2)]).values())
-    text = manifest_text({"a": 1}, b"\x01", receipts, {"q": b"x"})
-    assert text == manifest_text({"a": 1}, b"\x01", other, {"q": b"x"})
+    text = manifest_text({"a": 1}, b"\x01", receipts, {"q": "aa"})
+    assert text == manifest_text({"a": 1}, b"\x01", other, {"q": "aa"})
     assert json.loads(text)["parts"][0] == {
         "file": "nodes/t-000000-000001-aa.parquet",
         "rows": 3,

@@ -1,0 +1,93 @@
+"""The section of a tree over a hierarchy: what it counts, what it is for, how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.hierarchy_domain import HierarchyDomain
+from dpcore.irregular_planner import NodeWeights
+from dpcore.measure import MeasureColumn
+from pipelines import configuration_rules as rules
+from pipelines.configuration_error import RuleBroken, from_dpcore
+from pipelines.hierarchy_section import hierarchy_weights, invariant_level, read_hierarchy
+from pipelines.section import Section, Text
+from pipelines.tree_section import TreeSection
+
+_ORDERED_ONLY = "belongs to an ordered domain"
+
+
+class MeasureSection(Section):
+    """A column that is summed, between bounds."""
+
+    column: Text
+    lower: int
+    upper: int
+    missing: Annotated[str, PlainValidator(rules.choice("drop", "zero"))] = "drop"
+
+    @section_rule(mode="after")
+    def _check_bounds(self) -> Self:
+        _ = self.measure
+        return self
+
+    @cached_property
+    def measure(self) -> MeasureColumn:
+        """The column and its bounds."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        try:
+            return MeasureColumn(**given)
+        except ValueError as error:
+            raise from_dpcore(error, given) from None
+
+
+class HierarchyTree(TreeSection):
+    """One tree over a hierarchy."""
+
+    size_key: ClassVar[str] = ".domain"
+    misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("quantiles", "guess", "widths", "fanouts", "estimation", "consistency"), _ORDERED_ONLY
+    )
+    domain: Annotated[HierarchyDomain, PlainValidator(read_hierarchy)]
+    measure: MeasureSection | None = None
+    objective: Annotated[str, PlainValidator(rules.choice("nodes"))] = "nodes"
+    mechanism: Annotated[str, PlainValidator(rules.choice("planned"))] = "planned"
+    level_weights: Any = None
+    node_weights: Any = None
+    level_budgets: Annotated[
+        Literal["equal", "optimal"] | tuple[Fraction, ...] | None,
+        PlainValidator(rules.level_budgets),
+    ] = None
+    invariants: Any = None
+
+    @section_rule(mode="after")
+    def _check_levels(self) -> Self:
+        _ = self.weights, self.public_level
+        amounts, names = self.level_budgets, self.domain.tree.level_names
+        if amounts == "optimal":
+            raise RuleBroken("must be equal or a list of numbers", at=".level_budgets")
+        if isinstance(amounts, tuple) and len(amounts) != len(names):
+            raise RuleBroken(
+                f"must be {len(names)} numbers, one for each of {', '.join(names)}",
+                at=".level_budgets",
+            )
+        if self.public_level is not None and self.measure is not None:
+            raise RuleBroken(
+                "does not go with measure: only counts can be public", at=".invariants"
+            )
+        return self
+
+    @cached_property
+    def weights(self) -> NodeWeights | None:
+        """What the plan is best for."""
+        return hierarchy_weights(self.domain, self.level_weights, self.node_weights)
+
+    @cached_property
+    def public_level(self) -> int | None:
+        """The lowest level whose counts are declared public."""
+        return invariant_level(self.domain, self.invariants)

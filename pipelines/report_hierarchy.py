@@ -1,0 +1,278 @@
+"""What the report says of a hierarchy: its levels and their noise, its nodes by their labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.answers import NODES
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.irregular_error import plan_errors
+from dpcore.number_texts import ABSENT
+from dpcore.samplers import NoiseLaw
+from pipelines.report_asked import asked_levels, with_asked
+from pipelines.report_extent import MAX_NODES, Integers, clip, left_out, shown_keys
+from pipelines.report_nodes import (
+    ReleasedTables,
+    digits_of,
+    level_limits,
+    node_levels,
+    numbers_of,
+    of_key,
+    texts_of,
+    whole_levels,
+)
+from pipelines.report_noise import laws_text, span_text
+
+_FORMS = {
+    "columns": "one column for each level",
+    "digits": "one code, whose digits are cut into levels",
+    "path": "one path, whose labels are the levels",
+    "calendar": "one moment, in the levels of a calendar",
+    "parents": "one name, whose parents a table lists",
+}
+# In these forms a label is a piece of a code, which reads best whole.
+_CODES = ("digits", "calendar")
+_CHAINS = (
+    "A node with a single child has its child's count: both are measured once, with the budget of "
+    "both, so the nodes of one level can differ in their noise."
+)
+
+
+def hierarchy_tree(
+    release: ReleasedTables, question: HierarchyQuestion, trees: int, paths: Sequence[str]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """A hierarchy on the page.
+
+    Args:
+        release: the tables.
+        question: the hierarchy.
+        trees: how many trees share the page.
+        paths: of the nodes asked for, which `report_asked.check_asked` has seen.
+
+    Returns:
+        what the template says, and what the script reads.
+    """
+    shown, sizes = shown_keys(question, trees), named_sizes(question)
+    limits = level_limits(sizes, MAX_NODES // trees // len(shown))
+    nodes = release.batches(NODES, question.name, keys=len(shown), levels=len(limits))
+    levels = node_levels(sizes, limits, nodes, shown)
+    if paths:
+        levels = with_asked(levels, asked_levels(release, question, paths, len(shown)))
+    errors = level_errors(question)
+    context = _context(question, sizes, errors) | {
+        "keys_left_out": left_out(len(shown), question.key_count, "keys"),
+        "nodes_shown": _nodes_shown(question, sizes, limits, paths),
+    }
+    digits = [digits_of(error) for error in errors[: len(levels)]]
+    return context, _data(question) | {
+        "digits": digits,
+        "asked": list(dict.fromkeys(paths)),
+        **_columns(question, sizes, levels, shown, digits),
+    }
+
+
+def named_sizes(question: HierarchyQuestion) -> tuple[int, ...]:
+    """How many nodes of each level have a row: those that only continue a leaf have none."""
+    tree = question.domain.tree
+    below = (int(np.count_nonzero(labels.codes != ABSENT)) for labels in tree.level_labels[1:])
+    return *tree.level_sizes[:2], *below
+
+
+def level_errors(question: HierarchyQuestion) -> list[float]:
+    """The largest standard error of the estimates of each level, from the plan alone."""
+    errors = plan_errors(question.plan)
+    return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
+
+
+# What the template says
+
+
+def _context(
+    question: HierarchyQuestion, sizes: Sequence[int], errors: Sequence[float]
+) -> dict[str, object]:
+    several = any(len(set(_class_laws(question, level))) > 1 for level in range(len(sizes)))
+    return {
+        "kind": "hierarchy",
+        "name": clip(question.name),
+        "facts": _facts(question, sizes),
+        "levels": _levels(question, sizes, errors),
+        "chains": _CHAINS if several else "",
+        "keyed": question.keys is not None,
+        "noun": "count" if question.measure is None else "sum",
+        "in_order": _in_order(question),
+    }
+
+
+def _in_order(question: HierarchyQuestion) -> bool:
+    """Whether nodes stand in their order at first, and not the largest first."""
+    return question.domain.tree.form == "calendar"
+
+
+def _facts(question: HierarchyQuestion, sizes: Sequence[int]) -> dict[str, str]:
+    """What the hierarchy is, name by name."""
+    plan, tree, measure = question.plan, question.domain.tree, question.measure
+    counted = "rows"
+    if measure is not None:
+        counted = (
+            f"the sum of {clip(measure.column)}, of which each row gives a whole number from "
+            f"{measure.lower:,} to {measure.upper:,}"
+        )
+    columns = [clip(name) for name in question.domain.columns]
+    facts = {
+        "Counted": counted,
+        "Column" if len(columns) == 1 else "Columns": f"{', '.join(columns)}: {_FORMS[tree.form]}",
+        "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
+    }
+    if question.keys is not None:
+        keys = (
+            f"{question.key_count:,} of {clip(question.keys.column)}, each with a tree of its own"
+        )
+        facts["Keys"] = keys
+    facts["Budget"] = f"{plan.budget.measure.value} = {float(plan.budget.amount):.6g}"
+    if plan.public_level is not None:
+        facts["Exact"] = _public(question, plan.public_level)
+    facts["Intervals"] = f"{100 * question.confidence:.6g} %"
+    return facts
+
+
+def _public(question: HierarchyQuestion, level: int) -> str:
+    names = [clip(name) for name in question.domain.tree.level_names]
+    which = "the number of rows" if level == 0 else f"the counts from {names[0]} to {names[level]}"
+    return f"{which}, public by declaration and not protected"
+
+
+def _levels(
+    question: HierarchyQuestion, sizes: Sequence[int], errors: Sequence[float]
+) -> list[dict[str, str]]:
+    names = question.domain.tree.level_names
+    return [
+        {
+            "level": f"{level}",
+            "name": clip(name),
+            "nodes": f"{sizes[level]:,}",
+            "budget": f"{float(question.plan.level_amounts[level]):.4g}",
+            "error": f"{errors[level]:,.4g}",
+        }
+        | _noise(question, level)
+        for level, name in enumerate(names)
+    ]
+
+
+def _noise(question: HierarchyQuestion, level: int) -> dict[str, str]:
+    """The noise of a level's nodes: from the least to the most where chains make several."""
+    plan = question.plan
+    laws = [law for law in _class_laws(question, level) if law is not None]
+    exact = any(plan.is_public(level, chain) for chain in plan.classes(level))
+    spreads = sorted(math.sqrt(law.variance) for law in laws)
+    return {
+        "noise": laws_text(laws, exact=exact),
+        "deviation": span_text(spreads[0], spreads[-1]) if spreads else "",
+    }
+
+
+def _class_laws(question: HierarchyQuestion, level: int) -> list[NoiseLaw | None]:
+    """The laws of the classes of a level's nodes, None for a class that is public."""
+    return [question.plan.law(level, chain) for chain in question.plan.classes(level)]
+
+
+def _nodes_shown(
+    question: HierarchyQuestion, sizes: Sequence[int], limits: Sequence[int], paths: Sequence[str]
+) -> str:
+    """Which nodes the page holds, and what it leaves out."""
+    names = [clip(name) for name in question.domain.tree.level_names]
+    if len(limits) == len(sizes) and limits[-1] == sizes[-1]:
+        return "All nodes are here."
+    last = len(limits) - 1
+    is_partial = limits[last] < sizes[last]
+    whole = names[: last + (not is_partial)]
+    text = f"Here {'is level' if len(whole) == 1 else 'are levels'} {', '.join(whole)}"
+    if is_partial:
+        text += f" and the {limits[last]:,} largest of {sizes[last]:,} nodes of level {names[last]}"
+    text += " of each key" if question.keys is not None else ""
+    if paths:
+        text += f", and what was asked for: {len(paths):,} "
+        text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
+    return f"{text}; all {sum(sizes):,} nodes stand in the tables of the release."
+
+
+# What the script reads
+
+
+def _data(question: HierarchyQuestion) -> dict[str, object]:
+    """The hierarchy, and how its paths are written."""
+    tree = question.domain.tree
+    return {
+        "kind": "hierarchy",
+        "name": question.name,
+        "levels": [clip(name) for name in tree.level_names],
+        "separators": list(tree.separators),
+        "escaped": tree.form in ("columns", "parents"),
+        "codes": tree.form in _CODES,
+        "inOrder": _in_order(question),
+    }
+
+
+def _columns(
+    question: HierarchyQuestion,
+    sizes: Sequence[int],
+    levels: Sequence[pa.Table],
+    shown: Sequence[str | None],
+    digits: Sequence[int],
+) -> dict[str, object]:
+    """The nodes, column by column; a level that is there whole has the same under every key."""
+    whole = whole_levels(levels, sizes)
+
+    def nodes(place: int, level: int) -> dict[str, object]:
+        above = of_key(levels[level - 1], place) if level else None
+        return _nodes(question, level, of_key(levels[level], place), above)
+
+    def own(place: int, level: int) -> dict[str, object]:
+        numbers = _numbers(of_key(levels[level], place), digits[level])
+        return numbers if level < whole else numbers | nodes(place, level)
+
+    return {
+        "whole": [nodes(0, level) for level in range(whole)],
+        "keys": [
+            {
+                "name": None if name is None else clip(name),
+                "levels": [own(place, level) for level in range(len(levels))],
+            }
+            for place, name in enumerate(shown)
+        ],
+    }
+
+
+def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
+    """The columns of numbers, and which rows are exact where any is."""
+    exact = np.flatnonzero(rows["std_error"].to_numpy() == 0.0).tolist()
+    return numbers_of(rows, digits) | ({"exact": exact} if exact else {})
+
+
+def _nodes(
+    question: HierarchyQuestion, level: int, rows: pa.Table, above: pa.Table | None
+) -> dict[str, object]:
+    """Of the rows of a level: the label, the place of the parent, the number of children."""
+    tree, nodes = question.domain.tree, rows["node"].to_numpy()
+    found: dict[str, object] = {
+        "labels": texts_of(tree.labels(level, nodes)),
+        "children": _child_counts(question, level, nodes).tolist(),
+    }
+    if above is not None:
+        parents = tree.parents(level, nodes)
+        found["parent"] = np.searchsorted(above["node"].to_numpy(), parents).tolist()
+    return found
+
+
+def _child_counts(question: HierarchyQuestion, level: int, nodes: Integers) -> Integers:
+    """How many children with a row of their own nodes have: 0 of a leaf, also above the last
+    level."""
+    tree = question.domain.tree
+    if level == tree.height:
+        return np.zeros(len(nodes), np.int64)
+    starts = tree.child_starts[level]
+    named = tree.is_named(level + 1, starts[nodes])
+    return np.where(named, starts[nodes + 1] - starts[nodes], 0)

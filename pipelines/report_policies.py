@@ -1,0 +1,44 @@
+"""What the report says of values that are outside, missing or not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.measure import MeasureColumn
+from dpcore.question import Question
+from pipelines.report_extent import clip
+
+_DROPPED = "row not counted in this tree"
+_ORDERED = {
+    "clamp": "counted in the first or last cell",
+    "drop": _DROPPED,
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+}
+_HIERARCHY = {"drop": _DROPPED, "other": "counted in the leaf other"}
+_KEYS = {"drop": _DROPPED, "other": "counted under the key other"}
+
+
+def policies(question: Question) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies: for the columns of a tree, its keys and what it sums."""
+    is_hierarchy = isinstance(question, HierarchyQuestion)
+    words, spec = _HIERARCHY if is_hierarchy else _ORDERED, question.domain.spec()
+    tree, column = clip(question.name), clip(", ".join(question.domain.columns))
+    said = {name: str(spec.get(name)) for name in ("outside", "missing", "unknown")}
+    yield {"column": column, "tree": tree} | {
+        name: words.get(policy, "") for name, policy in said.items()
+    }
+    if question.keys is not None:
+        unknown = _KEYS.get(str(question.keys.unknown), "")
+        row = {"column": clip(question.keys.column), "tree": f"{tree} (keys)"}
+        yield row | {"outside": "", "missing": unknown, "unknown": unknown}
+    if isinstance(question, HierarchyQuestion) and question.measure is not None:
+        yield {"tree": f"{tree} (sums)"} | _measure(question.measure)
+
+
+def _measure(measure: MeasureColumn) -> dict[str, str]:
+    missing = "value not summed in this tree" if measure.drops_rows else "summed as 0"
+    outside = f"summed as the nearest bound, {measure.lower:,} or {measure.upper:,}"
+    column = clip(measure.column)
+    return {"column": column, "outside": outside, "missing": missing, "unknown": ""}

@@ -1,0 +1,69 @@
+"""A release's tables in memory, and its page taken apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from html.parser import HTMLParser
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release_plan import ReleasePlan
+
+
+class Tables:
+    """Tables in memory; all rows of a tree at once."""
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        rows: Callable[[str, str], pa.Table],
+        quantiles: pa.Table | None = None,
+    ) -> None:
+        self.plan, self._rows, self._quantiles = plan, rows, quantiles
+        self.manifest = {"dptrees": "0.1"}
+
+    def batches(
+        self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
+    ) -> list[pa.RecordBatch]:
+        return self._rows(kind, tree).to_batches()
+
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        raise AssertionError("an ordered tree needs no single part")
+
+    def quantiles(self) -> pa.Table | None:
+        return self._quantiles
+
+
+class Elements(HTMLParser):
+    """The tags of a page, their attributes, and the text of each script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        inside = self.lasttag if self.cdata_elem else None
+        (self.scripts if inside == "script" else self.texts).append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return next(json.loads(text) for text in self.scripts if text.startswith('{"document"'))
+
+
+@lru_cache
+def elements_of(page: str) -> Elements:
+    return Elements(page)

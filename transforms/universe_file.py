@@ -1,0 +1,118 @@
+"""Universes by reference: the public leaves of a hierarchy as a file of the release.
+
+A universe may have millions of leaves, and every step of a job holds the plan. So the universe is
+written into the release's folder before the job starts, and what travels is its place: a worker
+reads it once, however many steps it runs. A universe is public by declaration.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.question import Question
+from dpcore.release_plan import ReleasePlan
+from dpcore.universe import Universe
+from dpcore.universe_table import universe_from_table
+from transforms import files
+from transforms.errors import ReleaseError
+from transforms.parts import parquet_bytes, sha256, universe_name
+
+# Of this process, by digest: steps of one worker share what they read.
+_LOADED: "dict[str, SharedUniverse]" = {}
+
+
+class UniverseError(ReleaseError):
+    """A universe cannot be read where it was written."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedUniverse(Universe):
+    """A universe that lies in a file, and travels as the file's place.
+
+    Args:
+        path: of the file.
+        checksum: SHA-256 of its bytes, in hexadecimal.
+    """
+
+    path: str
+    checksum: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, (self.path, self.digest, self.checksum)
+
+
+def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
+    """Writes the universes of a plan into a folder, and lets the plan travel with their places.
+
+    Args:
+        plan: the questions.
+        folder: of the release, on any Beam filesystem.
+
+    Returns:
+        the plan; of the same digest.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    return replace(
+        plan, questions=tuple(_sharing(question, folder) for question in plan.questions)
+    )
+
+
+def universe_files(plan: ReleasePlan) -> dict[str, str]:
+    """The checksums of the universes that a plan shares, by the names of their files."""
+    return {
+        universe_name(universe.digest): universe.checksum
+        for question in plan.questions
+        if isinstance(question, HierarchyQuestion)
+        and isinstance(universe := question.domain.universe, SharedUniverse)
+    }
+
+
+def _sharing(question: Question, folder: str) -> Question:
+    if not isinstance(question, HierarchyQuestion):
+        return question
+    shared = _shared(question.domain.universe, folder)
+    copy = replace(question, domain=replace(question.domain, universe=shared))
+    if "widths" in question.__dict__:
+        copy.remember_widths(question.widths)
+    return copy
+
+
+def _shared(universe: Universe, folder: str) -> SharedUniverse:
+    path = files.join(folder, universe_name(universe.digest))
+    known = _LOADED.get(universe.digest)
+    if known is not None and known.path == path:
+        return known
+    data = parquet_bytes(universe.to_table())
+    files.write_whole(path, data)
+    return _remember(universe, path, sha256(data))
+
+
+def _remember(universe: Universe, path: str, checksum: str) -> SharedUniverse:
+    parts = {each.name: getattr(universe, each.name) for each in fields(Universe)}
+    shared = SharedUniverse(**parts, path=path, checksum=checksum)
+    _LOADED[universe.digest] = shared
+    return shared
+
+
+def _loaded(path: str, digest: str, checksum: str) -> SharedUniverse:
+    """The universe at a place, read once in a process.
+
+    Raises:
+        UniverseError: the file is not there, or not the one that was written.
+    """
+    known = _LOADED.get(digest)
+    if known is not None and known.path == path:
+        return known
+    data = files.read_bytes(path)
+    if sha256(data) != checksum:
+        raise UniverseError(f"output: {path} is not the file that the launcher wrote")
+    # In Arrow's memory: of Python's bytes, a thread could drop the last hold as a process ends.
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    universe = universe_from_table(pq.read_table(sink.getvalue(), use_threads=False))
+    return _remember(universe, path, checksum)
