@@ -1,0 +1,149 @@
+"""Large sparse trees: heavy nodes found against the truth, seconds and peak memory.
+
+Run as ``python benchmarks/sparse.py FOLDER [--tree addresses|bits|flights]``, FOLDER being one of
+``make_addresses.py`` (trees of bytes or of single bits over 2^32 leaves) or of
+``examples/flights.py`` (origin, destination, carrier, tail number). In one process, on dpcore
+alone: read, count, add noise, settle. The truth is compared afterwards, out of the timing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from dpcore.noise import NoiseSource, combine_digests
+from dpcore.privacy import Neighbors
+from dpcore.randomness import ReleaseKey
+from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_domain import CodeDomain, SparseDomain
+from dpcore.sparse_labels import LabelDomain
+from dpcore.sparse_plan import SparsePlan, plan_sparse
+from dpcore.sparse_release import publish_shard, shard_digest
+from dpcore.sparse_settling import Pruning, SettledLevel, settle, settled_table
+from dpcore.sparse_tree import SparseCounter, merge_shard
+
+TREES: dict[str, SparseDomain] = {
+    "addresses": CodeDomain(column="address", widths=(8, 8, 8, 8)),
+    "bits": CodeDomain(column="address", widths=(1,) * 32),
+    "flights": LabelDomain(label_columns=("origin", "dest", "carrier", "tailnum")),
+}
+KEY, SHARDS = ReleaseKey(bytes(32)), 16
+Shards = dict[tuple[int, int], NodeCounts]
+
+
+def peak() -> float:
+    """The process's peak memory in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def batches(folder: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """The columns of all files."""
+    for path in sorted(folder.glob("*.parquet")):
+        yield from pyarrow.parquet.ParquetFile(path).iter_batches(2**18, columns=list(columns))
+
+
+def count(folder: Path, domain: SparseDomain) -> tuple[int, Shards]:
+    """The rows, and the exact counts of each part of each level."""
+    counter, rows = SparseCounter(domain, SHARDS), 0
+    partials: dict[tuple[int, int], list[bytes]] = {(0, 0): []}
+
+    def take() -> None:
+        for partial in counter.take():
+            partials.setdefault((partial.level, partial.shard), []).append(partial.data)
+
+    for batch in batches(folder, domain.columns):
+        rows += counter.add({name: batch.column(name) for name in domain.columns})
+        if counter.is_full:
+            take()
+    take()
+    return rows, {place: merge_shard(domain, parts) for place, parts in partials.items()}
+
+
+def publish(plan: SparsePlan, domain: SparseDomain, shards: Shards) -> list[NodeCounts]:
+    """The published nodes of each level."""
+    total = sum(shard_digest(KEY, "r", "t", *place, own) for place, own in shards.items())
+    noise = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=combine_digests(total))
+    levels: list[list[NodeCounts]] = [[] for _ in range(plan.height + 1)]
+    for (level, shard), own in shards.items():
+        levels[level].append(publish_shard(plan, domain, "t", level, shard, own, noise))
+    return [NodeCounts.merged([NodeCounts.empty(domain.key_type), *parts]) for parts in levels]
+
+
+def print_levels(
+    plan: SparsePlan, domain: SparseDomain, shards: Shards, levels: list[SettledLevel]
+) -> None:
+    """How many of the nodes of a size were found, and how far off their counts are.
+
+    Of n95 rows or more a node is published with a probability of at least 95 %. Shown are the
+    published nodes and their ancestors.
+    """
+    print(
+        f"{'level':<8} {'nodes':>9} {'shown':>9} {'R':>5} {'n95':>5} {'over n95':>9} "
+        f"{'found':>7} {'R/2..n95':>9} {'found':>7} {'covered':>8} {'rms error':>9} {'sd':>6}"
+    )
+    for number, level in enumerate(levels):
+        truth = NodeCounts.merged([own for place, own in shards.items() if place[0] == number])
+        places = pc.index_in(level.keys, value_set=truth.keys)
+        true = truth.counts[np.asarray(places)]
+        heavy, radius = plan.heavy_count(number), plan.radius(number)
+        cells = []
+        for low, high in ((heavy, 2**62), (radius // 2, heavy)):
+            there = int(((truth.counts >= low) & (truth.counts < high)).sum())
+            seen = int(((true >= low) & (true < high) & ~np.isnan(level.estimate)).sum())
+            cells.append(f"{there:>9,} {seen / there if there else 1:>7.1%}")
+        covered = ((level.ci_low <= true) & (true <= level.ci_high)).mean()
+        error = np.sqrt(np.nanmean((level.estimate - true) ** 2))
+        print(
+            f"{plan.levels[number].name:<8} {len(truth):>9,} {len(true):>9,} {radius:>5} "
+            f"{heavy:>5} {' '.join(cells)} {covered:>8.1%} {error:>9.2f} "
+            f"{plan.standard_error(number):>6.2f}"
+        )
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tree", choices=TREES, default="addresses")
+    parser.add_argument("--epsilon", type=Fraction, default=Fraction(1))
+    parser.add_argument("--delta", type=Fraction, default=Fraction(1, 10**8))
+    arguments = parser.parse_args()
+    domain = TREES[arguments.tree]
+    plan = plan_sparse(domain.names, arguments.epsilon, arguments.delta, Neighbors.ADD_REMOVE)
+    before, began = peak(), time.perf_counter()
+    rows, shards = count(arguments.folder, domain)
+    counted = time.perf_counter()
+    published = publish(plan, domain, shards)
+    noisy = time.perf_counter()
+    levels = settle(plan, domain, published)
+    table = settled_table(plan, domain, levels)
+    settled = time.perf_counter()
+    print(
+        f"{arguments.tree}: {rows:,} rows, {sum(map(len, shards.values())):,} nodes with rows, "
+        f"{table.num_rows:,} published; epsilon {arguments.epsilon}, delta {arguments.delta}\n"
+        f"seconds: count {counted - began:.1f}, noise {noisy - counted:.1f}, "
+        f"settle {settled - noisy:.1f}; peak memory {peak():,.0f} MB ({before:,.0f} before)"
+    )
+    print_levels(plan, domain, shards, levels)
+    pruning = Pruning(rows=100)
+    pruned = sum(len(level.keys) for level in settle(plan, domain, published, pruning=pruning))
+    print(f"pruned by intervals that begin below {pruning.rows} rows: {pruned:,} nodes are left")
+    for name in [level.name for level in plan.levels[1:]][:4]:
+        own = table.filter(pc.equal(table["level"], name))
+        top = own.take(pc.select_k_unstable(own, k=3, sort_keys=[("estimate", "descending")]))
+        print(name, "; ".join(f"{r['path']} {r['count']:,}" for r in top.to_pylist()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Domains of labels that need no public list: countries and cities, URLs, tail numbers.
+
+Labels stand in one column a level (`LabelDomain`) or in one text with a separator (`PathDomain`).
+They travel as data, as the key of a node: its labels from the top, joined. A label is published
+only with a node that passes its threshold, so the labels of the data need not be public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.column import fixed_width_values
+from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_domain import CodeDomain, SparseDomain, is_text
+from dpcore.sparse_keys import text_prefixes
+
+__all__ = ["LabelDomain", "PathDomain", "domain_from_spec"]
+
+# Between the labels of a key. A label that holds it, or the sign that escapes it, is escaped.
+_JOINT, _ESCAPE = "\x00", "\x01"
+
+
+class _TextDomain(SparseDomain):
+    """Keys are labels joined by a sign of one byte."""
+
+    key_type = pa.large_string()
+    joint: str
+
+    def level_keys(self, level: int, keys: pa.Array) -> pa.Array:
+        """The first labels of keys; null where a key has fewer."""
+        return text_prefixes(keys, level, ord(self.joint))
+
+    def parent_keys(self, level: int, keys: pa.Array) -> pa.Array:
+        """The keys without their last labels."""
+        return text_prefixes(keys, level - 1, ord(self.joint))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelDomain(_TextDomain):
+    """Labels in columns of their own, the top level's first; a row with a null is dropped.
+
+    Args:
+        label_columns: (h,) texts or integers, all different.
+
+    Raises:
+        ValueError: no column, or one twice.
+
+    >>> domain = LabelDomain(label_columns=("origin", "dest"))
+    >>> counts = domain.leaf_counts(
+    ...     {"origin": pa.array(["JFK", "JFK", None]), "dest": pa.array(["LAX", "A/B", "LAX"])})
+    >>> domain.paths(2, counts.keys).to_pylist(), counts.counts.tolist()
+    (['JFK/A\\\\/B', 'JFK/LAX'], [1, 1])
+    """
+
+    label_columns: tuple[str, ...]
+
+    needed = "texts or integers"
+    joint = _JOINT
+
+    def __post_init__(self) -> None:
+        if not self.label_columns or len(set(self.label_columns)) < len(self.label_columns):
+            raise ValueError("label_columns: there must be one a level, all different")
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The columns of the labels."""
+        return self.label_columns
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The levels are named as the columns."""
+        return self.label_columns
+
+    def accepts(self, type: pa.DataType) -> bool:
+        """Texts and integers."""
+        plain = type.value_type if pa.types.is_dictionary(type) else type
+        return bool(is_text(plain) or pa.types.is_integer(plain) or pa.types.is_null(plain))
+
+    def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
+        """The exact counts of the paths of a batch; see `SparseDomain`."""
+        plain, names = self._checked(columns), [str(n) for n in range(self.height)]
+        if any(pa.types.is_null(column.type) for column in plain):
+            return NodeCounts.empty(self.key_type)
+        groups = pa.table(plain, names=names).group_by(names, use_threads=False)
+        table = groups.aggregate([([], "count_all")]).drop_null()
+        labels = [_escaped(table.column(name).combine_chunks()) for name in names]
+        keys = pc.binary_join_element_wise(*labels, pa.scalar(_JOINT, pa.large_string()))
+        counts = fixed_width_values(table.column("count_all").combine_chunks())
+        # No two keys are alike: this only sorts them.
+        return NodeCounts.grouped(keys, counts)
+
+    def paths(self, level: int, keys: pa.Array) -> pa.Array:
+        """Labels joined by "/"; a backslash stands before one inside a label, "" is the root."""
+        quoted = (("\\", "\\\\"), ("/", "\\/"))
+        plain = ((_JOINT, "/"), (_ESCAPE + "B", _JOINT), (_ESCAPE + "A", _ESCAPE))
+        return _replaced(keys, *quoted, *plain)
+
+    def spec(self) -> dict[str, Any]:
+        """The domain as plain JSON."""
+        return {"form": "labels", "columns": list(self.label_columns)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathDomain(_TextDomain):
+    """Texts of labels with a separator, such as URLs; a row counts down to where its text ends.
+
+    Labels below level h are cut off. Two separators in a row have an empty label between them.
+
+    Args:
+        column: of texts.
+        depth: h, at least 1.
+        separator: one ASCII character.
+
+    Raises:
+        ValueError: a depth or a separator out of range.
+
+    >>> domain = PathDomain(column="url", depth=2)
+    >>> counts = domain.leaf_counts({"url": pa.array(["a/b/c", "a/b", "a"])})
+    >>> counts.keys.to_pylist(), domain.level_keys(2, counts.keys).to_pylist()
+    (['a', 'a/b'], [None, 'a/b'])
+    """
+
+    column: str
+    depth: int
+    separator: str = "/"
+
+    needed = "texts"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 1:
+            raise ValueError(f"depth is {self.depth!r}; it must be a positive integer")
+        if len(self.separator) != 1 or not self.separator.isascii():
+            raise ValueError(f"separator is {self.separator!r}; it must be one ASCII character")
+
+    @property
+    def joint(self) -> str:  # type: ignore[override]
+        """The separator."""
+        return self.separator
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The one column."""
+        return (self.column,)
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The levels are named by their numbers."""
+        return tuple(f"level {level}" for level in range(1, self.depth + 1))
+
+    def accepts(self, type: pa.DataType) -> bool:
+        """Texts."""
+        plain = type.value_type if pa.types.is_dictionary(type) else type
+        return bool(is_text(plain) or pa.types.is_null(plain))
+
+    def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
+        """The exact counts of the paths of a batch; see `SparseDomain`."""
+        (column,) = self._checked(columns)
+        found = NodeCounts.grouped(column.drop_null().cast(pa.large_string()))
+        keys = pc.coalesce(self.level_keys(self.height, found.keys), found.keys)
+        return NodeCounts.grouped(keys, found.counts)
+
+    def paths(self, level: int, keys: pa.Array) -> pa.Array:
+        """The texts as they are; "" is the root."""
+        return keys
+
+    def spec(self) -> dict[str, Any]:
+        """The domain as plain JSON."""
+        return {
+            "form": "path",
+            "column": self.column,
+            "depth": self.depth,
+            "separator": self.separator,
+        }
+
+
+def domain_from_spec(spec: Mapping[str, Any]) -> SparseDomain:
+    """The domain that `SparseDomain.spec` wrote, of any form.
+
+    Raises:
+        ValueError: a form that there is not.
+
+    >>> domain = PathDomain(column="url", depth=2)
+    >>> domain_from_spec(domain.spec()) == domain
+    True
+    """
+    if spec["form"] == "labels":
+        return LabelDomain(label_columns=tuple(spec["columns"]))
+    fields = {name: value for name, value in spec.items() if name != "form"}
+    if spec["form"] == "path":
+        return PathDomain(**fields)
+    if spec["form"] == "code":
+        return CodeDomain(**{**fields, "widths": tuple(spec["widths"])})
+    raise ValueError(f"form is {spec['form']!r}; it must be code, labels or path")
+
+
+def _escaped(labels: pa.Array) -> pa.Array:
+    signs = ((_ESCAPE, _ESCAPE + "A"), (_JOINT, _ESCAPE + "B"))
+    return _replaced(labels.cast(pa.large_string()), *signs)
+
+
+def _replaced(texts: pa.Array, *pairs: tuple[str, str]) -> pa.Array:
+    for sign, other in pairs:
+        texts = pc.replace_substring(texts, sign, other)
+    return texts
