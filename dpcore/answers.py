@@ -15,14 +15,14 @@ from dpcore.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_chunks import IrregularChunk
 from dpcore.quantiles import QuantileCells
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, OrderedQuestion
 from dpcore.tables import cdf_table, nodes_table, solved_quantiles
 
 NODES, CDF = "nodes", "cdf"
 
 
 def spine_table(
-    question: Question, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
+    question: ChunkedQuestion, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
 ) -> pa.Table:
     """The rows of the nodes above the chunks of a key.
 
@@ -36,7 +36,7 @@ def spine_table(
 
 
 def chunk_tables(
-    question: Question, chunk: AnyChunk, measured: Measurements, roots: RootSolutions
+    question: ChunkedQuestion, chunk: AnyChunk, measured: Measurements, roots: RootSolutions
 ) -> tuple[dict[str, pa.Table], QuantileCells | None]:
     """Solves a chunk.
 
@@ -69,6 +69,6 @@ def chunk_tables(
     return tables, solved_quantiles(question, chunk, prefixes, roots)
 
 
-def _public_total(question: Question, roots: RootSolutions) -> float | None:
+def _public_total(question: ChunkedQuestion, roots: RootSolutions) -> float | None:
     """The public number of rows; there are no keys where it is public."""
     return float(roots.total[0]) if question.public_total else None

@@ -27,7 +27,7 @@ from dpcore.irregular_widths import IrregularWidths, irregular_widths, node_marg
 from dpcore.measure import MeasureColumn, measure_from_spec
 from dpcore.noise import Integers
 from dpcore.privacy import Budget, Measure, Neighbors, level_sensitivity
-from dpcore.question import MovedCounts, Question
+from dpcore.question import ChunkedQuestion, MovedCounts
 from dpcore.universe import Universe
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
@@ -35,7 +35,7 @@ MAX_SPINE_LEAVES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchyQuestion(Question):
+class HierarchyQuestion(ChunkedQuestion):
     """The counts of all nodes of a hierarchy.
 
     Args:

@@ -1,9 +1,10 @@
 """A question: one tree over one domain, once per key, and all that shapes its answer.
 
-`Question` is what every kind has: a map from rows to leaves, a plan, chunks that any worker can
-measure and solve, and how the nodes of a level are named and how wide their intervals are.
-`OrderedQuestion` asks for the CDF of an ordered domain; `dpcore.hierarchy_question` for the counts
-of a hierarchy. A release answers several in one pass over the rows (`dpcore.release_plan`).
+`Question` is what every kind has; `ChunkedQuestion` adds a map from rows to known leaves, chunks
+that any worker can measure and solve, how the nodes of a level are named and how wide their
+intervals are. `OrderedQuestion` asks for the CDF of an ordered domain, `dpcore.hierarchy_question`
+for the counts of a hierarchy, `dpcore.sparse_question` for those of a tree too large to list. A
+release answers several in one pass over the rows (`dpcore.release_plan`).
 """
 
 from __future__ import annotations
@@ -48,14 +49,12 @@ class Question(ABC):
 
     Args:
         name: of the tree; names the rows of the output.
-        domain: the map from rows to leaves.
-        plan: how the tree is measured.
         keys: the public group-by keys, None for one tree over all rows.
         confidence: of the intervals, above 0 and at most 0.9999.
         weight: the question's share of the budget, relative to the others'.
 
     Raises:
-        ValueError: parts that do not fit each other.
+        ValueError: a confidence out of range.
     """
 
     # What shapes the output alone, by its name in the specification.
@@ -64,19 +63,11 @@ class Question(ABC):
     tables: ClassVar[tuple[str, ...]]
 
     name: str
-    domain: OrderedDomain | HierarchyDomain
-    plan: TreePlan | IrregularPlan
     keys: KeyList | None = None
     confidence: float = 0.95
     weight: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
-        if self.plan.tree.leaves != self.domain.cells:
-            raise ValueError(
-                f"plan: {self.plan.tree.leaves} leaves for a domain of {self.domain.cells} cells"
-            )
-        if (self.keys is not None) != self.plan.keyed:
-            raise ValueError("plan: keyed must say whether the question has keys")
         if not 0 < self.confidence <= 0.9999:
             raise ValueError(f"confidence: {self.confidence} is not above 0 and at most 0.9999")
 
@@ -89,6 +80,85 @@ class Question(ABC):
     def key_labels(self) -> list[str | None]:
         """The name of every key, in the order of key codes; one None without keys."""
         return [None] if self.keys is None else list(self.keys.labels)
+
+    @property
+    @abstractmethod
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation that the plan is for."""
+
+    @property
+    @abstractmethod
+    def budget(self) -> Budget | None:
+        """What the plan may spend; None where that is an epsilon with a delta."""
+
+    @property
+    def approximate(self) -> tuple[Fraction, Fraction]:
+        """The (epsilon, delta) that the plan spends where it has no `budget`."""
+        return Fraction(0), Fraction(0)
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+
+    @property
+    @abstractmethod
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one, as CSV does not.
+
+        Raises:
+            ValueError: two parts of the question read one column as different types.
+        """
+
+    @abstractmethod
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuses columns of types that cannot be read.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+
+    @abstractmethod
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values."""
+
+    def law_spec(self) -> dict[str, object]:
+        """The specification without what shapes the output alone: asking for another quantile of
+        the same data must draw the same noise."""
+        return {name: value for name, value in self.spec().items() if name not in self.output_only}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkedQuestion(Question):
+    """A question about a tree of known leaves, which workers measure and solve in chunks.
+
+    Args:
+        domain: the map from rows to leaves.
+        plan: how the tree is measured.
+
+    Raises:
+        ValueError: parts that do not fit each other.
+    """
+
+    domain: OrderedDomain | HierarchyDomain
+    plan: TreePlan | IrregularPlan
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plan.tree.leaves != self.domain.cells:
+            raise ValueError(
+                f"plan: {self.plan.tree.leaves} leaves for a domain of {self.domain.cells} cells"
+            )
+        if (self.keys is not None) != self.plan.keyed:
+            raise ValueError("plan: keyed must say whether the question has keys")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.plan.neighbors
+
+    @property
+    def budget(self) -> Budget | None:
+        return self.plan.budget
 
     @property
     @abstractmethod
@@ -206,22 +276,13 @@ class Question(ABC):
         if self.keys is not None:
             self.keys.check_type(types[self.keys.column])
 
-    @abstractmethod
-    def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values."""
-
-    def law_spec(self) -> dict[str, object]:
-        """The specification without what shapes the output alone: asking for another quantile of
-        the same data must draw the same noise."""
-        return {name: value for name, value in self.spec().items() if name not in self.output_only}
-
     def __getstate__(self) -> dict[str, object]:
         # The forest holds arrays of weights, which a worker makes for itself.
         return {name: value for name, value in self.__dict__.items() if name != "forest"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedQuestion(Question):
+class OrderedQuestion(ChunkedQuestion):
     """One tree over an ordered domain: its nodes, CDF and quantiles.
 
     Args:

@@ -16,13 +16,18 @@ import pyarrow as pa
 
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.noise import Integers, NoiseSource, combine_digests, counts_digest
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release_plan import ReleasePlan
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
+from dpcore.released_sparse import NODES, ReleasedSparse
 from dpcore.released_tree import Answer, ReadPart, ReleasedTree
 from dpcore.solution import solve_tree
+from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_question import SparseQuestion
+from dpcore.sparse_release import shard_digest
+from dpcore.sparse_solution import shard_counts, solve_sparse
 from dpcore.tables import quantiles_table
 
 __all__ = ["Answer", "ReadPart", "Release", "ReleasedTree", "release_counts"]
@@ -40,13 +45,15 @@ class Release:
     def __init__(self, plan: ReleasePlan, read: ReadPart, quantiles: pa.Table | None) -> None:
         self.plan, self._read, self.quantiles = plan, read, quantiles
 
-    def tree(self, name: str) -> ReleasedTree:
-        """One of its trees: a `ReleasedCdf` or a `ReleasedHierarchy`.
+    def tree(self, name: str) -> ReleasedTree | ReleasedSparse:
+        """One of its trees: a `ReleasedCdf`, a `ReleasedHierarchy` or a `ReleasedSparse`.
 
         Raises:
             KeyError: there is none of this name.
         """
         question = self.plan.question(name)
+        if isinstance(question, SparseQuestion):
+            return ReleasedSparse(question, self._read)
         if isinstance(question, HierarchyQuestion):
             return ReleasedHierarchy(question, self._read)
         assert isinstance(question, OrderedQuestion)
@@ -57,32 +64,42 @@ class Release:
 
         Raises:
             KeyError: there is none of this name.
-            TypeError: it is a hierarchy.
+            TypeError: it has no CDF.
         """
         tree = self.tree(name)
         if not isinstance(tree, ReleasedCdf):
-            raise TypeError(f"tree: {name} is a hierarchy, which has no CDF")
+            raise TypeError(f"tree: {name} has no CDF")
         return tree
 
 
-def release_counts(plan: ReleasePlan, counts: Mapping[str, Integers], key: ReleaseKey) -> Release:
+def release_counts(
+    plan: ReleasePlan,
+    counts: Mapping[str, Integers],
+    key: ReleaseKey,
+    leaves: Mapping[str, NodeCounts] | None = None,
+) -> Release:
     """A release of exact counts held in memory, the same as the pipeline's.
 
     Args:
         plan: the questions.
         counts: of every tree by name: (keys * K,) or (keys, K) exact counts of the leaves.
         key: the release key; noise is a pure function of it, the plan and the counts.
+        leaves: of every sparse tree by name, the exact counts of its leaves.
 
     Returns:
         the release. The exact counts are not part of it.
     """
     digest = 0
-    exact = {question.name: _exact_counts(question, counts) for question in plan.questions}
-    for question in plan.questions:
+    exact = {question.name: _exact_counts(question, counts) for question in plan.chunked}
+    for question in plan.chunked:
         flat = exact[question.name]
         for chunk in question.forest.chunking:
-            part = flat[chunk.start : chunk.start + chunk.leaves]
-            digest += counts_digest(key, plan.name, question.name, chunk.key, chunk.index, part)
+            own = flat[chunk.start : chunk.start + chunk.leaves]
+            digest += counts_digest(key, plan.name, question.name, chunk.key, chunk.index, own)
+    shards = {q.name: shard_counts(q, (leaves or {})[q.name]) for q in plan.sparse}
+    for name, places in shards.items():
+        for place, part in places.items():
+            digest += shard_digest(key, plan.name, name, *place, part)
     noise = NoiseSource(
         key=key,
         release=plan.name,
@@ -91,21 +108,24 @@ def release_counts(plan: ReleasePlan, counts: Mapping[str, Integers], key: Relea
     )
     parts: dict[tuple[str, str, int, int], pa.Table] = {}
     quantiles = []
-    for question in plan.questions:
-        tables, cells = solve_tree(question, exact[question.name], noise)
+    for question in plan.chunked:
+        solved, cells = solve_tree(question, exact[question.name], noise)
         parts |= {
             (kind, question.name, first_key, index): table
-            for (kind, first_key, index), table in tables.items()
+            for (kind, first_key, index), table in solved.items()
         }
         if cells is not None:
             assert isinstance(question, OrderedQuestion)
             quantiles.append(quantiles_table(question, cells))
+    for sparse in plan.sparse:
+        tables = solve_sparse(sparse, shards[sparse.name], noise)
+        parts |= {(NODES, sparse.name, 0, level): each for level, each in enumerate(tables)}
     return Release(
         plan, lambda *part: parts[part], pa.concat_tables(quantiles) if quantiles else None
     )
 
 
-def _exact_counts(question: Question, counts: Mapping[str, Integers]) -> Integers:
+def _exact_counts(question: ChunkedQuestion, counts: Mapping[str, Integers]) -> Integers:
     """(keys * K,) int64.
 
     Raises:

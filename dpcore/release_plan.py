@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,8 +17,9 @@ from dpcore.accounting import rho_of
 from dpcore.hierarchy_question import hierarchy_question_from_spec
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import keeps
-from dpcore.question import MovedCounts, Question, ordered_question_from_spec
+from dpcore.question import ChunkedQuestion, MovedCounts, Question, ordered_question_from_spec
 from dpcore.samplers import SAMPLER_VERSION
+from dpcore.sparse_question import SparseQuestion, sparse_question_from_spec
 from dpcore.universe import Universe
 
 # Changes whenever the same specification would give other bits in a release.
@@ -35,10 +36,12 @@ class ReleasePlan:
     Args:
         name: the release's id.
         neighbors: the neighbouring relation.
-        budget: the whole release's; the questions' budgets sum to no more.
+        budget: of the trees that share one; their budgets sum to no more. The epsilon that is
+            stated where all trees spend an epsilon and a delta of their own.
         questions: at least one, with names that differ.
         stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
-            composition of all laws was certified to keep them (`dpcore.privacy_loss`).
+            composition of all laws was certified to keep them (`dpcore.privacy_loss`), beside
+            what sparse trees spend of them.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
@@ -58,36 +61,63 @@ class ReleasePlan:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"trees: the name {twice[0]} stands twice")
+        self._check_budgets()
+        if self.stated is None:
+            if any(question.budget is None for question in self.questions):
+                raise ValueError("delta: a tree spends one, so the release must state one")
+        elif not self._keeps(*self.stated):
+            epsilon, delta = self.stated
+            raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+
+    def _check_budgets(self) -> None:
         for question in self.questions:
-            plan = question.plan
-            if plan.neighbors is not self.neighbors or plan.budget.measure != self.budget.measure:
+            own = question.budget
+            if question.neighbors is not self.neighbors or (
+                own is not None and own.measure != self.budget.measure
+            ):
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
-        spent = sum(question.plan.budget.amount for question in self.questions)
+        budgets = [question.budget for question in self.questions]
+        spent = sum(budget.amount for budget in budgets if budget is not None)
         if spent > self.budget.amount:
             raise ValueError(f"trees: budgets sum to {spent}, above {self.budget.amount}")
-        if self.stated is not None:
-            epsilon, delta = self.stated
-            if self.budget.measure is not Measure.RHO:
-                raise ValueError("delta: the budget behind it must be a rho")
-            if not self._keeps(epsilon, delta):
-                raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+        if self.stated is not None and self.composed and self.budget.measure is not Measure.RHO:
+            raise ValueError("delta: the budget behind it must be a rho")
+
+    @property
+    def chunked(self) -> tuple[ChunkedQuestion, ...]:
+        """The questions about trees of known leaves."""
+        return tuple(each for each in self.questions if isinstance(each, ChunkedQuestion))
+
+    @property
+    def sparse(self) -> tuple[SparseQuestion, ...]:
+        """The questions about trees too large to list."""
+        return tuple(each for each in self.questions if isinstance(each, SparseQuestion))
+
+    @property
+    def composed(self) -> tuple[ChunkedQuestion, ...]:
+        """The questions that share `budget`; the others spend an epsilon and a delta of their
+        own."""
+        return tuple(each for each in self.chunked if each.budget is not None)
 
     @property
     def moved_counts(self) -> MovedCounts | None:
-        """The noise laws of all trees, and how many counts of each a row moves by one; None where
-        the composition of one of them is not known beyond its rho."""
-        moved: MovedCounts = ()
-        for question in self.questions:
-            if question.moved_counts is None:
-                return None
-            moved += question.moved_counts
-        return moved
+        """The noise laws of all trees that share `budget`, and how many counts of each a row moves
+        by one; None where the composition of one of them is not known beyond its rho."""
+        return moved_counts_of(self.questions)
 
     def _keeps(self, epsilon: Fraction, delta: Fraction) -> bool:
+        """Whether the release keeps (epsilon, delta): trees that spend their own add up (basic
+        composition), and the others, together, keep what these leave."""
+        own = [question.approximate for question in self.questions if question.budget is None]
+        left = epsilon - sum(each[0] for each in own), delta - sum(each[1] for each in own)
+        if not self.composed:
+            return min(left) >= 0
+        if min(left) <= 0:
+            return False
         moved = self.moved_counts
         if moved is None:
-            return self.budget.amount <= rho_of(epsilon, delta)
-        return keeps(moved, self.budget.amount, epsilon, delta)
+            return self.budget.amount <= rho_of(*left)
+        return keeps(moved, self.budget.amount, *left)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,10 +130,15 @@ class ReleasePlan:
         Raises:
             KeyError: there is none.
         """
-        for question in self.questions:
-            if question.name == name:
-                return question
-        raise KeyError(name)
+        return {question.name: question for question in self.questions}[name]
+
+    def chunked_question(self, name: str) -> ChunkedQuestion:
+        """The question of a name, about a tree of known leaves.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {question.name: question for question in self.chunked}[name]
 
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
@@ -130,6 +165,18 @@ class ReleasePlan:
         spec = self.spec() | {"trees": [question.law_spec() for question in self.questions]}
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).digest()
+
+
+def moved_counts_of(questions: Iterable[Question]) -> MovedCounts | None:
+    """`ReleasePlan.moved_counts` of some questions."""
+    moved: MovedCounts = ()
+    for question in questions:
+        if question.budget is None or not isinstance(question, ChunkedQuestion):
+            continue
+        if question.moved_counts is None:
+            return None
+        moved += question.moved_counts
+    return moved
 
 
 def plan_from_spec(
@@ -168,6 +215,8 @@ def _question_from_spec(
 ) -> Question:
     domain = spec["domain"]
     assert isinstance(domain, dict)
+    if domain.get("kind") == "sparse":
+        return sparse_question_from_spec(spec)
     if domain.get("kind") != "hierarchy":
         return ordered_question_from_spec(spec, neighbors, measure)
     if read_universe is None:

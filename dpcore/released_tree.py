@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dpcore.answers import NODES
 from dpcore.chunked_forest import AnyChunk
 from dpcore.forest import SPINE
-from dpcore.question import Question
+from dpcore.question import ChunkedQuestion
 from dpcore.uncertainty import clipped_intervals
 
 # (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
@@ -61,7 +61,9 @@ class ReleasedTree(ABC):
         ValueError: the confidence is not above 0 and at most 0.9999.
     """
 
-    def __init__(self, question: Question, read: ReadPart, confidence: float | None = None) -> None:
+    def __init__(
+        self, question: ChunkedQuestion, read: ReadPart, confidence: float | None = None
+    ) -> None:
         if confidence is not None and not 0 < confidence <= 0.9999:
             raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
         self.question, self._read = question, read

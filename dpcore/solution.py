@@ -12,13 +12,13 @@ from dpcore.answers import NODES, chunk_tables, spine_table
 from dpcore.forest import SPINE
 from dpcore.noise import Integers, NoiseSource
 from dpcore.quantiles import QuantileCells
-from dpcore.question import Question
+from dpcore.question import ChunkedQuestion
 
 PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index of the chunk
 
 
 def solve_tree(
-    question: Question, counts: Integers, noise: NoiseSource
+    question: ChunkedQuestion, counts: Integers, noise: NoiseSource
 ) -> tuple[dict[PartKey, pa.Table], QuantileCells | None]:
     """Measures and solves one tree for all its keys.
 

@@ -53,6 +53,11 @@ class SparseDomain(ABC):
         """How many leaves there are; None: no list of them is public."""
         return None
 
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of its columns where a file does not tell one, as CSV does not."""
+        return pa.string()
+
     @abstractmethod
     def accepts(self, type: pa.DataType) -> bool:
         """Whether columns of this type can be read; nulls and dictionaries are fine."""
@@ -79,6 +84,10 @@ class SparseDomain(ABC):
     @abstractmethod
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """What nodes of a level are called, (n,) large_string."""
+
+    @abstractmethod
+    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
+        """Which of some paths lie below another one, (n,) bool; both as `paths` writes them."""
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
@@ -166,6 +175,11 @@ class CodeDomain(SparseDomain):
         return tuple(f"/{bits}" for bits in self.prefix_bits[1:])
 
     @property
+    def value_type(self) -> pa.DataType:
+        """Texts of addresses, else integers."""
+        return pa.string() if self.notation == "ipv4" else pa.uint64()
+
+    @property
     def needed(self) -> str:  # type: ignore[override]
         """The types that the column may have."""
         return "integers or texts of addresses" if self.notation == "ipv4" else "integers"
@@ -210,6 +224,25 @@ class CodeDomain(SparseDomain):
         codes = codes << np.uint64(below) if below < 64 else np.zeros_like(codes)
         digits = None if self.notation == "ipv4" else -(-self.bits // 4)
         return prefix_texts(codes, self.prefix_bits[level], hex_digits=digits)
+
+    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
+        """Codes of the same leading bits, and more of them.
+
+        >>> domain = CodeDomain(column="address", widths=(8, 8, 16))
+        >>> domain.lies_below(pa.array(["10.1.0.0/16", "11.1.0.0/16"]), "10.0.0.0/8").to_pylist()
+        [True, False]
+        """
+        bits = int(path.rpartition("/")[2])
+        hidden = self.bits - bits
+
+        def prefix(text: str) -> tuple[int, bool]:
+            code, _, length = text.rpartition("/")
+            if self.notation == "hex":
+                return int(code, 16) >> hidden, int(length) > bits
+            return int.from_bytes(map(int, code.split(".")), "big") >> hidden, int(length) > bits
+
+        wanted = prefix(path)[0], True
+        return pa.array([prefix(text) == wanted for text in paths.to_pylist()], pa.bool_())
 
     def spec(self) -> dict[str, Any]:
         """The domain as plain JSON."""

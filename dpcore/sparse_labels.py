@@ -29,6 +29,7 @@ class _TextDomain(SparseDomain):
     """Keys are labels joined by a sign of one byte."""
 
     key_type = pa.large_string()
+    path_joint: str
     joint: str
 
     def level_keys(self, level: int, keys: pa.Array) -> pa.Array:
@@ -38,6 +39,10 @@ class _TextDomain(SparseDomain):
     def parent_keys(self, level: int, keys: pa.Array) -> pa.Array:
         """The keys without their last labels."""
         return text_prefixes(keys, level - 1, ord(self.joint))
+
+    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
+        """Texts that go on from the path with a separator."""
+        return pc.starts_with(paths, path + self.path_joint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +66,7 @@ class LabelDomain(_TextDomain):
 
     needed = "texts or integers"
     joint = _JOINT
+    path_joint = "/"
 
     def __post_init__(self) -> None:
         if not self.label_columns or len(set(self.label_columns)) < len(self.label_columns):
@@ -139,6 +145,11 @@ class PathDomain(_TextDomain):
 
     @property
     def joint(self) -> str:  # type: ignore[override]
+        """The separator."""
+        return self.separator
+
+    @property
+    def path_joint(self) -> str:  # type: ignore[override]
         """The separator."""
         return self.separator
 

@@ -21,7 +21,7 @@ from dpcore.chunks import Chunk
 from dpcore.estimation import Floats
 from dpcore.forest import LevelSolution, PrefixSolution, RootSolutions
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, OrderedQuestion
 from dpcore.uncertainty import clipped_intervals, prefix_margin
 
 NODES_SCHEMA = pa.schema(
@@ -41,7 +41,7 @@ NODES_SCHEMA = pa.schema(
 
 
 def nodes_table(
-    question: Question, first_key: int, levels: Sequence[LevelSolution], total: float | None
+    question: ChunkedQuestion, first_key: int, levels: Sequence[LevelSolution], total: float | None
 ) -> pa.Table:
     """The rows of a chunk's, or a spine's, nodes: level by level, in the order of keys and nodes.
 
@@ -58,7 +58,7 @@ def nodes_table(
 
 
 def _level_rows(
-    question: Question, first_key: int, level: LevelSolution, total: float | None
+    question: ChunkedQuestion, first_key: int, level: LevelSolution, total: float | None
 ) -> pa.Table:
     units, size = level.estimate.shape
     whole_trees = question.forest.chunking.split_level == 0
@@ -87,7 +87,9 @@ def _level_rows(
     return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
 
 
-def _tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> list[pa.Array]:
+def _tree_and_key(
+    question: ChunkedQuestion, first_key: int, rows: int, wide: int
+) -> list[pa.Array]:
     names = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
     )

@@ -6,8 +6,9 @@ and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from pydantic import ValidationError
 
@@ -17,12 +18,13 @@ from dpcore.plan import TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import certified_delta
-from dpcore.question import OrderedQuestion, Question
-from dpcore.release_plan import ReleasePlan
+from dpcore.question import MovedCounts, OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan, moved_counts_of
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.hierarchy_plan import hierarchy_question
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sections import AnyTree, ReleaseSection
+from pipelines.sparse_tree import SparseTree, sparse_question
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document, read_document
 from transforms.key_reference import KeyReference
@@ -70,8 +72,10 @@ class Configuration:
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
 
-        The budget is split exactly, by weight. The number of rows counts as public only where the
-        relation is substitute, the tree has no keys and no policy of its domain drops rows.
+        The budget is split exactly, by weight; sparse trees take their parts of epsilon and delta
+        by themselves, and the others share what is left. The number of rows counts as public only
+        where the relation is substitute, the tree has no keys and no policy of its domain drops
+        rows.
 
         Returns:
             The plan of the release.
@@ -82,46 +86,68 @@ class Configuration:
         if self.delta is None:
             return self.plan_at(self.budget)
         for index, tree in enumerate(self.trees):
+            if isinstance(tree, SparseTree):
+                continue
             if isinstance(tree.level_budgets, tuple):
                 raise ConfigurationError(
                     f"{self.source}: trees[{index}].level_budgets: beside a delta they must be "
                     "equal or optimal, because the budget of the levels is a rho that is found"
                 )
-        epsilon, delta = self.budget.amount, self.delta
+        budget = self.budget
+        if self._composed_part > 0:
+            budget = Budget(measure=Measure.RHO, amount=self._certified_rho())
+        return self.plan_at(budget, stated=(self.budget.amount, self.delta))
+
+    @cached_property
+    def _composed_part(self) -> Fraction:
+        """The part of epsilon and delta that is left for the trees that share a rho: sparse trees
+        spend theirs by themselves, and the parts add up."""
+        own = sum((each.weight for each in self.trees if isinstance(each, SparseTree)), Fraction())
+        return 1 - own / sum((each.weight for each in self.trees), Fraction())
+
+    def _certified_rho(self) -> Fraction:
+        """The largest rho with which the trees that share it keep their part."""
+        assert self.delta is not None
+        epsilon, delta = (each * self._composed_part for each in (self.budget.amount, self.delta))
+
+        def moved(rho: Fraction) -> MovedCounts | None:
+            return moved_counts_of(self._questions(Budget(measure=Measure.RHO, amount=rho)))
 
         def certify(rho: Fraction) -> float:
-            plan = self.plan_at(Budget(measure=Measure.RHO, amount=rho))
-            assert plan.moved_counts is not None
-            return certified_delta(plan.moved_counts, epsilon)
+            counts = moved(rho)
+            assert counts is not None
+            return certified_delta(counts, epsilon)
 
         try:
-            rho = rho_of(epsilon, delta)
-            at_first = self.plan_at(Budget(measure=Measure.RHO, amount=rho))
-            if at_first.moved_counts is not None:
-                rho = calibrated_rho(epsilon, delta, certify)
+            converted = rho_of(epsilon, delta)
+            if moved(converted) is None:
+                return converted
+            return calibrated_rho(epsilon, delta, certify)
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: privacy.delta: {error}") from None
-        return replace(
-            self.plan_at(Budget(measure=Measure.RHO, amount=rho)), stated=(epsilon, delta)
-        )
 
-    def plan_at(self, budget: Budget) -> ReleasePlan:
-        """The plan at another budget of the whole release.
+    def plan_at(
+        self, budget: Budget, stated: tuple[Fraction, Fraction] | None = None
+    ) -> ReleasePlan:
+        """The plan at another budget of the trees that share one.
 
         Raises:
             ConfigurationError: as `plan`.
         """
-        weights = sum((each.weight for each in self.trees), Fraction())
-        questions = tuple(
-            self._question(index, budget.share(tree.weight / weights))
-            for index, tree in enumerate(self.trees)
-        )
+        questions = self._questions(budget)
         try:
             return ReleasePlan(
-                name=self.release, neighbors=self.neighbors, budget=budget, questions=questions
+                name=self.release,
+                neighbors=self.neighbors,
+                budget=budget,
+                questions=questions,
+                stated=stated,
             )
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: {error}") from None
+
+    def _questions(self, budget: Budget) -> tuple[Question, ...]:
+        return tuple(self._question(index, budget) for index in range(len(self.trees)))
 
     def public_total(self, tree: OrderedTree) -> bool:
         """Whether the number of rows that a tree counts is public, so that its root is exact."""
@@ -152,7 +178,18 @@ class Configuration:
 
     def _question(self, index: int, budget: Budget) -> Question:
         tree = self.trees[index]
+        everything = sum((each.weight for each in self.trees), Fraction())
+        part = tree.weight / everything
         try:
+            if isinstance(tree, SparseTree):
+                return sparse_question(
+                    tree,
+                    epsilon=part * self.budget.amount,
+                    delta=None if self.delta is None else part * self.delta,
+                    neighbors=self.neighbors,
+                    confidence=self.confidence,
+                )
+            budget = budget.share(part / self._composed_part)
             if isinstance(tree, HierarchyTree):
                 return hierarchy_question(
                     tree, budget=budget, neighbors=self.neighbors, confidence=self.confidence
@@ -185,6 +222,8 @@ class Configuration:
                 "; it is public under substitute, where the tree has no by and no policy of its "
                 "domain drops rows"
             )
+        if key == "delta":
+            return ConfigurationError(f"{self.source}: privacy.delta: trees[{index}]: {rule}")
         if key in _TREE_KEYS:
             return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
         return ConfigurationError(

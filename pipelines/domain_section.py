@@ -15,7 +15,7 @@ from dpcore.domain import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore
 
-_KIND = rules.choice("ordered", "hierarchy", later=("hypercube",))
+_KIND = rules.choice("ordered", "hierarchy", "sparse", later=("hypercube",))
 _TYPE = rules.choice(*DOMAIN_KINDS)
 
 

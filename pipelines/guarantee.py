@@ -6,9 +6,10 @@ from dpcore.estimators import Estimator
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.plan import Mechanism, TreePlan
 from dpcore.privacy import Measure, Neighbors
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.sparse_question import SparseQuestion
 
 _NEIGHBORS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
@@ -33,11 +34,11 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     amount = f"{float(plan.budget.amount):g}"
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):g}" for each in plan.stated)
+        concentrated = "" if plan.sparse else f"; also rho-zCDP with rho = {amount}"
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
             f"as on the other, but for a probability of {delta} (approximate differential privacy, "
-            f"epsilon = {epsilon}, delta = {delta}; also zero-concentrated differential privacy "
-            f"with rho = {amount})"
+            f"epsilon = {epsilon}, delta = {delta}{concentrated})"
         )
     elif plan.budget.measure is Measure.EPSILON:
         law = (
@@ -49,12 +50,16 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
-    times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
-    times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
+    if plan.sparse:
+        times = "epsilon times the number of their rows, and a delta that grows faster than it"
+    else:
+        times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
+        times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
+        times += "the number of their rows"
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
-        f"The privacy unit is the row: a person in several rows is protected less, with {times}"
-        "the number of their rows. Noise is derived from a secret key: whoever learns "
+        f"The privacy unit is the row: a person in several rows is protected less, with {times}. "
+        "Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
@@ -152,7 +157,7 @@ def estimate_in_words(plan: TreePlan) -> str:
     return ESTIMATES[Estimator.NONE if independent else plan.estimator]
 
 
-def policies_of(question: Question) -> dict[str, object]:
+def policies_of(question: ChunkedQuestion) -> dict[str, object]:
     """What becomes of values that a tree's domain, keys or measure do not list."""
     kept = ("outside", "missing", "unknown")
     spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
@@ -171,10 +176,12 @@ def policies_of(question: Question) -> dict[str, object]:
 
 def _tree_entry(question: Question) -> dict[str, object]:
     """What the manifest says of one tree."""
-    entry: dict[str, object] = {
-        "name": question.name,
-        question.plan.budget.measure.value: str(question.plan.budget.amount),
-    }
+    entry: dict[str, object] = {"name": question.name}
+    if isinstance(question, SparseQuestion):
+        return entry | _sparse_entry(question)
+    assert isinstance(question, ChunkedQuestion)
+    if question.budget is not None:
+        entry[question.budget.measure.value] = str(question.budget.amount)
     if isinstance(question, OrderedQuestion):
         entry |= {
             "mechanism": question.plan.mechanism.value,
@@ -192,6 +199,29 @@ def _tree_entry(question: Question) -> dict[str, object]:
     return entry | {
         "policies": policies_of(question),
         "interval_widths": question.widths.spec(),
+    }
+
+
+def _sparse_entry(question: SparseQuestion) -> dict[str, object]:
+    """Of a tree whose heavy nodes are found: each level's noise and threshold, and the pruning."""
+    epsilon, delta = question.approximate
+    return {
+        "epsilon": str(epsilon),
+        "delta": str(delta),
+        "mechanism": "threshold",
+        "levels": question.plan.spec()["levels"],
+        "pruning": {
+            "rule": question.pruning.rule,
+            "rows": question.pruning.rows,
+            "words": question.pruning.sentence(question.confidence),
+        },
+        "policies": {
+            ", ".join(question.columns): {
+                "missing": "drop",
+                "outside": "drop",
+                "unknown": "counted above, and released if it passes its threshold",
+            }
+        },
     }
 
 

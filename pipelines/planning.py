@@ -19,11 +19,14 @@ from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta, moved_counts
 from dpcore.question import OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
+from dpcore.sparse_question import SparseQuestion
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_of
 from pipelines.hierarchy_levels import hierarchy_entry, print_hierarchy
 from pipelines.hierarchy_plan import hierarchy_plan
 from pipelines.hierarchy_tree import HierarchyTree
+from pipelines.sparse_levels import print_sparse, sparse_entry
+from pipelines.sparse_tree import SparseTree
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -54,6 +57,8 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
 def _entry(question: Question) -> dict[str, Any]:
     if isinstance(question, HierarchyQuestion):
         return hierarchy_entry(question)
+    if isinstance(question, SparseQuestion):
+        return sparse_entry(question)
     assert isinstance(question, OrderedQuestion)
     return _tree(question)
 
@@ -115,6 +120,8 @@ def _target(
     measure = plan.budget.measure
     if isinstance(section, HierarchyTree):
         return _hierarchy_target(configuration, section, measure, rmse)
+    if isinstance(section, SparseTree):
+        raise UserError(f"--target-error: trees[{index}] is sparse; its thresholds are its errors")
     assert isinstance(question, OrderedQuestion)
     if isinstance(section.level_budgets, tuple):
         raise UserError(
@@ -178,7 +185,9 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
 
 
 def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
-    behind = "" if plan.stated is None else f", rho = {float(plan.budget.amount):g} behind it"
+    behind = ""
+    if plan.stated is not None and plan.composed:
+        behind = f", rho = {float(plan.budget.amount):g} behind it"
     print(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
         "errors are standard errors, after estimation"
@@ -186,6 +195,8 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
     for question, tree in zip(plan.questions, trees, strict=True):
         if isinstance(question, HierarchyQuestion):
             print_hierarchy(question, tree)
+        elif isinstance(question, SparseQuestion):
+            print_sparse(question, tree)
         else:
             assert isinstance(question, OrderedQuestion)
             _print_levels(question)

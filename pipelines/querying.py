@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
+from dpcore.released_sparse import ReleasedSparse
 from dpcore.released_tree import Answer, ReleasedTree
 from pipelines.release_folder import ReleaseFolder
 from pipelines.user_error import UserError
@@ -28,9 +29,12 @@ def run_query(chosen: argparse.Namespace) -> int:
         raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
     tree = folder.release.tree(name)
     try:
-        if chosen.confidence is not None:
-            tree = tree.at_confidence(chosen.confidence)
-        rows = _answers(tree, chosen)
+        if isinstance(tree, ReleasedSparse):
+            rows = _sparse_answers(tree, chosen)
+        else:
+            if chosen.confidence is not None:
+                tree = tree.at_confidence(chosen.confidence)
+            rows = _answers(tree, chosen)
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
     if chosen.json:
@@ -52,6 +56,30 @@ def _answers(tree: ReleasedTree, chosen: argparse.Namespace) -> list[dict[str, o
     if chosen.kind == "top":
         return [asdict(answer) for answer in _top(tree, chosen)]
     return [asdict(answer) for answer in _nodes(tree, chosen)]
+
+
+def _sparse_answers(tree: ReleasedSparse, chosen: argparse.Namespace) -> list[dict[str, object]]:
+    name = tree.question.name
+    if chosen.kind not in ("node", "top"):
+        raise ValueError(f"{chosen.kind}: tree {name} is sparse, and has no order")
+    if chosen.key is not None:
+        raise ValueError(f"key: tree {name} has no keys")
+    if chosen.confidence is not None:
+        raise ValueError(f"confidence: the intervals of tree {name} are those of the release")
+    if chosen.kind == "top":
+        if chosen.n < 1:
+            raise ValueError(f"n: {chosen.n} is not above 0")
+        height = tree.question.plan.height
+        level = height if chosen.level is None else tree.level_of(chosen.level)
+        return [asdict(answer) for answer in tree.top(chosen.n, level)]
+    if chosen.path is None:
+        raise ValueError(f"node: in tree {name} nodes are found by --path")
+    if chosen.level is not None:
+        raise ValueError("level: a path names its node; leave --level out")
+    nodes = [tree.at_path(chosen.path)]
+    if chosen.children:
+        nodes += tree.children(chosen.path)
+    return [asdict(answer) for answer in nodes]
 
 
 def _ranges(tree: ReleasedCdf, chosen: argparse.Namespace) -> list[Answer]:
@@ -114,6 +142,9 @@ def _quantile(row: Mapping[str, object]) -> dict[str, object]:
 
 def _print(rows: Sequence[Mapping[str, object]]) -> None:
     """A table with a heading, numbers to the right."""
+    if not rows:
+        print("nothing was published there")
+        return
     heading = list(rows[0])
     cells = [heading, *([_text(row[name]) for name in heading] for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(heading))]

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpcore.forest import SPINE
+from dpcore.question import ChunkedQuestion
 from dpcore.release import Release
 from dpcore.release_plan import ReleasePlan, plan_from_spec
 from dpcore.universe import Universe
@@ -52,7 +53,8 @@ class ReleaseFolder:
             assert isinstance(spec, dict)
             self.plan: ReleasePlan = plan_from_spec(spec, self._universe)
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
-                question.remember_widths(question.read_widths(tree["interval_widths"]))
+                if isinstance(question, ChunkedQuestion):
+                    question.remember_widths(question.read_widths(tree["interval_widths"]))
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
                     str(part["file"]),
@@ -113,8 +115,10 @@ class ReleaseFolder:
 
     def _holds_upper(self, place: tuple[str, str, int, int], levels: int | None) -> bool:
         """Whether a part may hold nodes of so many levels: those above the split are in spines."""
-        split = self.plan.question(place[1]).forest.chunking.split_level
-        return levels is None or place[3] == SPINE or levels > split
+        question = self.plan.question(place[1])
+        if levels is None or place[3] == SPINE or not isinstance(question, ChunkedQuestion):
+            return True
+        return levels > question.forest.chunking.split_level
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were asked for."""

@@ -184,7 +184,7 @@ def _run(
 ) -> None:
     """Builds and runs the job, and tells its failure in one sentence where it has one."""
     output = files.absolute(configuration.output)
-    for question in plan.questions:
+    for question in plan.chunked:
         _ = question.widths  # before the plan is copied
     plan = share_universes(plan, output)
     try:

@@ -33,7 +33,7 @@ from pipelines.report_extent import MAX_TREES, shown_keys
 from pipelines.report_hierarchy import hierarchy_tree
 from pipelines.report_nodes import ReleasedTables
 from pipelines.report_ordered import ordered_tree
-from pipelines.report_policies import policies
+from pipelines.report_tree import TreePage
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -53,37 +53,34 @@ def write_report_html(
     """
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
-    trees, data, document = [], [], Document()
-    quantiles, targets = release.quantiles(), []
-    for place, question in enumerate(questions):
-        if isinstance(question, HierarchyQuestion):
-            paths = asked.get(question.name, ())
-            context, columns = hierarchy_tree(release, question, len(questions), paths)
-        else:
-            assert isinstance(question, OrderedQuestion)
-            context, columns, figure = ordered_tree(release, question, quantiles, len(questions))
-            document.add_root(figure)
-            targets.append(f"figure-{place}")
-        trees.append(context)
-        data.append(columns)
+    pages = _pages(release, questions, asked)
+    has_figures = any(page.figure is not None for page in pages)
     return _render(
         name=plan.name,
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
-        trees=trees,
-        policies=[row for question in questions for row in policies(question)],
-        sums=any(context.get("noun") == "sum" for context in trees),
-        signed=any(question.is_signed for question in questions),
+        trees=[page.said for page in pages],
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
-        data=_Raw(_embedded(document, targets, data)),
+        data=_Raw(_embedded(pages)),
         style=_Raw(_text("report.css")),
-        script=_Raw(_script(trees)),
-        bokeh=_Raw("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
-        if targets
-        else "",
+        script=_Raw(_script(pages)),
+        bokeh=_Raw(_bokeh()) if has_figures else "",
         **_guarantee(plan),
     )
+
+
+def _pages(
+    release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
+) -> list[TreePage]:
+    pages, quantiles, trees = [], release.quantiles(), len(questions)
+    for question in questions:
+        if isinstance(question, HierarchyQuestion):
+            pages.append(hierarchy_tree(release, question, trees, asked.get(question.name, ())))
+        else:
+            assert isinstance(question, OrderedQuestion)
+            pages.append(ordered_tree(release, question, trees, quantiles))
+    return pages
 
 
 def _render(**values: object) -> str:
@@ -97,9 +94,14 @@ def _text(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _script(trees: Sequence[Mapping[str, object]]) -> str:
+def _bokeh() -> str:
+    """The chart library."""
+    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+def _script(pages: Sequence[TreePage]) -> str:
     """The scripts of the kinds of trees that the page holds."""
-    kinds = sorted({str(tree["kind"]) for tree in trees})
+    kinds = sorted({str(page.said["kind"]) for page in pages})
     return "\n".join(_text(name) for name in ("report.js", *(f"report_{k}.js" for k in kinds)))
 
 
@@ -170,16 +172,24 @@ def _version(manifest: Mapping[str, object]) -> str:
 # What the page's script reads
 
 
-def _embedded(document: Document, places: Sequence[str], trees: Sequence[dict[str, object]]) -> str:
+def _embedded(pages: Sequence[TreePage]) -> str:
     """The figures and the trees as JSON that may stand inside a script element.
 
     Bokeh numbers its models by a counter of the process: they are numbered anew, from 0.
     """
+    document = Document()
+    for page in pages:
+        if page.figure is not None:
+            document.add_root(page.figure)
     ids: dict[str, str] = {}
     figures = _renumbered(document.to_json(deferred=False), ids)
-    targets = {ids[root.id]: place for root, place in zip(document.roots, places, strict=True)}
+    targets = {
+        ids[page.figure.id]: f"figure-{place}"
+        for place, page in enumerate(pages)
+        if page.figure is not None
+    }
     text = json.dumps(
-        {"document": figures, "targets": targets, "trees": trees},
+        {"document": figures, "targets": targets, "trees": [page.data for page in pages]},
         ensure_ascii=False,
         separators=(",", ":"),
     )

@@ -26,6 +26,8 @@ from pipelines.report_nodes import (
     whole_levels,
 )
 from pipelines.report_noise import laws_text, span_text
+from pipelines.report_policies import policies
+from pipelines.report_tree import TreePage
 
 _FORMS = {
     "columns": "one column for each level",
@@ -44,7 +46,7 @@ _CHAINS = (
 
 def hierarchy_tree(
     release: ReleasedTables, question: HierarchyQuestion, trees: int, paths: Sequence[str]
-) -> tuple[dict[str, object], dict[str, object]]:
+) -> TreePage:
     """A hierarchy on the page.
 
     Args:
@@ -52,9 +54,6 @@ def hierarchy_tree(
         question: the hierarchy.
         trees: how many trees share the page.
         paths: of the nodes asked for, which `report_asked.check_asked` has seen.
-
-    Returns:
-        what the template says, and what the script reads.
     """
     shown, sizes = shown_keys(question, trees), named_sizes(question)
     limits = level_limits(sizes, MAX_NODES // trees // len(shown))
@@ -63,16 +62,13 @@ def hierarchy_tree(
     if paths:
         levels = with_asked(levels, asked_levels(release, question, paths, len(shown)))
     errors = level_errors(question)
-    context = _context(question, sizes, errors) | {
+    digits = [digits_of(error) for error in errors[: len(levels)]]
+    said = _context(question, sizes, errors) | {
         "keys_left_out": left_out(len(shown), question.key_count, "keys"),
         "nodes_shown": _nodes_shown(question, sizes, limits, paths),
     }
-    digits = [digits_of(error) for error in errors[: len(levels)]]
-    return context, _data(question) | {
-        "digits": digits,
-        "asked": list(dict.fromkeys(paths)),
-        **_columns(question, sizes, levels, shown, digits),
-    }
+    data = _data(question) | {"digits": digits, "asked": list(dict.fromkeys(paths))}
+    return TreePage(said=said, data=data | _columns(question, sizes, levels, shown, digits))
 
 
 def named_sizes(question: HierarchyQuestion) -> tuple[int, ...]:
@@ -103,7 +99,9 @@ def _context(
         "chains": _CHAINS if several else "",
         "keyed": question.keys is not None,
         "noun": "count" if question.measure is None else "sum",
+        "signed": question.is_signed,
         "in_order": _in_order(question),
+        "policies": list(policies(question)),
     }
 
 

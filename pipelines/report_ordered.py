@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from bokeh.plotting import figure
 
 from dpcore.answers import CDF, NODES
 from dpcore.plan import Mechanism
@@ -37,21 +36,20 @@ from pipelines.report_nodes import (
     whole_levels,
 )
 from pipelines.report_noise import law_text
+from pipelines.report_policies import policies
+from pipelines.report_tree import TreePage
 
 
 def ordered_tree(
-    release: ReleasedTables, question: OrderedQuestion, quantiles: pa.Table | None, trees: int
-) -> tuple[dict[str, object], dict[str, object], figure]:
+    release: ReleasedTables, question: OrderedQuestion, trees: int, quantiles: pa.Table | None
+) -> TreePage:
     """A tree over an ordered domain on the page.
 
     Args:
         release: the tables.
         question: the tree.
-        quantiles: those of all trees, None where none were asked for.
         trees: how many share the page.
-
-    Returns:
-        what the template says, what the script reads, and the figure of the CDF.
+        quantiles: those of all trees, None where none were asked for.
     """
     shown, name = shown_keys(question, trees), question.name
     sizes = question.plan.tree.level_sizes
@@ -60,11 +58,11 @@ def ordered_tree(
     levels = node_levels(sizes, limits, nodes, shown)
     points = release.batches(CDF, name, keys=len(shown))
     curves = curves_of(question, points, levels[0], shown, trees)
-    return (
-        _context(question, shown, levels, trees)
-        | {"quantiles": _quantile_rows(question, quantiles, trees)},
-        _data(question, levels, shown),
-        cdf_figure(question, curves, shown),
+    rows = _quantile_rows(question, quantiles, trees)
+    return TreePage(
+        said=_context(question, shown, levels, trees) | {"quantiles": rows},
+        data=_data(question, levels, shown),
+        figure=cdf_figure(question, curves, shown),
     )
 
 
@@ -91,6 +89,7 @@ def _context(
         "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}",
         "cells": f"{domain.cells:,}",
         "keyed": plan.keyed,
+        "policies": list(policies(question)),
     }
 
 

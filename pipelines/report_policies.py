@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.measure import MeasureColumn
-from dpcore.question import Question
+from dpcore.question import ChunkedQuestion
 from pipelines.report_extent import clip
 
 _DROPPED = "row not counted in this tree"
@@ -20,7 +20,7 @@ _HIERARCHY = {"drop": _DROPPED, "other": "counted in the leaf other"}
 _KEYS = {"drop": _DROPPED, "other": "counted under the key other"}
 
 
-def policies(question: Question) -> Iterator[dict[str, str]]:
+def policies(question: ChunkedQuestion) -> Iterator[dict[str, str]]:
     """The rows of the table of policies: for the columns of a tree, its keys and what it sums."""
     is_hierarchy = isinstance(question, HierarchyQuestion)
     words, spec = _HIERARCHY if is_hierarchy else _ORDERED, question.domain.spec()

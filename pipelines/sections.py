@@ -25,6 +25,7 @@ from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, shown
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.section import Amount, Name, Section, Text
+from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
 
 DEFAULT_CONFIDENCE = 0.95
@@ -79,11 +80,13 @@ def _kind(tree: object) -> str:
     """The tag of a tree's section, by the kind of its domain; `key_path` leaves tags out."""
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     kind = domain.get("kind") if isinstance(domain, Mapping) else None
-    return "<hierarchy>" if kind == "hierarchy" else "<ordered>"
+    return f"<{kind}>" if kind in ("hierarchy", "sparse") else "<ordered>"
 
 
 AnyTree = Annotated[
-    Annotated[OrderedTree, Tag("<ordered>")] | Annotated[HierarchyTree, Tag("<hierarchy>")],
+    Annotated[OrderedTree, Tag("<ordered>")]
+    | Annotated[HierarchyTree, Tag("<hierarchy>")]
+    | Annotated[SparseTree, Tag("<sparse>")],
     Discriminator(_kind),
 ]
 

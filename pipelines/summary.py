@@ -8,6 +8,7 @@ from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.question import Question
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
+from dpcore.released_sparse import ReleasedSparse
 from pipelines.guarantee import budget_text
 from pipelines.release_folder import ReleaseFolder
 
@@ -37,6 +38,10 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 def _print_tree(folder: ReleaseFolder, question: Question) -> None:
     tree = folder.release.tree(question.name)
+    if isinstance(tree, ReleasedSparse):
+        _print_sparse(tree)
+        return
+    question = tree.question
     confidence, columns = f"{100 * question.confidence:g} %", ", ".join(question.domain.columns)
     print(f"\n{question.name} ({columns}, {confidence} intervals)")
     counted = "rows"
@@ -70,3 +75,15 @@ def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
     for node in tree.top(_NODES_SHOWN, level, key):
         margin = node.ci_high - node.estimate
         print(f"    {node.label:<20} {node.estimate:>12,.0f} ± {margin:,.0f}")
+
+
+def _print_sparse(tree: ReleasedSparse) -> None:
+    """How many nodes of each level were published, and the largest of the first level."""
+    question = tree.question
+    columns = ", ".join(question.columns)
+    print(f"\n{question.name} ({columns}, {100 * question.confidence:g} % intervals)")
+    names = tree.level_names
+    shown = ", ".join(f"{len(tree.rows(level)):,} {name}" for level, name in enumerate(names))
+    print(f"  nodes that passed their thresholds: {shown}")
+    for node in tree.top(_NODES_SHOWN, 1):
+        print(f"    {node.label:<20} {node.count:>12,}  [{node.ci_low:,.0f}, {node.ci_high:,.0f}]")

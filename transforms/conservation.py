@@ -24,7 +24,8 @@ def tree_chunks(tree: str) -> str:
 
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     """What is not zero in a balanced job: every chunk of the plan was summed once."""
-    return {tree_chunks(q.name): len(q.forest.chunking) for q in plan.questions}
+    chunks = {tree_chunks(q.name): len(q.forest.chunking) for q in plan.chunked}
+    return chunks | {tree_chunks(q.name): len(q.places()) for q in plan.sparse}
 
 
 def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:
@@ -51,7 +52,7 @@ def check_digests(plan: ReleasePlan, chunks: int) -> None:
     Raises:
         ConservationError: a chunk's digest was lost or repeated.
     """
-    if chunks != sum(len(question.forest.chunking) for question in plan.questions):
+    if chunks != sum(expected_balance(plan).values()):
         raise ConservationError(
             "the engine lost or repeated data: digests of chunks do not balance, so nothing was "
             "released"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dpcore.chunked_forest import AnyChunk
 from dpcore.noise import Integers
-from dpcore.question import Question
+from dpcore.question import ChunkedQuestion
 from dpcore.release_plan import ReleasePlan
 from transforms.conservation import tree_chunks, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
@@ -35,7 +35,7 @@ DENSE_CELLS = 2**25
 BUFFERED_ROWS = 2**23
 
 
-def chunk_key(question: Question, chunk: AnyChunk) -> ChunkKey:
+def chunk_key(question: ChunkedQuestion, chunk: AnyChunk) -> ChunkKey:
     """What names a chunk in flight."""
     return question.name, chunk.key, chunk.index
 
@@ -105,7 +105,7 @@ class CountLeaves(beam.PTransform):
         )
         empty = (
             batches.pipeline
-            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            | "Trees" >> beam.Create(range(len(self._plan.chunked)), reshuffle=False)
             # tree -> (ChunkKey, b"")
             | "Empty" >> beam.ParDo(_EmptyChunks(self._plan))
         )
@@ -127,7 +127,7 @@ class _EmptyChunks(beam.DoFn):
         self._plan = plan
 
     def process(self, tree: int) -> Iterator[tuple[ChunkKey, bytes]]:
-        question = self._plan.questions[tree]
+        question = self._plan.chunked[tree]
         for chunk in question.forest.chunking:
             yield chunk_key(question, chunk), b""
 
@@ -138,17 +138,17 @@ class _PartialCounts(beam.DoFn):
 
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
-        self._dense = sum(q.forest.chunking.cells for q in plan.questions) <= DENSE_CELLS
+        self._dense = sum(q.forest.chunking.cells for q in plan.chunked) <= DENSE_CELLS
 
     def start_bundle(self) -> None:
         self._rows = 0
-        self._kept = dict.fromkeys((q.name for q in self._plan.questions), 0)
+        self._kept = dict.fromkeys((q.name for q in self._plan.chunked), 0)
         self._counts: dict[str, Integers] = {}
         self._waiting: dict[str, list[Increments]] = {}
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[ChunkKey, bytes]]:
         self._rows += batch.num_rows
-        for question in self._plan.questions:
+        for question in self._plan.chunked:
             ids, values = self._increments(question, batch)
             self._kept[question.name] += len(ids) if values is None else int(values.sum())
             if self._dense:
@@ -157,7 +157,7 @@ class _PartialCounts(beam.DoFn):
                 yield from self._add_sparse(question, ids, values)
 
     def _increments(
-        self, question: Question, batch: pa.RecordBatch
+        self, question: ChunkedQuestion, batch: pa.RecordBatch
     ) -> tuple[Integers, Integers | None]:
         columns = {name: batch.column(name) for name in question.columns}
         try:
@@ -168,7 +168,7 @@ class _PartialCounts(beam.DoFn):
                 f"input: a column of tree {question.name} cannot be read as its domain asks"
             ) from None
 
-    def _add_dense(self, question: Question, ids: Integers, values: Integers | None) -> None:
+    def _add_dense(self, question: ChunkedQuestion, ids: Integers, values: Integers | None) -> None:
         cells = question.forest.chunking.cells
         counts = self._counts.get(question.name)
         if counts is None:
@@ -179,7 +179,7 @@ class _PartialCounts(beam.DoFn):
             np.add.at(counts, ids, 1 if values is None else values)
 
     def _add_sparse(
-        self, question: Question, ids: Integers, values: Integers | None
+        self, question: ChunkedQuestion, ids: Integers, values: Integers | None
     ) -> Iterator[tuple[ChunkKey, bytes]]:
         waiting = self._waiting.setdefault(question.name, [])
         waiting.append((ids, values))
@@ -187,14 +187,14 @@ class _PartialCounts(beam.DoFn):
             yield from _sparse_counts(question, self._waiting.pop(question.name))
 
     def finish_bundle(self) -> Iterator[Any]:
-        for question in self._plan.questions:
+        for question in self._plan.chunked:
             for element in self._remaining(question):
                 yield _in_window(element)
             yield _balance(tree_rows(question.name), self._kept[question.name])
         yield _balance("rows", -self._rows)
         self.start_bundle()
 
-    def _remaining(self, question: Question) -> Iterator[tuple[ChunkKey, bytes]]:
+    def _remaining(self, question: ChunkedQuestion) -> Iterator[tuple[ChunkKey, bytes]]:
         if question.name in self._counts:
             yield from _dense_counts(question, self._counts.pop(question.name))
         if question.name in self._waiting:
@@ -209,7 +209,7 @@ def _balance(name: str, increment: int) -> Any:
     return beam.pvalue.TaggedOutput(BALANCE, _in_window((name, increment)))
 
 
-def _dense_counts(question: Question, counts: Integers) -> Iterator[tuple[ChunkKey, bytes]]:
+def _dense_counts(question: ChunkedQuestion, counts: Integers) -> Iterator[tuple[ChunkKey, bytes]]:
     for chunk in question.forest.chunking:
         part = counts[chunk.start : chunk.start + chunk.leaves]
         if part.any():
@@ -217,7 +217,7 @@ def _dense_counts(question: Question, counts: Integers) -> Iterator[tuple[ChunkK
 
 
 def _sparse_counts(
-    question: Question, waiting: list[Increments]
+    question: ChunkedQuestion, waiting: list[Increments]
 ) -> Iterator[tuple[ChunkKey, bytes]]:
     chunking = question.forest.chunking
     ids, counts = _summed(waiting)
@@ -251,7 +251,7 @@ class _SumChunk(beam.DoFn):
     def process(self, element: tuple[ChunkKey, Iterable[bytes]]) -> Iterator[Any]:
         key, partials = element
         name, first_key, index = key
-        chunking = self._plan.question(name).forest.chunking
+        chunking = self._plan.chunked_question(name).forest.chunking
         combine = SumCounts(chunking[chunking.number(first_key, index)].leaves)
         counts = combine.create_accumulator()
         for partial in partials:

@@ -99,7 +99,7 @@ def sha256(data: bytes) -> str:
 
 def planned_parts(plan: ReleasePlan) -> Iterator[Part]:
     """Every part that a complete release has."""
-    for question in plan.questions:
+    for question in plan.chunked:
         chunking = question.forest.chunking
         for chunk in chunking:
             for kind in question.tables:
@@ -107,3 +107,6 @@ def planned_parts(plan: ReleasePlan) -> Iterator[Part]:
         if chunking.split_level > 0:
             for key in range(question.key_count):
                 yield Part(kind=NODES, tree=question.name, key=key, index=SPINE_INDEX)
+    for sparse in plan.sparse:
+        for level in range(sparse.plan.height + 1):
+            yield Part(kind=NODES, tree=sparse.name, key=0, index=level)

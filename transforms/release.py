@@ -8,7 +8,8 @@ import apache_beam as beam
 from dpcore.release_plan import ReleasePlan
 from transforms.histogram import CountLeaves
 from transforms.key_reference import KeyReference
-from transforms.solve import SolveTrees
+from transforms.solve import DigestChunks, RecordDraw, SolveTrees
+from transforms.sparse import CountShards, PublishShards
 from transforms.universe_file import share_universes
 from transforms.write import WriteRelease
 
@@ -41,7 +42,7 @@ class ReleaseTrees(beam.PTransform):
         manifest: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__()
-        for question in plan.questions:
+        for question in plan.chunked:
             _ = question.widths  # computed once here, not on every worker
         self._plan, self._key, self._output = share_universes(plan, output), key, output
         self._manifest = {"spec": plan.spec()} | dict(manifest or {})
@@ -49,12 +50,22 @@ class ReleaseTrees(beam.PTransform):
     def expand(self, rows: Any) -> Any:
         batches, given = rows if isinstance(rows, tuple) else (rows, None)
         counts, counted = batches | "Count" >> CountLeaves(self._plan)
+        digests = counts | "Chunks" >> DigestChunks(self._plan, self._key)
+        shards = None
+        if self._plan.sparse:
+            shards, more, shard_balance = batches | "Sparse" >> CountShards(self._plan, self._key)
+            digests = (digests, more) | "Digests" >> beam.Flatten()
+            counted = (counted, shard_balance) | "Counted" >> beam.Flatten()
         if given is None:
             balance = counted | "WithoutReader" >> beam.Filter(lambda part: part[0] != _FROM_READER)
         else:
             balance = (given, counted) | "Balance" >> beam.Flatten()
-        return (
-            (counts, balance)
-            | "Solve" >> SolveTrees(self._plan, self._key, self._output)
-            | "Write" >> WriteRelease(self._plan, self._key, self._output, self._manifest)
+        recorded = (digests, balance) | "Draw" >> RecordDraw(self._plan, self._key, self._output)
+        chunks, spines = (counts, recorded) | "Solve" >> SolveTrees(self._plan, self._key)
+        others = []
+        if shards is not None:
+            publish = PublishShards(self._plan, self._key, self._output)
+            others.append((shards, recorded) | "Publish" >> publish)
+        return (chunks, spines, recorded, *others) | "Write" >> WriteRelease(
+            self._plan, self._key, self._output, self._manifest
         )

@@ -18,7 +18,7 @@ from dpcore.answers import spine_table
 from dpcore.chunked_forest import AnyChunk
 from dpcore.forest import Measurements, RootSolutions
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
-from dpcore.question import Question
+from dpcore.question import ChunkedQuestion
 from dpcore.release_plan import ReleasePlan
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
@@ -34,10 +34,10 @@ ROOTS, SPINE_ANSWER = "roots", "spine"
 _MEASURED, _SOLVED = b"M", b"S"
 
 
-def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[Question, AnyChunk]:
+def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[ChunkedQuestion, AnyChunk]:
     """The question and the chunk that a key in flight names."""
     name, first_key, index = key
-    question = plan.question(name)
+    question = plan.chunked_question(name)
     chunking = question.forest.chunking
     return question, chunking[chunking.number(first_key, index)]
 
@@ -96,18 +96,17 @@ class SumDigests(beam.CombineFn):
         return accumulator
 
 
-class SolveTrees(beam.PTransform):
-    """Exact counts of all chunks to the answers of all chunks.
+class RecordDraw(beam.PTransform):
+    """Lets noise be drawn: nothing was lost, and the draw is recorded beside the output.
 
     Args:
         plan: the questions.
         key: where the release key lies.
-        output: the folder of the release, where the draw is recorded before any noise is drawn.
+        output: the folder of the release.
 
     Returns:
-        PCollection[tuple[ChunkKey, Iterable[bytes]]], the two messages of every chunk that
-        `read_answer` reads; PCollection[tuple[SpineKey, bytes]], the node tables of the spines as
-        Parquet; and PCollection[bytes] of one element, the global digest, after it was recorded.
+        PCollection[bytes] of one element: the global digest, after it was recorded. The input is
+        PCollection[bytes], a digest of each chunk and shard, and the balance.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
@@ -115,18 +114,50 @@ class SolveTrees(beam.PTransform):
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, inputs: Any) -> Any:
-        counts, balance = inputs
-        digest = (
-            counts
-            # (ChunkKey, bytes) -> bytes
-            | "Digest" >> beam.ParDo(_Digest(self._plan, self._key))
-            | "GlobalDigest" >> beam.CombineGlobally(SumDigests()).without_defaults()
-        )
+        digests, balance = inputs
         balanced = balance | "SumBalance" >> beam.CombinePerKey(sum)
-        # bytes -> the same bytes, once the balance holds and the draw is recorded
-        recorded = digest | "Record" >> beam.ParDo(
-            _Record(self._plan, self._key, self._output), beam.pvalue.AsDict(balanced)
+        return (
+            digests
+            | "GlobalDigest" >> beam.CombineGlobally(SumDigests()).without_defaults()
+            # bytes -> the same bytes, once the balance holds and the draw is recorded
+            | "Record"
+            >> beam.ParDo(
+                _Record(self._plan, self._key, self._output), beam.pvalue.AsDict(balanced)
+            )
         )
+
+
+class DigestChunks(beam.PTransform):
+    """Exact counts of all chunks to keyed digests: PCollection[bytes]."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, counts: Any) -> Any:
+        # (ChunkKey, bytes) -> bytes
+        return counts | "Digest" >> beam.ParDo(_Digest(self._plan, self._key))
+
+
+class SolveTrees(beam.PTransform):
+    """Exact counts of all chunks to the answers of all chunks.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+
+    Returns:
+        PCollection[tuple[ChunkKey, Iterable[bytes]]], the two messages of every chunk that
+        `read_answer` reads; and PCollection[tuple[SpineKey, bytes]], the node tables of the spines
+        as Parquet. The input is the counts, and the global digest from `RecordDraw`.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, inputs: Any) -> Any:
+        counts, recorded = inputs
         measured = (
             counts
             # (ChunkKey, bytes) -> (ChunkKey, bytes), and (SpineKey, bytes)
@@ -151,7 +182,7 @@ class SolveTrees(beam.PTransform):
             # -> (ChunkKey, [bytes, bytes])
             | "ByChunk" >> beam.GroupByKey()
         )
-        return chunks, solved[SPINE_ANSWER], recorded
+        return chunks, solved[SPINE_ANSWER]
 
 
 @beam.typehints.with_output_types(bytes)
@@ -205,7 +236,7 @@ class _SolveSpine(KeyedDoFn):
         self, element: tuple[SpineKey, Iterable[bytes]], digest: Sequence[bytes]
     ) -> Iterator[Any]:
         (name, first_key), messages = element
-        question = self._plan.question(name)
+        question = self._plan.chunked_question(name)
         forest = question.forest
         parts = sorted(
             (

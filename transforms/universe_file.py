@@ -57,9 +57,7 @@ def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
     Raises:
         OutputError: a file cannot be written.
     """
-    return replace(
-        plan, questions=tuple(_sharing(question, folder) for question in plan.questions)
-    )
+    return replace(plan, questions=tuple(_sharing(question, folder) for question in plan.questions))
 
 
 def universe_files(plan: ReleasePlan) -> dict[str, str]:

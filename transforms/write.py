@@ -66,12 +66,13 @@ class WriteRelease(beam.PTransform):
         self._plan, self._key, self._output, self._manifest = plan, key, output, dict(manifest)
 
     def expand(self, inputs: Any) -> Any:
-        chunks, spines, recorded = inputs
+        chunks, spines, recorded, *others = inputs
         receipts = (
             # (ChunkKey, [bytes, bytes]) -> bytes
             chunks | "WriteChunk" >> beam.ParDo(_WriteChunk(self._plan, self._output)),
             # (SpineKey, bytes) -> bytes
             spines | "WriteSpine" >> beam.ParDo(_WriteSpine(self._plan, self._output)),
+            *others,
         ) | "Receipts" >> beam.Flatten()
         return (
             receipts
@@ -88,7 +89,9 @@ class WriteRelease(beam.PTransform):
 
 
 @beam.typehints.with_output_types(bytes)
-class _WriteParts(beam.DoFn):
+class PartsWriter(beam.DoFn):
+    """A step that writes parts of a release."""
+
     def __init__(self, plan: ReleasePlan, output: str) -> None:
         self._plan, self._output = plan, output
 
@@ -103,7 +106,7 @@ class _WriteParts(beam.DoFn):
 
 
 @beam.typehints.with_output_types(bytes)
-class _WriteChunk(_WriteParts):
+class _WriteChunk(PartsWriter):
     def process(self, element: tuple[ChunkKey, Iterable[bytes]]) -> Iterator[bytes]:
         key, messages = element
         question, chunk = chunk_of(self._plan, key)
@@ -122,7 +125,7 @@ def _packed(cells: QuantileCells | None) -> str:
 
 
 @beam.typehints.with_output_types(bytes)
-class _WriteSpine(_WriteParts):
+class _WriteSpine(PartsWriter):
     def process(self, element: tuple[SpineKey, bytes]) -> Iterator[bytes]:
         (name, key), data = element
         part = Part(kind=NODES, tree=name, key=key, index=SPINE_INDEX)
@@ -158,7 +161,7 @@ class _Commit(KeyedDoFn):
         check_record(self._output, record)
         tables = [
             _quantiles(question, receipts)
-            for question in self._plan.questions
+            for question in self._plan.chunked
             if isinstance(question, OrderedQuestion) and question.quantiles
         ]
         extra = {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}

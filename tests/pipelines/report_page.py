@@ -10,7 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpcore.release import Release
 from dpcore.release_plan import ReleasePlan
+from transforms.parts import planned_parts
 
 
 class Tables:
@@ -35,6 +37,30 @@ class Tables:
 
     def quantiles(self) -> pa.Table | None:
         return self._quantiles
+
+
+class ReleaseTables(Tables):
+    """The tables of a release that was made in memory.
+
+    Attributes:
+        read: the parts that were asked for one by one: the first key and the index of each.
+    """
+
+    def __init__(self, release: Release) -> None:
+        super().__init__(release.plan, self.rows, release.quantiles)
+        self._release = release
+        self.read: list[tuple[int, int]] = []
+
+    def rows(self, kind: str, tree: str) -> pa.Table:
+        """All rows of a tree."""
+        parts = (
+            part for part in planned_parts(self.plan) if (part.kind, part.tree) == (kind, tree)
+        )
+        return pa.concat_tables(self._release._read(kind, tree, p.key, p.index) for p in parts)
+
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        self.read.append((key, index))
+        return self._release._read(kind, tree, key, index)
 
 
 class Elements(HTMLParser):

@@ -1,0 +1,120 @@
+"""The answers about a large sparse tree: its published nodes, found by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.released_tree import Answer, ReadPart
+from dpcore.sparse_question import SparseQuestion
+
+NODES = "nodes"
+
+
+class ReleasedSparse:
+    """The answers about one large tree.
+
+    Args:
+        question: the tree.
+        read: gives the rows of a part; each level is one.
+    """
+
+    def __init__(self, question: SparseQuestion, read: ReadPart) -> None:
+        self.question, self._read = question, read
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Root first."""
+        return tuple(level.name for level in self.question.plan.levels)
+
+    def level_of(self, name: str) -> int:
+        """The level of a name, or of a number written out.
+
+        Raises:
+            ValueError: there is none.
+        """
+        names = self.level_names
+        if name in names:
+            return names.index(name)
+        if name.isdecimal() and int(name) < len(names):
+            return int(name)
+        raise ValueError(f"level: {name!r} is none of {', '.join(names)}")
+
+    def rows(self, level: int) -> pa.Table:
+        """The rows of the nodes table of a level.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        if not 0 <= level <= self.question.plan.height:
+            raise ValueError(f"level: {level} is not between 0 and {self.question.plan.height}")
+        return self._read(NODES, self.question.name, 0, level)
+
+    def top(self, count: int, level: int) -> list[Answer]:
+        """The published nodes of a level with the largest counts.
+
+        Raises:
+            ValueError: there is no such level.
+        """
+        rows = self.rows(level)
+        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
+        return self._answers(rows.take(pa.array(order)))
+
+    def at_path(self, path: str) -> Answer:
+        """The count of the node of a path, as the labels are written; "" is the root.
+
+        Raises:
+            ValueError: no such node was published; the sentence says what its count can be.
+        """
+        found = self._found(path)
+        if found is None:
+            most = ", ".join(
+                f"{2 * self.question.plan.radius(level)} at {name}"
+                for level, name in enumerate(self.level_names)
+                if level > 0
+            )
+            raise ValueError(
+                f"path {path!r}: no node of this path was published, so it has from 0 to so many "
+                f"rows: {most}"
+            )
+        return self._answers(found[1])[0]
+
+    def children(self, path: str) -> list[Answer]:
+        """The counts of the published nodes right below the node of a path.
+
+        Raises:
+            ValueError: no such node was published, or it is a leaf.
+        """
+        found = self._found(path)
+        if found is None or found[0] == self.question.plan.height:
+            raise ValueError(f"path {path!r}: no node of this path with children was published")
+        level, _ = found
+        rows = self.rows(level + 1)
+        if level == 0:
+            return self._answers(rows)
+        below = self.question.domain.lies_below(rows["label"].combine_chunks(), path)
+        return self._answers(rows.filter(below))
+
+    def _found(self, path: str) -> tuple[int, pa.Table] | None:
+        if path == "":
+            return 0, self.rows(0)
+        for level in range(self.question.plan.height + 1):
+            rows = self.rows(level)
+            mine = rows.filter(pc.equal(rows["label"], path))
+            if len(mine):
+                return level, mine
+        return None
+
+    def _answers(self, rows: pa.Table) -> list[Answer]:
+        total = int(self.rows(0)["count"][0].as_py())
+        return [_answer(row, total) for row in rows.to_pylist()]
+
+
+def _answer(row: Mapping[str, Any], total: int) -> Answer:
+    names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
+    known = {name: row[name] for name in names}
+    return Answer(**known, fraction=row["count"] / total if total else None)

@@ -1,0 +1,162 @@
+"""`dptrees report` on hierarchies: what it is asked for, what it reads, what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpcore.hierarchy_question
+from pipelines import report, report_hierarchy
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.report_page import elements_of
+
+CODES = [f"{place:04d}" for place in range(2_400)]
+
+
+class Codes(Workspace):
+    """A release of two hierarchies and an ordered tree; the first hierarchy is in six chunks."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        pq.write_table(pa.table({"code": CODES}), folder / "codes.parquet")
+        for index in range(3):
+            rows = len(pq.read_table(self.file(index)))
+            table = pq.read_table(self.file(index))
+            codes = [CODES[(7 * place) % len(CODES)] for place in range(rows)]
+            pq.write_table(table.append_column("code", [codes]), self.file(index))
+
+    def make(self) -> Outcome:
+        """Make the release."""
+        domain = {"kind": "hierarchy", "column": "code", "digits": [1, 1, 2]}
+        domain |= {"levels": ["part", "group", "item"], "table": str(self.folder / "codes.parquet")}
+
+        def change(settings: dict[str, Any]) -> None:
+            places = {"column": "place", "keys": ["north", "south"]}
+            settings["trees"] = [
+                {"name": "codes", "domain": domain},
+                {"name": "keyed", "domain": domain, "by": places},
+                settings["trees"][0],
+            ]
+
+        return self.release(change)
+
+    def report(self, *arguments: str) -> Outcome:
+        """Run `dptrees report` on it."""
+        return self.run("report", self.output, *arguments)
+
+    @property
+    def page(self) -> str:
+        """The page as it lies in the folder."""
+        return (self.output / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A workspace that holds this release; its chunks stay small while the module's tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpcore.hierarchy_question, "CHUNK_LEAVES", 400)
+        made = Codes(tmp_path_factory.mktemp("codes"))
+        outcome = made.make()
+        assert outcome.code == 0, outcome.err
+        yield made
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened from now on."""
+    names: list[str] = []
+    plain = ReleaseFolder._file
+
+    def recorded(self: ReleaseFolder, name: str, checksum: str) -> pq.ParquetFile:
+        names.append(name.split("/")[-1].rsplit("-", 1)[0])
+        return plain(self, name, checksum)
+
+    monkeypatch.setattr(ReleaseFolder, "_file", recorded)
+    return names
+
+
+def batches_of(folder: ReleaseFolder, **limits: int) -> pa.Table:
+    return pa.Table.from_batches(folder.batches("nodes", "codes", **limits))
+
+
+def test_upper_levels_are_read_from_the_spine_alone(codes: Codes, opened: list[str]) -> None:
+    folder = ReleaseFolder(str(codes.output))
+    opened.clear()
+    whole = folder.rows("nodes", "codes")
+    assert len(opened) == 7
+    opened.clear()
+    upper = batches_of(folder, levels=2)
+    assert opened == ["codes-000000-spine"]
+    assert upper["label"].to_pylist() == ["", "0", "1", "2"]
+    lower = batches_of(folder, levels=3)
+    assert lower.equals(whole.filter(pa.compute.less(whole["level"], 3)))
+    assert batches_of(folder, levels=4).equals(whole)
+
+
+def test_other_keys_are_not_read(codes: Codes, opened: list[str]) -> None:
+    folder = ReleaseFolder(str(codes.output))
+    opened.clear()
+    rows = pa.Table.from_batches(folder.batches("nodes", "keyed", keys=1, levels=2))
+    assert len(opened) == 1
+    assert set(rows["key"].cast(pa.string()).to_pylist()) == {"north"}
+
+
+def test_report_shows_the_paths_that_it_is_asked_for(
+    codes: Codes, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MAX_TREES", 1)
+    monkeypatch.setattr(report_hierarchy, "MAX_NODES", 4)
+    assert codes.report().code == 0
+    plain = codes.page
+    assert set(opened) == {"universe", "codes-000000-spine"}
+    opened.clear()
+    outcome = codes.report("--tree", "codes", "--path", "2399", "--path", "05")
+    assert (outcome.code, outcome.err) == (0, "")
+    chunks = {"codes-000000-000001", "codes-000000-000005"}
+    assert set(opened) == {"universe", "codes-000000-spine", *chunks}
+    (tree,) = elements_of(codes.page).data["trees"]
+    assert tree["asked"] == ["2399", "05"]
+    leaves = tree["keys"][0]["levels"][3]
+    assert leaves["labels"] == [*(f"{place:02d}" for place in range(100)), "99"]
+    found = codes.run("query", codes.output, "node", "--tree", "codes", "--path", "2399")
+    assert f"{leaves['count'][-1]}" in found.out.split()
+    codes.report()
+    assert codes.page == plain
+
+
+def test_key_and_tree_of_a_report(codes: Codes) -> None:
+    assert codes.report("--tree", "keyed", "--path", "0000").code == 0
+    trees = elements_of(codes.page).data["trees"]
+    assert [tree.get("asked") for tree in trees] == [[], ["0000"], None]
+    assert [len(key["levels"]) for key in trees[1]["keys"]] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--path", "01"], "say which tree with --tree; it has codes, keyed"),
+        (["--tree", "codes"], "tree: goes with --path"),
+        (["--tree", "codes", "--path", "99"], "path '99': the universe has no node of this path."),
+        (["--tree", "all", "--path", "01"], "path: tree all is no hierarchy"),
+        (["--tree", "none", "--path", "01"], "there is no tree 'none'; it has codes, keyed, all"),
+        (["--tree", "codes", *["--path", "0000"] * 1501], "too many for one page"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_one_sentence(
+    codes: Codes, arguments: list[str], sentence: str
+) -> None:
+    outcome = codes.report(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert sentence in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_release_without_hierarchies_has_no_paths(released: Workspace) -> None:
+    outcome = released.run("report", released.output, "--path", "01")
+    assert outcome.code == 2
+    assert "path: the release has no hierarchy" in outcome.err
