@@ -92,9 +92,10 @@ class Question(ABC):
         """What the plan may spend; None where that is an epsilon with a delta."""
 
     @property
+    @abstractmethod
     def approximate(self) -> tuple[Fraction, Fraction]:
-        """The (epsilon, delta) that the plan spends where it has no `budget`."""
-        return Fraction(0), Fraction(0)
+        """The (epsilon, delta) that the plan spends in a release that states one; (0, 0) where it
+        shares a rho with others."""
 
     @property
     @abstractmethod
@@ -159,6 +160,11 @@ class ChunkedQuestion(Question):
     @property
     def budget(self) -> Budget | None:
         return self.plan.budget
+
+    @property
+    def approximate(self) -> tuple[Fraction, Fraction]:
+        pure = self.budget is not None and self.budget.measure is Measure.EPSILON
+        return self.plan.budget.amount if pure else Fraction(0), Fraction(0)
 
     @property
     @abstractmethod

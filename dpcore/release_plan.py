@@ -72,16 +72,20 @@ class ReleasePlan:
     def _check_budgets(self) -> None:
         for question in self.questions:
             own = question.budget
-            if question.neighbors is not self.neighbors or (
-                own is not None and own.measure != self.budget.measure
-            ):
+            alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
+            if question.neighbors is not self.neighbors or not alike:
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
-        budgets = [question.budget for question in self.questions]
+        budgets = [question.budget for question in self.composed]
         spent = sum(budget.amount for budget in budgets if budget is not None)
         if spent > self.budget.amount:
             raise ValueError(f"trees: budgets sum to {spent}, above {self.budget.amount}")
         if self.stated is not None and self.composed and self.budget.measure is not Measure.RHO:
             raise ValueError("delta: the budget behind it must be a rho")
+
+    def _is_pure(self, question: Question) -> bool:
+        """Whether a tree spends an epsilon, without a delta, in a release that states both."""
+        own = question.budget
+        return self.stated is not None and own is not None and own.measure is Measure.EPSILON
 
     @property
     def chunked(self) -> tuple[ChunkedQuestion, ...]:
@@ -95,20 +99,22 @@ class ReleasePlan:
 
     @property
     def composed(self) -> tuple[ChunkedQuestion, ...]:
-        """The questions that share `budget`; the others spend an epsilon and a delta of their
-        own."""
-        return tuple(each for each in self.chunked if each.budget is not None)
+        """The questions that share `budget`; the others spend an epsilon, or an epsilon and a
+        delta, of their own."""
+        return tuple(
+            each for each in self.chunked if each.budget is not None and not self._is_pure(each)
+        )
 
     @property
     def moved_counts(self) -> MovedCounts | None:
         """The noise laws of all trees that share `budget`, and how many counts of each a row moves
         by one; None where the composition of one of them is not known beyond its rho."""
-        return moved_counts_of(self.questions)
+        return moved_counts_of(self.composed)
 
     def _keeps(self, epsilon: Fraction, delta: Fraction) -> bool:
         """Whether the release keeps (epsilon, delta): trees that spend their own add up (basic
         composition), and the others, together, keep what these leave."""
-        own = [question.approximate for question in self.questions if question.budget is None]
+        own = [question.approximate for question in self.questions]
         left = epsilon - sum(each[0] for each in own), delta - sum(each[1] for each in own)
         if not self.composed:
             return min(left) >= 0
@@ -142,6 +148,7 @@ class ReleasePlan:
 
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
+        pure = [question.name for question in self.questions if self._is_pure(question)]
         return {
             "format": FORMAT_VERSION,
             "sampler": SAMPLER_VERSION,
@@ -152,7 +159,7 @@ class ReleasePlan:
             "budget": str(self.budget.amount),
             "stated": None if self.stated is None else [str(each) for each in self.stated],
             "trees": [question.spec() for question in self.questions],
-        }
+        } | ({"pure": pure} if pure else {})
 
     @cached_property
     def digest(self) -> bytes:
@@ -167,12 +174,10 @@ class ReleasePlan:
         return hashlib.sha256(text.encode()).digest()
 
 
-def moved_counts_of(questions: Iterable[Question]) -> MovedCounts | None:
+def moved_counts_of(questions: Iterable[ChunkedQuestion]) -> MovedCounts | None:
     """`ReleasePlan.moved_counts` of some questions."""
     moved: MovedCounts = ()
     for question in questions:
-        if question.budget is None or not isinstance(question, ChunkedQuestion):
-            continue
         if question.moved_counts is None:
             return None
         moved += question.moved_counts
@@ -194,14 +199,20 @@ def plan_from_spec(
     if spec.get("format") != FORMAT_VERSION:
         raise ValueError(f"format: {spec.get('format')} is not {FORMAT_VERSION}, this program's")
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
-    trees, stated = spec["trees"], spec["stated"]
-    assert isinstance(trees, list)
+    trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
+    assert isinstance(trees, list) and isinstance(pure, list)
     return ReleasePlan(
         name=str(spec["name"]),
         neighbors=neighbors,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
-            _question_from_spec(tree, neighbors, measure, read_universe) for tree in trees
+            _question_from_spec(
+                tree,
+                neighbors,
+                Measure.EPSILON if tree["name"] in pure else measure,
+                read_universe,
+            )
+            for tree in trees
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
     )

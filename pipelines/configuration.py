@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 from pydantic import ValidationError
 
-from dpcore.accounting import calibrated_rho, rho_of
 from dpcore.estimators import Estimator
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_mechanism
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.privacy_loss import certified_delta
-from dpcore.question import MovedCounts, OrderedQuestion, Question
-from dpcore.release_plan import ReleasePlan, moved_counts_of
+from dpcore.privacy import Budget, Neighbors
+from dpcore.question import OrderedQuestion, Question
+from dpcore.release_plan import ReleasePlan
+from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.hierarchy_plan import hierarchy_question
 from pipelines.hierarchy_tree import HierarchyTree
@@ -70,84 +68,24 @@ class Configuration:
     delta: Fraction | None = None
 
     def plan(self) -> ReleasePlan:
-        """The plan of every tree, each with its share of the budget.
+        """The plan of every tree, each with its share of the budget (`pipelines.composition`).
 
-        The budget is split exactly, by weight; sparse trees take their parts of epsilon and delta
-        by themselves, and the others share what is left. The number of rows counts as public only
-        where the relation is substitute, the tree has no keys and no policy of its domain drops
-        rows.
-
-        Returns:
-            The plan of the release.
+        The number of rows counts as public only where the relation is substitute, the tree has no
+        keys and no policy of its domain drops rows.
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree.
         """
-        if self.delta is None:
-            return self.plan_at(self.budget)
         for index, tree in enumerate(self.trees):
-            if isinstance(tree, SparseTree):
+            if self.delta is None or isinstance(tree, SparseTree) or tree.noise == "laplace":
                 continue
             if isinstance(tree.level_budgets, tuple):
                 raise ConfigurationError(
                     f"{self.source}: trees[{index}].level_budgets: beside a delta they must be "
-                    "equal or optimal, because the budget of the levels is a rho that is found"
+                    "equal or optimal, because the budget of the levels is a rho that is found; "
+                    "or ask for laplace noise"
                 )
-        budget = self.budget
-        if self._composed_part > 0:
-            budget = Budget(measure=Measure.RHO, amount=self._certified_rho())
-        return self.plan_at(budget, stated=(self.budget.amount, self.delta))
-
-    @cached_property
-    def _composed_part(self) -> Fraction:
-        """The part of epsilon and delta that is left for the trees that share a rho: sparse trees
-        spend theirs by themselves, and the parts add up."""
-        own = sum((each.weight for each in self.trees if isinstance(each, SparseTree)), Fraction())
-        return 1 - own / sum((each.weight for each in self.trees), Fraction())
-
-    def _certified_rho(self) -> Fraction:
-        """The largest rho with which the trees that share it keep their part."""
-        assert self.delta is not None
-        epsilon, delta = (each * self._composed_part for each in (self.budget.amount, self.delta))
-
-        def moved(rho: Fraction) -> MovedCounts | None:
-            return moved_counts_of(self._questions(Budget(measure=Measure.RHO, amount=rho)))
-
-        def certify(rho: Fraction) -> float:
-            counts = moved(rho)
-            assert counts is not None
-            return certified_delta(counts, epsilon)
-
-        try:
-            converted = rho_of(epsilon, delta)
-            if moved(converted) is None:
-                return converted
-            return calibrated_rho(epsilon, delta, certify)
-        except ValueError as error:
-            raise ConfigurationError(f"{self.source}: privacy.delta: {error}") from None
-
-    def plan_at(
-        self, budget: Budget, stated: tuple[Fraction, Fraction] | None = None
-    ) -> ReleasePlan:
-        """The plan at another budget of the trees that share one.
-
-        Raises:
-            ConfigurationError: as `plan`.
-        """
-        questions = self._questions(budget)
-        try:
-            return ReleasePlan(
-                name=self.release,
-                neighbors=self.neighbors,
-                budget=budget,
-                questions=questions,
-                stated=stated,
-            )
-        except ValueError as error:
-            raise ConfigurationError(f"{self.source}: {error}") from None
-
-    def _questions(self, budget: Budget) -> tuple[Question, ...]:
-        return tuple(self._question(index, budget) for index in range(len(self.trees)))
+        return plan_release(self)
 
     def public_total(self, tree: OrderedTree) -> bool:
         """Whether the number of rows that a tree counts is public, so that its root is exact."""
@@ -176,20 +114,27 @@ class Configuration:
             estimator=Estimator(tree.estimation),
         )
 
-    def _question(self, index: int, budget: Budget) -> Question:
+    def question(self, index: int, budget: Budget) -> Question:
+        """The question of one tree.
+
+        Args:
+            index: of the tree.
+            budget: its own share. Of a sparse tree the epsilon; its delta is the same share.
+
+        Raises:
+            ConfigurationError: the share is too small or too large, or choices do not fit.
+        """
         tree = self.trees[index]
-        everything = sum((each.weight for each in self.trees), Fraction())
-        part = tree.weight / everything
         try:
             if isinstance(tree, SparseTree):
+                part = budget.amount / self.budget.amount
                 return sparse_question(
                     tree,
-                    epsilon=part * self.budget.amount,
+                    epsilon=budget.amount,
                     delta=None if self.delta is None else part * self.delta,
                     neighbors=self.neighbors,
                     confidence=self.confidence,
                 )
-            budget = budget.share(part / self._composed_part)
             if isinstance(tree, HierarchyTree):
                 return hierarchy_question(
                     tree, budget=budget, neighbors=self.neighbors, confidence=self.confidence

@@ -31,10 +31,10 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    amount = f"{float(plan.budget.amount):g}"
+    amount, composed = f"{float(plan.budget.amount):g}", len(plan.composed)
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):g}" for each in plan.stated)
-        concentrated = "" if plan.sparse else f"; also rho-zCDP with rho = {amount}"
+        concentrated = "" if composed < len(plan.questions) else f"; also rho-zCDP with rho = {amount}"
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
             f"as on the other, but for a probability of {delta} (approximate differential privacy, "
@@ -50,7 +50,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
-    if plan.sparse:
+    if plan.stated is not None and composed < len(plan.questions):
         times = "epsilon times the number of their rows, and a delta that grows faster than it"
     else:
         times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "

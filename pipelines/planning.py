@@ -50,7 +50,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"trees": trees}, indent=1))
         return 0
-    _print(plan, trees)
+    _print(plan, trees, asked_delta=configuration.delta is not None)
     return 0
 
 
@@ -117,7 +117,7 @@ def _target(
 ) -> dict[str, Any]:
     """The budget of one tree alone at which what it is for is this far off."""
     section, question = configuration.trees[index], plan.questions[index]
-    measure = plan.budget.measure
+    measure = plan.budget.measure if question.budget is None else question.budget.measure
     if isinstance(section, HierarchyTree):
         return _hierarchy_target(configuration, section, measure, rmse)
     if isinstance(section, SparseTree):
@@ -144,7 +144,7 @@ def _target(
         raise UserError(f"--target-error: {reason}") from None
     unit = question.objective.unit if question.plan.is_efficient else "rows"
     found: dict[str, Any] = {"rmse": rmse, "unit": unit, measure.value: float(amount)}
-    if plan.stated is not None:
+    if plan.stated is not None and measure is Measure.RHO:
         delta = plan.stated[1]
         found |= {"epsilon": _least_epsilon(planned(amount), delta), "delta": float(delta)}
     return found
@@ -184,10 +184,12 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     return float(f"{math.ceil(high / unit) * unit:.5g}")
 
 
-def _print(plan: ReleasePlan, trees: list[dict[str, Any]]) -> None:
+def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool) -> None:
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
+    if plan.stated is None and asked_delta:
+        behind = "; the Laplace noise that is best here spends no delta"
     print(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
         "errors are standard errors, after estimation"

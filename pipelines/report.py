@@ -144,9 +144,14 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     amount, name = float(plan.budget.amount), plan.budget.measure.value
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.stated)
-        numbers = f"Epsilon is {epsilon} and delta {delta}, certified by composing the exact laws "
-        numbers += f"of all noise; rho is {amount:.6g}."
-        several = "Someone who is in k rows is protected with k squared times rho."
+        numbers = f"Epsilon is {epsilon} and delta {delta}, "
+        if len(plan.composed) == len(plan.questions):
+            numbers += f"certified by composing the exact laws of all noise; rho is {amount:.6g}."
+            several = "Someone who is in k rows is protected with k squared times rho."
+        else:
+            numbers += "the sum of what the trees spend."
+            several = "Someone who is in k rows is protected with k times epsilon, and with a delta "
+            several += "that is larger than k times as large."
     elif plan.budget.measure is Measure.EPSILON:
         numbers = f"Epsilon is {amount:.6g}: probabilities change by a factor of at most "
         numbers += f"{math.exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."

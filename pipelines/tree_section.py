@@ -43,6 +43,7 @@ class TreeSection(Section):
     domain: Any
     by: BySection | None = None
     weight: Amount = Fraction(1)
+    noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
 
     @section_rule(mode="after")
     def _check_size(self) -> Self:

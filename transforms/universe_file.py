@@ -83,7 +83,7 @@ def _sharing(question: Question, folder: str) -> Question:
 def _shared(universe: Universe, folder: str) -> SharedUniverse:
     path = files.join(folder, universe_name(universe.digest))
     known = _LOADED.get(universe.digest)
-    if known is not None and known.path == path:
+    if known is not None and known.path == path and files.exists(path):
         return known
     data = parquet_bytes(universe.to_table())
     files.write_whole(path, data)

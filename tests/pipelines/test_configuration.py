@@ -28,6 +28,7 @@ from pipelines.configuration import (
 )
 from pipelines.hierarchy_tree import HierarchyTree, MeasureSection
 from pipelines.key_lists import read_key_list
+from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document
 from tests.pipelines.hierarchy_tables import write_tables_of_the_document
@@ -963,6 +964,7 @@ def test_the_document_has_examples_and_errors() -> None:
         OrderedTree,
         HierarchyTree,
         MeasureSection,
+        SparseTree,
         BySection,
     ],
 )
