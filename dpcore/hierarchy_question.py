@@ -25,6 +25,7 @@ from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular_planner import NodeWeights
 from dpcore.irregular_widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.measure import MeasureColumn, measure_from_spec
+from dpcore.measured_forest import MeasuredForest
 from dpcore.noise import Integers
 from dpcore.privacy import Budget, Measure, Neighbors, level_sensitivity
 from dpcore.question import ChunkedQuestion, MovedCounts
@@ -32,6 +33,7 @@ from dpcore.universe import Universe
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
 MAX_SPINE_LEAVES = 2**20
+LEAST_SQUARES, NONE = "least_squares", "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,7 @@ class HierarchyQuestion(ChunkedQuestion):
     Args:
         weights: what the plan was made for.
         measure: the column that is summed, None where rows are counted.
+        estimation: "least_squares", or "none": counts are read as they were measured.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -57,17 +60,20 @@ class HierarchyQuestion(ChunkedQuestion):
     ['01', '02']
     """
 
-    output_only = ("confidence", "weight", "weights")
+    output_only = ("confidence", "weight", "weights", "estimation")
     tables = ("nodes",)
 
     domain: HierarchyDomain
     plan: IrregularPlan
     weights: NodeWeights | None = None
     measure: MeasureColumn | None = None
+    estimation: str = LEAST_SQUARES
 
     def __post_init__(self) -> None:
         super().__post_init__()
         tree = self.plan.tree
+        if self.estimation not in (LEAST_SQUARES, NONE):
+            raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
         if self.plan.public_level is not None and self.measure is not None:
             raise ValueError("measure: the sums of public nodes are not supported")
         if self.measure is not None:
@@ -90,7 +96,8 @@ class HierarchyQuestion(ChunkedQuestion):
     @cached_property
     def forest(self) -> IrregularForest:
         """The trees in chunks."""
-        return IrregularForest(
+        kind = IrregularForest if self.estimation == LEAST_SQUARES else MeasuredForest
+        return kind(
             self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES, signed=self.is_signed
         )
 
@@ -132,6 +139,8 @@ class HierarchyQuestion(ChunkedQuestion):
 
     @cached_property
     def _margins(self) -> list[Floats]:
+        if isinstance(self.forest, MeasuredForest):
+            return self.forest.margins(self.confidence)
         return node_margins(self.plan, self.widths)
 
     def margins(self, solved: LevelSolution) -> Floats:
@@ -180,6 +189,7 @@ class HierarchyQuestion(ChunkedQuestion):
             "public_level": plan.public_level,
             "sensitivities": [list(pair) for pair in plan.sensitivities],
             "measure": None if self.measure is None else self.measure.spec(),
+            "estimation": self.estimation,
             "confidence": self.confidence,
             "weight": str(self.weight),
             "weights": None if weights is None else weights.spec(),
@@ -232,4 +242,5 @@ def hierarchy_question_from_spec(
         weight=Fraction(str(spec["weight"])),
         weights=NodeWeights.from_spec(weights) if isinstance(weights, dict) else None,
         measure=measure_from_spec(summed) if isinstance(summed, dict) else None,
+        estimation=str(spec["estimation"]),
     )

@@ -243,16 +243,31 @@ class IrregularForest:
         exact = spine.level_counts(totals.reshape(-1, spine.leaves))
         own, root_chain = noise.of_counts(exact[-1]), np.zeros(1, dtype=np.int64)
         measured = self._measure((tree, key, SPINE), spine, 0, root_chain, exact[:-1], own)
-        up = estimate_up(weights, [*measured, roots.reshape(-1, spine.leaves)])
-        estimates = estimate_down(weights, up)
+        estimates = self._estimate_spine([*measured, roots.reshape(-1, spine.leaves)])
         root = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
         counts = irregular_counts(spine, weights.below, estimates, root, signed=self.signed)
-        variances = weights.variances(self.root_variance)
+        variances = self._spine_variances
         levels = [
             _level_solution(level, 0, estimates[level], variances[level], counts[level])
             for level in range(spine.height)
         ]
         return _root_solutions(estimates, counts), levels
+
+    def _estimate_spine(self, measurements: list[Integers | Floats | None]) -> list[Floats]:
+        """The estimates of the spine's levels, the last one those of the chunk roots."""
+        return estimate_down(self.spine_weights, estimate_up(self.spine_weights, measurements))
+
+    @cached_property
+    def _spine_variances(self) -> list[Floats]:
+        """g per level of the spine."""
+        return self.spine_weights.variances(self.root_variance)
+
+    def _estimate_chunk(
+        self, chunk: IrregularChunk, measurements: Measurements, roots: Floats
+    ) -> list[Floats]:
+        """The estimates of a chunk's levels, given those of its roots."""
+        weights = self.weights(chunk)
+        return estimate_down(weights, estimate_up(weights, measurements), roots)
 
     def solve_chunk(
         self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
@@ -268,8 +283,7 @@ class IrregularForest:
             per level, (keys, n).
         """
         weights, shape = self.weights(chunk), (chunk.keys, chunk.tree.roots)
-        up = estimate_up(weights, measurements)
-        estimates = estimate_down(weights, up, roots.estimate.reshape(shape))
+        estimates = self._estimate_chunk(chunk, measurements, roots.estimate.reshape(shape))
         counts = irregular_counts(
             chunk.tree,
             weights.below,
@@ -286,7 +300,7 @@ class IrregularForest:
 
     def _variances(self, chunk: IrregularChunk, weights: EstimationWeights) -> list[Floats]:
         """g per level of a chunk, from those of its roots."""
-        spine = self.spine_weights.variances(self.root_variance)[-1]
+        spine = self._spine_variances[-1]
         spread = [spine[chunk.first : chunk.first + chunk.tree.roots]]
         for level in range(chunk.tree.height):
             share = weights.gain[level + 1]

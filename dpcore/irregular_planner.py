@@ -186,6 +186,13 @@ def with_shares(plan: IrregularPlan, shares: Sequence[float] | Floats) -> Irregu
     return replace(plan, level_amounts=amounts)
 
 
+def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
+    """The plan with its budget split equally over the levels that are not public."""
+    public = 0 if plan.public_level is None else plan.public_level + 1
+    measured = plan.tree.height + 1 - public
+    return with_shares(plan, [0.0] * public + [1 / measured] * measured)
+
+
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_widths import IrregularWidths, irregular_widths
+from dpcore.measured_forest import MeasuredForest
 from dpcore.released_tree import Answer, ReadPart, ReleasedTree
 
 
@@ -29,6 +30,10 @@ class ReleasedHierarchy(ReleasedTree):
         return irregular_widths(self.question.plan, self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:
+        forest = self.question.forest
+        if isinstance(forest, MeasuredForest):
+            own = np.isclose(forest.node_variances[level], std_error**2, rtol=1e-9, atol=0)
+            return float(forest.margins(self.confidence)[level][own].max(initial=0.0))
         # One width for the whole level: never narrower than the node's own.
         return float(self._widths.levels[level].margins(np.array([std_error**2]))[0])
 

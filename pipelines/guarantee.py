@@ -34,7 +34,9 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     amount, composed = f"{float(plan.budget.amount):g}", len(plan.composed)
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):g}" for each in plan.stated)
-        concentrated = "" if composed < len(plan.questions) else f"; also rho-zCDP with rho = {amount}"
+        concentrated = f"; also rho-zCDP with rho = {amount}"
+        if composed < len(plan.questions):
+            concentrated = ""
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
             f"as on the other, but for a probability of {delta} (approximate differential privacy, "

@@ -11,7 +11,7 @@ from dpcore.irregular_planner import (
     NodeWeights,
     predicted_level_rmse,
     predicted_node_rmse,
-    with_shares,
+    with_equal_shares,
 )
 from pipelines.guarantee import hierarchy_levels_of
 
@@ -22,9 +22,7 @@ def hierarchy_entry(question: HierarchyQuestion) -> dict[str, Any]:
     Besides the plan itself, ``candidates`` holds an equal split of the budget over the levels.
     """
     plan, weights = question.plan, question.weights
-    first = 0 if plan.public_level is None else plan.public_level + 1
-    measured = plan.tree.height + 1 - first
-    equal = with_shares(plan, [0.0] * first + [1 / measured] * measured)
+    equal = with_equal_shares(plan)
     return {
         "name": question.name,
         "keys": question.key_count,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_plan import IrregularPlan, Sensitivities, sum_sensitivities
-from dpcore.irregular_planner import plan_irregular, with_shares
+from dpcore.irregular_planner import plan_irregular, with_equal_shares
 from dpcore.privacy import Budget, Neighbors
 from pipelines.hierarchy_tree import HierarchyTree
 
@@ -78,29 +79,19 @@ def hierarchy_plan(tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors)
             shape, neighbors, lower=bounds.lower, upper=bounds.upper, keyed=keyed
         )
     amounts = tree.level_budgets
+    leaves_only = IrregularPlan(
+        tree=shape,
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=(*[Fraction(0)] * shape.height, budget.amount),
+        public_level=public,
+        keyed=keyed,
+        sensitivities=sensitivities,
+    )
     if isinstance(amounts, tuple):
-        return IrregularPlan(
-            tree=shape,
-            neighbors=neighbors,
-            budget=budget,
-            level_amounts=amounts,
-            public_level=public,
-            keyed=keyed,
-            sensitivities=sensitivities,
-        )
+        return replace(leaves_only, level_amounts=amounts)
     if amounts == "equal":
-        first = 0 if public is None else public + 1
-        plan = IrregularPlan(
-            tree=shape,
-            neighbors=neighbors,
-            budget=budget,
-            level_amounts=(*[Fraction(0)] * shape.height, budget.amount),
-            public_level=public,
-            keyed=keyed,
-            sensitivities=sensitivities,
-        )
-        measured = shape.height + 1 - first
-        return with_shares(plan, [0.0] * first + [1 / measured] * measured)
+        return with_equal_shares(leaves_only)
     return plan_irregular(
         tree=shape,
         budget=budget,
