@@ -17,6 +17,7 @@ from dpcore.irregular_chunks import IrregularChunk
 from dpcore.quantiles import QuantileCells
 from dpcore.question import ChunkedQuestion, OrderedQuestion
 from dpcore.tables import cdf_table, nodes_table, solved_quantiles
+from dpcore.threshold_question import ThresholdQuestion
 
 NODES, CDF = "nodes", "cdf"
 
@@ -54,7 +55,7 @@ def chunk_tables(
         TypeError: a question of another kind.
     """
     total = _public_total(question, roots)
-    if isinstance(question, HierarchyQuestion):
+    if isinstance(question, (HierarchyQuestion, ThresholdQuestion)):
         assert isinstance(chunk, IrregularChunk)
         levels = question.forest.solve_chunk(chunk, measured, roots)
         return {NODES: nodes_table(question, chunk.key, levels, total)}, None

@@ -1,13 +1,12 @@
 """A question about a hierarchy: the counts, or bounded sums, of all nodes of a public universe.
 
-The universe is public and may be large, so a question travels without what follows from it: the
-shape of the tree is taken from the universe again where the question arrives.
+Source: `dpcore.irregular_plan`, `dpcore.irregular_forest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -19,7 +18,7 @@ from dpcore.chunks import CHUNK_LEAVES
 from dpcore.domain import make_key_list
 from dpcore.estimation import Floats
 from dpcore.forest import LevelSolution
-from dpcore.hierarchy_domain import HierarchyDomain, hierarchy_domain_from_spec
+from dpcore.hierarchy_domain import hierarchy_domain_from_spec
 from dpcore.irregular_forest import IrregularForest
 from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular_planner import NodeWeights
@@ -28,8 +27,10 @@ from dpcore.measure import MeasureColumn, measure_from_spec
 from dpcore.measured_forest import MeasuredForest
 from dpcore.noise import Integers
 from dpcore.privacy import Budget, Measure, Neighbors, level_sensitivity
-from dpcore.question import ChunkedQuestion, MovedCounts
+from dpcore.question import MovedCounts
+from dpcore.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.universe import Universe
+from dpcore.universe_question import UniverseQuestion
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
 MAX_SPINE_LEAVES = 2**20
@@ -37,11 +38,12 @@ LEAST_SQUARES, NONE = "least_squares", "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchyQuestion(ChunkedQuestion):
+class HierarchyQuestion(UniverseQuestion):
     """The counts of all nodes of a hierarchy.
 
     Args:
-        weights: what the plan was made for.
+        weights: what the plan was made for; or
+        objective: errors relative to counts.
         measure: the column that is summed, None where rows are counted.
         estimation: "least_squares", or "none": counts are read as they were measured.
 
@@ -60,12 +62,10 @@ class HierarchyQuestion(ChunkedQuestion):
     ['01', '02']
     """
 
-    output_only = ("confidence", "weight", "weights", "estimation")
-    tables = ("nodes",)
-
-    domain: HierarchyDomain
+    output_only = ("confidence", "weight", "weights", "objective", "estimation")
     plan: IrregularPlan
     weights: NodeWeights | None = None
+    objective: RelativeObjective | None = None
     measure: MeasureColumn | None = None
     estimation: str = LEAST_SQUARES
 
@@ -129,14 +129,6 @@ class HierarchyQuestion(ChunkedQuestion):
             if (law := plan.law(level, 0)) is not None
         )
 
-    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
-        """The paths of nodes."""
-        return self.domain.tree.paths(level, nodes)
-
-    def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """All but those that only continue a leaf of an upper level."""
-        return self.domain.tree.is_named(level, nodes)
-
     @cached_property
     def _margins(self) -> list[Floats]:
         if isinstance(self.forest, MeasuredForest):
@@ -193,20 +185,9 @@ class HierarchyQuestion(ChunkedQuestion):
             "confidence": self.confidence,
             "weight": str(self.weight),
             "weights": None if weights is None else weights.spec(),
+            "objective": None if self.objective is None else self.objective.spec(),
             "chunk_leaves": CHUNK_LEAVES,
         }
-
-    def __getstate__(self) -> dict[str, object]:
-        plan = {f.name: getattr(self.plan, f.name) for f in fields(self.plan) if f.name != "tree"}
-        kept = {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": plan}
-        if "widths" in self.__dict__:
-            kept["widths"] = self.widths
-        return kept
-
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        self.__dict__.update(state)
-        plan = self.__dict__["plan"]
-        self.__dict__["plan"] = IrregularPlan(tree=self.domain.tree.shape, **plan)
 
 
 def hierarchy_question_from_spec(
@@ -219,7 +200,8 @@ def hierarchy_question_from_spec(
     """
     domain, keys, summed = spec["domain"], spec["keys"], spec["measure"]
     amounts, pairs, weights = spec["level_amounts"], spec["sensitivities"], spec["weights"]
-    public_level = spec["public_level"]
+    public_level, objective = spec["public_level"], spec["objective"]
+    assert objective is None or isinstance(objective, dict)
     assert isinstance(domain, dict) and isinstance(amounts, list) and isinstance(pairs, list)
     assert isinstance(public_level, int | None)
     places = hierarchy_domain_from_spec(domain, universe)
@@ -242,5 +224,6 @@ def hierarchy_question_from_spec(
         weight=Fraction(str(spec["weight"])),
         weights=NodeWeights.from_spec(weights) if isinstance(weights, dict) else None,
         measure=measure_from_spec(summed) if isinstance(summed, dict) else None,
+        objective=None if objective is None else relative_objective_from_spec(objective),
         estimation=str(spec["estimation"]),
     )

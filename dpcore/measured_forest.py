@@ -1,8 +1,8 @@
 """Trees whose counts are read as they were measured: the Laplace and the Gaussian tree.
 
 Each node's estimate is its own noisy count, and that of a node whose single child repeats its
-count the child's. It is what least squares (`dpcore.irregular_forest`) improves on, there to compare
-with. The integer counts are made consistent as always.
+count the child's. It is what least squares (`dpcore.irregular_forest`) improves on, there to
+compare with. The integer counts are made consistent as always.
 
 Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Corollary 2.7 (the baselines).
 """

@@ -37,9 +37,13 @@ from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import moved_counts
 from dpcore.published_forest import Consistency, PublishedForest
 from dpcore.samplers import NoiseLaw
+from dpcore.threshold_forest import ThresholdIntervals, TreeThresholds
 from dpcore.tree import Tree
-from dpcore.uncertainty import IntervalWidths
+from dpcore.uncertainty import IntervalWidths, clipped_intervals
 
+# Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
+Intervals = tuple[Floats, Floats, Floats, Floats]
+Widths = IntervalWidths | IrregularWidths | ThresholdIntervals
 MovedCounts = tuple[tuple[NoiseLaw, int], ...]
 
 
@@ -142,7 +146,7 @@ class ChunkedQuestion(Question):
     """
 
     domain: OrderedDomain | HierarchyDomain
-    plan: TreePlan | IrregularPlan
+    plan: TreePlan | IrregularPlan | TreeThresholds
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,8 +167,9 @@ class ChunkedQuestion(Question):
 
     @property
     def approximate(self) -> tuple[Fraction, Fraction]:
-        pure = self.budget is not None and self.budget.measure is Measure.EPSILON
-        return self.plan.budget.amount if pure else Fraction(0), Fraction(0)
+        own = self.budget
+        pure = own is not None and own.measure is Measure.EPSILON
+        return own.amount if own is not None and pure else Fraction(0), Fraction(0)
 
     @property
     @abstractmethod
@@ -173,14 +178,14 @@ class ChunkedQuestion(Question):
 
     @property
     @abstractmethod
-    def widths(self) -> IntervalWidths | IrregularWidths:
+    def widths(self) -> Widths:
         """Of the intervals."""
 
     @abstractmethod
-    def read_widths(self, spec: Mapping[str, object]) -> IntervalWidths | IrregularWidths:
+    def read_widths(self, spec: Mapping[str, object]) -> Widths:
         """Widths as their ``spec()`` tells them."""
 
-    def remember_widths(self, widths: IntervalWidths | IrregularWidths) -> None:
+    def remember_widths(self, widths: Widths) -> None:
         """Takes widths that were computed before: they follow from the plan, but not at once."""
         self.__dict__["widths"] = widths
 
@@ -207,6 +212,21 @@ class ChunkedQuestion(Question):
     @abstractmethod
     def margins(self, solved: LevelSolution) -> Floats:
         """The half-widths of the intervals of a solved level, in rows: its shape, or (n,)."""
+
+    def intervals(self, solved: LevelSolution, total: float | None) -> Intervals:
+        """The estimates of a solved level with their errors.
+
+        Args:
+            solved: the level.
+            total: the public number of rows, None where it is private.
+        """
+        return clipped_intervals(
+            solved.estimate,
+            solved.variance,
+            self.margins(solved),
+            np.inf if total is None else total,
+            bottom=-np.inf if self.is_signed else 0.0,
+        )
 
     def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which nodes of a level are rows of the output, (n,): those that repeat a leaf are not."""

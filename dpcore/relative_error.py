@@ -30,6 +30,8 @@ __all__ = [
     "gaussian_smoothed_relative_error",
     "law_alpha_rmse",
     "law_smoothed_relative_error",
+    "mixed_alpha_rmse",
+    "mixed_smoothed_relative_error",
     "relative_error_bound",
     "smoothed_relative_error",
 ]
@@ -259,6 +261,89 @@ def gaussian_smoothed_relative_error(
     _check_kappa(kappa)
     spread = np.asarray(std_error, dtype=np.float64)
     return math.sqrt(2 / math.pi) * spread / np.maximum(counts, kappa)
+
+
+def mixed_alpha_rmse(
+    variance: npt.ArrayLike, fourth: npt.ArrayLike, truth: npt.ArrayLike, alpha: float
+) -> Floats:
+    """Return the RMSE_alpha of errors that are sums of normal and Laplace noise, by two cumulants.
+
+    The law is that of G + L, normal of variance g^2 and Laplace of scale b, with the given variance
+    and fourth cumulant: 2 b^2 + g^2 and 12 b^4. With t = alpha z, Q the upper tail of G,
+
+        E max(|X| - t, 0)^2 = 2 (E max(G - t, 0)^2 + 2 b^2 P(X > t)).
+
+    Exact for one Laplace or any normal errors; near for the sums that least squares make.
+
+    Args:
+        variance, fourth: (...) cumulants in rows^2 and rows^4; fourth from 0 to 3 variance^2.
+        truth: (...) true counts or guesses of them, at least 0.
+        alpha: at least 0.
+
+    Returns:
+        (...), in the unit of the counts.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    Source: Ghazi et al., Definition 1.4; the closed form is derived here.
+
+    >>> mixed_alpha_rmse([200.0, 200.0], [0.0, 120000.0], [100.0, 100.0], 0.1).round(4)
+    array([7.4814, 8.5776])
+    """
+    from scipy import special
+
+    counts = _counts(truth)
+    _check_not_negative("alpha", alpha)
+    forgiven = alpha * counts
+    g, b = _normal_and_laplace(variance, fourth)
+    x, ratio = forgiven / g, g / b
+    # exp(-x^2 / 2) is 0 beyond, and the tails of G with it.
+    density = np.exp(-(np.minimum(x, 38.0) ** 2) / 2)
+    tail = density * special.erfcx(x / math.sqrt(2)) / 2
+    below = density * special.erfcx(np.maximum(ratio - x, 0.0) / math.sqrt(2)) / 2
+    beyond = np.exp(np.minimum(ratio * (ratio / 2 - x), 0.0)) * special.ndtr(x - ratio)
+    right = np.where(x < ratio, below, beyond)
+    left = density * special.erfcx((x + ratio) / math.sqrt(2)) / 2
+    normal = g**2 * ((1 + x**2) * tail - x * density / math.sqrt(2 * math.pi))
+    square = 2 * (np.maximum(normal, 0.0) + 2 * b**2 * (tail + (right - left) / 2))
+    return np.asarray(np.sqrt(square), dtype=np.float64)
+
+
+def mixed_smoothed_relative_error(
+    variance: npt.ArrayLike, fourth: npt.ArrayLike, truth: npt.ArrayLike, kappa: float
+) -> Floats:
+    """Return the REL_kappa of errors that are sums of normal and Laplace noise, by two cumulants.
+
+    E|X| = g sqrt(2 / pi) + b erfcx(g / (b sqrt(2))), for the law of `mixed_alpha_rmse`.
+
+    Args:
+        variance, fourth, truth: as for `mixed_alpha_rmse`.
+        kappa: above 0.
+
+    Raises:
+        ValueError: as `gaussian_smoothed_relative_error`.
+
+    Source: Ghazi et al., Appendix B; the closed form is derived here.
+
+    >>> mixed_smoothed_relative_error([200.0, 200.0], [0.0, 120000.0], [100.0, 0.0], 10.0).round(4)
+    array([0.1128, 1.    ])
+    """
+    from scipy import special
+
+    counts = _counts(truth)
+    _check_kappa(kappa)
+    g, b = _normal_and_laplace(variance, fourth)
+    mean = g * math.sqrt(2 / math.pi) + b * special.erfcx(g / (b * math.sqrt(2)))
+    return np.asarray(mean / np.maximum(counts, kappa), dtype=np.float64)
+
+
+def _normal_and_laplace(variance: npt.ArrayLike, fourth: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """g and b, neither of them 0, so that ratios are finite."""
+    whole = np.maximum(np.asarray(variance, dtype=np.float64), 1e-140)
+    excess = np.asarray(fourth, dtype=np.float64) / whole**2
+    laplace = np.clip(np.sqrt(np.maximum(excess, 0.0) / 3), 1e-12, 1 - 1e-12)
+    return np.sqrt(whole * (1 - laplace)), np.sqrt(whole * laplace / 2)
 
 
 def _laplace_excess(scale: float, forgiven: Floats) -> Floats:

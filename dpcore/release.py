@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.noise import Integers, NoiseSource, combine_digests, counts_digest
 from dpcore.question import ChunkedQuestion, OrderedQuestion
 from dpcore.randomness import ReleaseKey
@@ -29,6 +28,7 @@ from dpcore.sparse_question import SparseQuestion
 from dpcore.sparse_release import shard_digest
 from dpcore.sparse_solution import shard_counts, solve_sparse
 from dpcore.tables import quantiles_table
+from dpcore.universe_question import UniverseQuestion
 
 __all__ = ["Answer", "ReadPart", "Release", "ReleasedTree", "release_counts"]
 
@@ -54,7 +54,7 @@ class Release:
         question = self.plan.question(name)
         if isinstance(question, SparseQuestion):
             return ReleasedSparse(question, self._read)
-        if isinstance(question, HierarchyQuestion):
+        if isinstance(question, UniverseQuestion):
             return ReleasedHierarchy(question, self._read)
         assert isinstance(question, OrderedQuestion)
         return ReleasedCdf(question, self._read, self.quantiles)

@@ -20,6 +20,7 @@ from dpcore.privacy_loss import keeps
 from dpcore.question import ChunkedQuestion, MovedCounts, Question, ordered_question_from_spec
 from dpcore.samplers import SAMPLER_VERSION
 from dpcore.sparse_question import SparseQuestion, sparse_question_from_spec
+from dpcore.threshold_question import threshold_question_from_spec
 from dpcore.universe import Universe
 
 # Changes whenever the same specification would give other bits in a release.
@@ -233,4 +234,6 @@ def _question_from_spec(
     if read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
     universe = read_universe(str(domain["universe"]))
+    if "thresholds" in spec:
+        return threshold_question_from_spec(spec, universe)
     return hierarchy_question_from_spec(spec, neighbors, measure, universe)

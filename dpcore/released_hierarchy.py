@@ -10,23 +10,28 @@ from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_widths import IrregularWidths, irregular_widths
 from dpcore.measured_forest import MeasuredForest
 from dpcore.released_tree import Answer, ReadPart, ReleasedTree
+from dpcore.universe_question import UniverseQuestion
 
 
 class ReleasedHierarchy(ReleasedTree):
     """The answers about one hierarchy."""
 
-    question: HierarchyQuestion
+    question: UniverseQuestion
 
     def __init__(
-        self, question: HierarchyQuestion, read: ReadPart, confidence: float | None = None
+        self, question: UniverseQuestion, read: ReadPart, confidence: float | None = None
     ) -> None:
         super().__init__(question, read, confidence)
 
     def at_confidence(self, confidence: float) -> ReleasedHierarchy:
+        if not isinstance(self.question, HierarchyQuestion):
+            name = self.question.name
+            raise ValueError(f"confidence: the intervals of tree {name} are those of the release")
         return ReleasedHierarchy(self.question, self._read, confidence)
 
     @cached_property
     def _widths(self) -> IrregularWidths:
+        assert isinstance(self.question, HierarchyQuestion)
         return irregular_widths(self.question.plan, self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:

@@ -73,7 +73,7 @@ class ReleasedSparse:
         found = self._found(path)
         if found is None:
             most = ", ".join(
-                f"{2 * self.question.plan.radius(level)} at {name}"
+                f"{self.question.unpublished_most(level)} at {name}"
                 for level, name in enumerate(self.level_names)
                 if level > 0
             )

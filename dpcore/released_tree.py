@@ -33,16 +33,17 @@ class Answer:
 
     Attributes:
         label: the part of the domain that was counted, in the domain's notation.
-        estimate: the unbiased least squares estimate, in rows.
-        std_error: its standard error, in rows.
+        estimate: in rows, unbiased where it has a standard error; None where only a node below it
+            was published.
+        std_error: its standard error, in rows; None where it is not known.
         ci_low, ci_high: the interval for the true count, at the release's confidence.
         count: the consistent nonnegative integer; it may lie outside the interval.
         fraction: count / total count, None where the total count is zero.
     """
 
     label: str
-    estimate: float
-    std_error: float
+    estimate: float | None
+    std_error: float | None
     ci_low: float
     ci_high: float
     count: int

@@ -86,6 +86,12 @@ class SparseQuestion(Question):
         below = range(1, self.plan.height + 1)
         return [(0, 0), *((level, shard) for level in below for shard in range(self.shards))]
 
+    def unpublished_most(self, level: int) -> int:
+        """The most rows of a node of a level that is not there: 2 R where its noisy count was at
+        most the threshold R; and where it was folded into its parent its interval began below the
+        rows of the pruning, and ends at most 2 R above."""
+        return 2 * self.plan.radius(level) + max(0, self.pruning.rows - 1)
+
     @property
     def columns(self) -> tuple[str, ...]:
         return self.domain.columns

@@ -48,15 +48,21 @@ class SparseVectorParameters:
     exp(1 / (2 c / epsilon) + 2 / (4 c / epsilon)) = exp(epsilon / c). A last stage without TOP
     costs half of it at most.
 
+    Monotone queries, none of which falls while another rises between neighbours, need half of the
+    noise of a query: g' - g and f_k' - f_k are then both from 0 to 1 or both from -1 to 0, so x
+    moves by at most 1, which costs exp(1 / (2 c / epsilon)).
+
     Args:
         epsilon: of all the answers together, positive.
         cutoff: c, how many answers may be TOP, a positive integer.
         threshold: any rational number; integer values reach it if they reach it rounded up.
+        is_monotone: whether the queries are monotone, such as counts when one row is added.
 
     Raises:
         ValueError: an argument out of range.
 
-    Source: Ghazi et al., Lemma 2.9 and Algorithm 3.
+    Source: Ghazi et al., Lemma 2.9 and Algorithm 3; monotone queries as in Lyu, Su, Li,
+    "Understanding the Sparse Vector Technique" (2017), Theorem 5.
 
     >>> parameters = SparseVectorParameters(epsilon=Fraction(1), cutoff=2, threshold=Fraction(50))
     >>> parameters.threshold_law.scale, parameters.query_law.scale
@@ -66,6 +72,7 @@ class SparseVectorParameters:
     epsilon: Fraction
     cutoff: int
     threshold: Fraction
+    is_monotone: bool = False
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
@@ -85,11 +92,14 @@ class SparseVectorParameters:
 
     @property
     def query_law(self) -> DiscreteLaplace:
-        """The noise of a query, of scale 4 c / epsilon."""
-        return DiscreteLaplace(scale=4 * self.cutoff / Fraction(self.epsilon))
+        """The noise of a query, of scale 4 c / epsilon; of a monotone one 2 c / epsilon."""
+        moved = 1 if self.is_monotone else 2
+        return DiscreteLaplace(scale=2 * moved * self.cutoff / Fraction(self.epsilon))
 
     def accuracy(self, queries: int, eta: Fraction) -> int:
         """Return Delta = (8 c / epsilon) ln(2 d / eta), rounded up to an even integer.
+
+        Of monotone queries (4 c / epsilon) ln(2 d / eta).
 
         With a probability of at least 1 - eta, every answer up to the c-th TOP is right within
         Delta: TOP only if the value is at least threshold - Delta, BOTTOM only if it is below

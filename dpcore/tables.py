@@ -72,13 +72,7 @@ def _level_rows(
             pa.array(np.full(rows * wide, level.level, np.int32)),
             pa.array(np.tile(nodes, rows)),
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
-            *_estimate_columns(
-                level.estimate,
-                level.variance,
-                question.margins(level),
-                total,
-                signed=question.is_signed,
-            ),
+            *map(_column, question.intervals(level, total)),
             pa.array(level.count.reshape(-1)),
         ],
         schema=NODES_SCHEMA,
@@ -100,22 +94,11 @@ def _tree_and_key(
     return [names, pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(labels, pa.string()))]
 
 
-def _estimate_columns(
-    estimate: Floats,
-    variance: Floats,
-    margin: Floats,
-    total: float | None,
-    *,
-    signed: bool = False,
-) -> list[pa.Array]:
-    """estimate, std_error, ci_low, ci_high: intervals of ``margin`` either side, clipped."""
-    top = np.inf if total is None else total
-    return [
-        pa.array(np.ascontiguousarray(np.broadcast_to(column, estimate.shape)).reshape(-1))
-        for column in clipped_intervals(
-            estimate, variance, margin, top, bottom=-np.inf if signed else 0.0
-        )
-    ]
+def _column(values: Floats) -> pa.Array:
+    """One column of all units; null where a number is not known."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    unknown = np.isnan(flat)
+    return pa.array(flat, mask=unknown) if unknown.any() else pa.array(flat)
 
 
 def cdf_table(
@@ -146,11 +129,14 @@ def cdf_table(
         [
             *_tree_and_key(question, chunk.key, rows, wide),
             upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper,
-            *_estimate_columns(
-                prefixes.estimate,
-                prefixes.variance,
-                prefix_margin(question.widths.sloped, prefixes.variance),
-                total,
+            *map(
+                _column,
+                clipped_intervals(
+                    prefixes.estimate,
+                    prefixes.variance,
+                    prefix_margin(question.widths.sloped, prefixes.variance),
+                    np.inf if total is None else total,
+                ),
             ),
             pa.array(prefixes.count.reshape(-1)),
             pa.array(fraction.reshape(-1), mask=np.isnan(fraction.reshape(-1))),

@@ -98,7 +98,9 @@ class GroupPrivacy:
 
     @cached_property
     def row_delta(self) -> Fraction:
-        """delta (e^row_epsilon - 1) / (e^epsilon - 1), rounded down."""
+        """delta (e^row_epsilon - 1) / (e^epsilon - 1), rounded down; delta itself where k is 1."""
+        if self.steps == 1:
+            return Fraction(self.delta)
         # (e^a - 1) / (e^b - 1) = e^(a - b) (1 - e^-a) / (1 - e^-b).
         bits = _FACTOR_BITS + 2 * math.ceil(self.epsilon)
         one = 1 << bits

@@ -36,8 +36,10 @@ from dpcore.truncated_laplace import TruncatedLaplace, truncated_laplace
 
 __all__ = [
     "Classification",
+    "Classifier",
     "CountTree",
     "classify",
+    "classify_forest",
     "remaining_trees",
     "tree_weights",
     "whole_tree",
@@ -74,6 +76,22 @@ class CountTree(Protocol):
 
     def level_counts(self, leaf_counts: Integers) -> list[Integers]:
         """The counts of every level, root first."""
+
+
+class Classifier(Protocol):
+    """What fixes the law of a classification."""
+
+    @property
+    def sparse_vector(self) -> SparseVectorParameters:
+        """The search for levels, with at most c answers TOP."""
+
+    @property
+    def noise(self) -> TruncatedLaplace:
+        """The noise of a node that is looked at."""
+
+    @property
+    def acceptance(self) -> int:
+        """A node is TOP if its noisy count reaches this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,17 +301,46 @@ def classify(
     if tree.height + 1 > parameters.depth:
         raise ValueError(f"depth is {parameters.depth}; the tree has {tree.height + 1} levels")
     owners = whole_tree(tree) if forest is None else forest
+    if parameters.is_trivial:
+        return [np.zeros(size, dtype=np.bool_) for size in tree.level_sizes]
+    return classify_forest(tree, weights, parameters, stream, owners)
+
+
+def classify_forest(
+    tree: CountTree,
+    weights: Sequence[Integers],
+    classifier: Classifier,
+    stream: RandomStream,
+    owners: Sequence[Integers],
+) -> list[Flags]:
+    """Classify the nodes of a forest, whatever is known of the accuracy.
+
+    Guarantee: for one row added or removed, the epsilon of the search plus c times that of a look,
+    and c times the delta of a look; see `Classification` for the proof.
+
+    Args:
+        tree: the shape.
+        weights: from `tree_weights`.
+        classifier: the mechanism.
+        stream: the source of all noise, read from here on by nobody else.
+        owners: the forest, as in `remaining_trees`.
+
+    Returns:
+        As `classify`.
+
+    Source: Ghazi et al., Algorithm 1 and Corollary 4.5.
+    """
     top = [np.zeros(size, dtype=np.bool_) for size in tree.level_sizes]
     trees = 1 + max(int(level.max()) for level in owners)
-    if parameters.is_trivial or trees == 0:
+    if trees == 0:
         return top
-    sparse = SparseVector(parameters.sparse_vector, stream, runs=trees)
+    sparse = SparseVector(classifier.sparse_vector, stream, runs=trees)
     for level in range(tree.height, -1, -1):
         if level < tree.height:
             below = tree.child_sum(level, top[level + 1].astype(np.int64))
             top[level] = (below > 0) & (owners[level] >= 0)
         left = np.flatnonzero((owners[level] >= 0) & ~top[level])
-        chosen = _heavy_nodes(weights[level], owners[level], left, sparse, parameters, stream)
+        chosen = _heavy_nodes(weights[level], owners[level], left, sparse, classifier, stream)
         top[level][chosen] = True
     return top
 
@@ -303,7 +350,7 @@ def _heavy_nodes(
     owners: Integers,
     left: Integers,
     sparse: SparseVector,
-    parameters: Classification,
+    classifier: Classifier,
     stream: RandomStream,
 ) -> Integers:
     """Of the nodes `left` of a level, those found TOP (lines 5 to 18 of Algorithm 1)."""
@@ -315,8 +362,8 @@ def _heavy_nodes(
     largest = np.maximum.reduceat(weights[left], starts)
     is_top = sparse.answer(largest, owner[starts])
     looked_at = left[np.repeat(is_top, np.diff(np.append(starts, left.size)))]
-    noisy = weights[looked_at] + parameters.noise.sample(stream, looked_at.size)
-    return looked_at[noisy >= parameters.acceptance]
+    noisy = weights[looked_at] + classifier.noise.sample(stream, looked_at.size)
+    return looked_at[noisy >= classifier.acceptance]
 
 
 def _check_between(name: str, value: Fraction, below: Fraction | int) -> None:

@@ -152,7 +152,10 @@ def _add_query(commands: Commands) -> None:
     which = node.add_mutually_exclusive_group(required=True)
     which.add_argument("--node", type=int, help="its number within the level")
     which.add_argument("--value", help="a value that it holds")
-    which.add_argument("--path", help='of a hierarchy, such as 44001 or JFK/LAX; "" is the root')
+    which.add_argument(
+        "--path",
+        help='of a hierarchy or a sparse tree, such as 44001 or JFK/LAX; "" is the root',
+    )
     node.add_argument("--children", action="store_true", help="and those right below the path")
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
     top.add_argument("-n", type=int, default=10, help="how many (default 10)")
@@ -178,10 +181,11 @@ def _add_report(commands: Commands) -> None:
         "--path",
         action="append",
         default=[],
-        help="of a node of a hierarchy, such as 44001: the page shows it too, with the nodes above "
+        help="of a node of a hierarchy or a sparse tree, such as 44001: the page shows it too, "
+        "with the nodes above "
         "and right below it; may be given several times",
     )
-    parser.add_argument("--tree", help="the hierarchy; may be left out where there is only one")
+    parser.add_argument("--tree", help="the tree; may be left out where there is only one")
 
 
 if __name__ == "__main__":

@@ -2,28 +2,33 @@
 
 A pure epsilon or a rho is split by weight. Beside a delta there is a choice: trees with Gaussian
 noise share a rho, whose composition is certified to keep what the others leave of epsilon and
-delta; trees with Laplace noise spend their part of epsilon and no delta; sparse trees spend their
-parts of both. The parts add up (basic composition). Laplace noise is the better one where a tree
-has few measured levels, Gaussian noise where it has many, and where several trees share.
+delta; trees with Laplace noise spend their part of epsilon and no delta; sparse trees, and trees
+measured by thresholds, spend their parts of both. The parts add up (basic composition). Laplace
+noise is the better one where a tree has few measured levels, Gaussian noise where it has many, and
+where several trees share.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpcore.accounting import calibrated_rho, rho_of
-from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
 from dpcore.irregular_planner import NodeWeights, predicted_node_rmse
 from dpcore.planner import predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta
 from dpcore.question import ChunkedQuestion, MovedCounts, OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan, moved_counts_of
+from dpcore.threshold_error import ThresholdErrors
+from dpcore.threshold_question import ThresholdQuestion
 from pipelines.configuration_error import ConfigurationError
+from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sparse_tree import SparseTree
 
 if TYPE_CHECKING:
@@ -42,23 +47,57 @@ def plan_release(configuration: Configuration) -> ReleasePlan:
     """
     if configuration.delta is None:
         _check_noise(configuration)
-        return _plan(configuration, configuration.budget, frozenset(), None)
-    trees = configuration.trees
-    chosen = {index: _asked_noise(tree) for index, tree in enumerate(trees)}
-    laplace = frozenset(index for index, noise in chosen.items() if noise == "laplace")
-    open_ = frozenset(index for index, noise in chosen.items() if noise == "best")
-    first = _Composition(configuration=configuration, laplace=laplace)
-    if not open_:
-        return first.plan
-    second = _Composition(configuration=configuration, laplace=laplace | open_)
-    better = {index for index in open_ if second.error(index) < first.error(index)}
-    mixed = _Composition(configuration=configuration, laplace=laplace | better)
-    return min((second, first, mixed), key=lambda each: each.total_error).plan
+        return _Composition(configuration=configuration).alone(configuration.budget)
+    own = _own_budgets(configuration)
+    noises = {
+        index: tree.noise
+        for index, tree in enumerate(configuration.trees)
+        if index not in own and not isinstance(tree, SparseTree)
+    }
+    laplace = frozenset(index for index, noise in noises.items() if noise == "laplace")
+    open_ = frozenset(index for index, noise in noises.items() if noise == "best")
+    first = _Composition(configuration=configuration, own=own, laplace=laplace)
+    if open_:
+        second = replace(first, laplace=laplace | open_)
+        better = {index for index in open_ if second.error(index) < first.error(index)}
+        mixed = replace(first, laplace=laplace | better)
+        first = min((second, first, mixed), key=lambda each: each.total_error)
+    return _with_thresholds(first).plan
 
 
-def _asked_noise(tree: object) -> str:
-    """laplace, gaussian, or best where the tree leaves it open; sparse trees have their own."""
-    return "own" if isinstance(tree, SparseTree) else str(getattr(tree, "noise", "best"))
+def _own_budgets(configuration: Configuration) -> frozenset[int]:
+    """The trees that spend an epsilon and a delta of their own, whatever the others do."""
+    return frozenset(
+        index
+        for index, tree in enumerate(configuration.trees)
+        if isinstance(tree, SparseTree)
+        or (isinstance(tree, HierarchyTree) and tree.mechanism == "thresholds")
+    )
+
+
+def _with_thresholds(chosen: _Composition) -> _Composition:
+    """The composition in which trees whose errors are relative to counts are measured by thresholds
+    where that is predicted to be better."""
+    configuration = chosen.configuration
+    for index, tree in enumerate(configuration.trees):
+        open_ = (
+            isinstance(tree, HierarchyTree)
+            and tree.objective == "relative"
+            and tree.mechanism == "planned"
+            and tree.measure is None
+            and tree.public_level is None
+            and tree.level_budgets is None
+            and tree.estimation is None
+        )
+        if not open_:
+            continue
+        other = replace(chosen, own=chosen.own | {index}, laplace=chosen.laplace - {index})
+        try:
+            if other.total_error < chosen.total_error:
+                chosen = other
+        except ConfigurationError:  # the tree is too large for thresholds
+            continue
+    return chosen
 
 
 def _check_noise(configuration: Configuration) -> None:
@@ -67,7 +106,7 @@ def _check_noise(configuration: Configuration) -> None:
     other = "gaussian" if epsilon else "laplace"
     needed = "rho, or epsilon with a delta" if epsilon else "epsilon"
     for index, tree in enumerate(configuration.trees):
-        if _asked_noise(tree) == other:
+        if not isinstance(tree, SparseTree) and tree.noise == other:
             raise ConfigurationError(
                 f"{configuration.source}: trees[{index}].noise: {other} noise needs {needed}"
             )
@@ -75,15 +114,17 @@ def _check_noise(configuration: Configuration) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Composition:
-    """One way to share an epsilon and a delta.
+    """One way to share an epsilon and a delta, or a budget without a delta.
 
     Args:
-        configuration: with a delta.
+        configuration: of the release.
+        own: the trees that spend a part of epsilon and of delta by themselves.
         laplace: the trees that spend a part of epsilon, with Laplace noise.
     """
 
     configuration: Configuration
-    laplace: frozenset[int]
+    own: frozenset[int] = frozenset()
+    laplace: frozenset[int] = frozenset()
 
     @cached_property
     def plan(self) -> ReleasePlan:
@@ -91,12 +132,32 @@ class _Composition:
         configuration = self.configuration
         assert configuration.delta is not None
         if len(self.laplace) == len(configuration.trees):
-            return _plan(configuration, configuration.budget, frozenset(), None)
-        stated = configuration.budget.amount, configuration.delta
+            return replace(self, laplace=frozenset()).alone(configuration.budget)
         budget = configuration.budget
         if self._composed:
             budget = Budget(measure=Measure.RHO, amount=self._certified_rho)
-        return _plan(configuration, budget, self.laplace, stated)
+        return self.alone(budget, stated=(configuration.budget.amount, configuration.delta))
+
+    def alone(self, budget: Budget, stated: tuple[Fraction, Fraction] | None = None) -> ReleasePlan:
+        """The plan at a budget of the trees that share one.
+
+        Raises:
+            ConfigurationError: a share is too small or too large for a tree.
+        """
+        configuration = self.configuration
+        questions = tuple(
+            self._question(index, budget) for index in range(len(configuration.trees))
+        )
+        try:
+            return ReleasePlan(
+                name=configuration.release,
+                neighbors=configuration.neighbors,
+                budget=budget,
+                questions=questions,
+                stated=stated,
+            )
+        except ValueError as error:
+            raise ConfigurationError(f"{configuration.source}: {error}") from None
 
     def error(self, index: int) -> float:
         """The predicted error of a tree, in what it is planned for."""
@@ -112,30 +173,26 @@ class _Composition:
 
     @property
     def _composed(self) -> list[int]:
-        trees = enumerate(self.configuration.trees)
-        return [
-            index
-            for index, tree in trees
-            if index not in self.laplace and not isinstance(tree, SparseTree)
-        ]
+        """The trees that share a budget."""
+        apart = self.own | self.laplace
+        return [each for each in range(len(self.configuration.trees)) if each not in apart]
+
+    def _part(self, indices: Iterable[int]) -> Fraction:
+        """The part of the weights of all trees that some have."""
+        weights = [tree.weight for tree in self.configuration.trees]
+        return sum((weights[index] for index in indices), Fraction()) / sum(weights, Fraction())
 
     @cached_property
     def _certified_rho(self) -> Fraction:
         """The largest rho with which the trees that share it keep what the others leave."""
         configuration = self.configuration
         assert configuration.delta is not None
-        weights = [tree.weight for tree in configuration.trees]
-        sparse = [tree.weight for tree in configuration.trees if isinstance(tree, SparseTree)]
-        pure = [weights[index] for index in self.laplace]
-        everything = sum(weights, Fraction())
-        epsilon = configuration.budget.amount * (1 - sum([*sparse, *pure], Fraction()) / everything)
-        delta = configuration.delta * (1 - sum(sparse, Fraction()) / everything)
+        epsilon = configuration.budget.amount * (1 - self._part(self.own | self.laplace))
+        delta = configuration.delta * (1 - self._part(self.own))
 
         def moved(rho: Fraction) -> MovedCounts | None:
             budget = Budget(measure=Measure.RHO, amount=rho)
-            made = [
-                _question(configuration, index, budget, self.laplace) for index in self._composed
-            ]
+            made = (self._question(index, budget) for index in self._composed)
             return moved_counts_of(each for each in made if isinstance(each, ChunkedQuestion))
 
         def certify(rho: Fraction) -> float:
@@ -151,59 +208,41 @@ class _Composition:
         except ValueError as error:
             raise ConfigurationError(f"{configuration.source}: privacy.delta: {error}") from None
 
-
-def _plan(
-    configuration: Configuration,
-    budget: Budget,
-    laplace: frozenset[int],
-    stated: tuple[Fraction, Fraction] | None,
-) -> ReleasePlan:
-    questions = tuple(
-        _question(configuration, index, budget, laplace)
-        for index in range(len(configuration.trees))
-    )
-    try:
-        return ReleasePlan(
-            name=configuration.release,
-            neighbors=configuration.neighbors,
-            budget=budget,
-            questions=questions,
-            stated=stated,
-        )
-    except ValueError as error:
-        raise ConfigurationError(f"{configuration.source}: {error}") from None
-
-
-def _question(
-    configuration: Configuration, index: int, budget: Budget, laplace: frozenset[int]
-) -> Question:
-    """One tree's question with its share: of the budget among those that share it, or of the whole
-    epsilon and delta."""
-    trees = configuration.trees
-    everything = sum((tree.weight for tree in trees), Fraction())
-    part = trees[index].weight / everything
-    if isinstance(trees[index], SparseTree) or index in laplace:
-        return configuration.question(index, configuration.budget.share(part))
-    sharing = sum(
-        (
-            tree.weight
-            for other, tree in enumerate(trees)
-            if other not in laplace and not isinstance(tree, SparseTree)
-        ),
-        Fraction(),
-    )
-    return configuration.question(index, budget.share(trees[index].weight / sharing))
+    def _question(self, index: int, budget: Budget) -> Question:
+        """One tree's question with its share: of the budget among those that share it, or of the
+        whole epsilon and delta."""
+        configuration = self.configuration
+        if index in self.own or index in self.laplace:
+            share = configuration.budget.share(self._part([index]))
+        else:
+            share = budget.share(self._part([index]) / self._part(self._composed))
+        return configuration.question(index, share, own=index in self.own)
 
 
 def _predicted(question: Question) -> float:
-    """What the tree is planned for, in rows; 1 for a sparse tree, whose thresholds do not depend on
-    the others."""
+    """What the tree is planned for, in its unit; 1 for a sparse tree, whose thresholds do not
+    depend on the others."""
     if isinstance(question, HierarchyQuestion):
-        height = question.plan.tree.height
-        weights = question.weights or NodeWeights(levels=(1.0,) * (height + 1))
-        return predicted_node_rmse(question.plan, weights)
+        return predicted_hierarchy_error(question)
+    if isinstance(question, ThresholdQuestion):
+        tree = question.plan
+        errors = ThresholdErrors(tree.thresholds, height=tree.tree.height)
+        return question.objective.of_thresholds(errors, tree.tree.height)
     if isinstance(question, OrderedQuestion):
         if question.plan.is_efficient:
             return predicted_error(question.plan, question.objective)
         return predicted_cdf_rmse(question.plan)
     return 1.0
+
+
+def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
+    """What a hierarchy is planned for: the weighted root mean square error in rows, or the
+    objective of errors relative to counts."""
+    if question.objective is not None:
+        objective = question.objective
+        least_squares = question.estimation == LEAST_SQUARES
+        of = objective.of_estimates if least_squares else objective.of_measurements
+        return of(question.plan)
+    height = question.plan.tree.height
+    weights = question.weights or NodeWeights(levels=(1.0,) * (height + 1))
+    return predicted_node_rmse(question.plan, weights)

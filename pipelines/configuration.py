@@ -19,7 +19,7 @@ from dpcore.question import OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
 from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error
-from pipelines.hierarchy_plan import hierarchy_question
+from pipelines.hierarchy_plan import hierarchy_question, threshold_question
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sections import AnyTree, ReleaseSection
 from pipelines.sparse_tree import SparseTree, sparse_question
@@ -114,28 +114,39 @@ class Configuration:
             estimator=Estimator(tree.estimation),
         )
 
-    def question(self, index: int, budget: Budget) -> Question:
+    def question(self, index: int, budget: Budget, *, own: bool = False) -> Question:
         """The question of one tree.
 
         Args:
             index: of the tree.
-            budget: its own share. Of a sparse tree the epsilon; its delta is the same share.
+            budget: its own share.
+            own: the share is an epsilon, and of delta the tree gets the same share.
 
         Raises:
             ConfigurationError: the share is too small or too large, or choices do not fit.
         """
         tree = self.trees[index]
         try:
+            delta = None
+            if own and self.delta is not None:
+                delta = self.delta * budget.amount / self.budget.amount
             if isinstance(tree, SparseTree):
-                part = budget.amount / self.budget.amount
                 return sparse_question(
                     tree,
                     epsilon=budget.amount,
-                    delta=None if self.delta is None else part * self.delta,
+                    delta=delta,
                     neighbors=self.neighbors,
                     confidence=self.confidence,
                 )
             if isinstance(tree, HierarchyTree):
+                if own or tree.mechanism == "thresholds":
+                    return threshold_question(
+                        tree,
+                        epsilon=budget.amount,
+                        delta=delta,
+                        neighbors=self.neighbors,
+                        confidence=self.confidence,
+                    )
                 return hierarchy_question(
                     tree, budget=budget, neighbors=self.neighbors, confidence=self.confidence
                 )

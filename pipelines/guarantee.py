@@ -10,6 +10,7 @@ from dpcore.question import ChunkedQuestion, OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.sparse_question import SparseQuestion
+from dpcore.threshold_question import ThresholdQuestion
 
 _NEIGHBORS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
@@ -194,9 +195,18 @@ def _tree_entry(question: Question) -> dict[str, object]:
     elif isinstance(question, HierarchyQuestion):
         entry |= {
             "mechanism": "tree",
-            "estimation": "full",
+            "estimation": question.estimation,
             "consistency": "top_down",
             "levels": hierarchy_levels_of(question),
+        }
+    elif isinstance(question, ThresholdQuestion):
+        plan = question.plan.thresholds
+        entry |= {
+            "epsilon": str(plan.epsilon),
+            "delta": str(plan.delta),
+            "mechanism": "thresholds",
+            "consistency": "top_down",
+            "rounds": [each.spec() for each in plan.rounds],
         }
     return entry | {
         "policies": policies_of(question),

@@ -3,46 +3,71 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
-from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.hierarchy_question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.irregular_plan import IrregularPlan
-from dpcore.irregular_planner import (
-    NodeWeights,
-    predicted_level_rmse,
-    predicted_node_rmse,
-    with_equal_shares,
-)
+from dpcore.irregular_planner import predicted_level_rmse, with_equal_shares
+from dpcore.measured_forest import MeasuredForest
+from dpcore.threshold_error import ThresholdErrors
+from dpcore.threshold_question import ThresholdQuestion
+from pipelines.composition import predicted_hierarchy_error
 from pipelines.guarantee import hierarchy_levels_of
+
+_ROUNDS_SHOWN = 6
 
 
 def hierarchy_entry(question: HierarchyQuestion) -> dict[str, Any]:
     """The plan of one hierarchy as plain values.
 
-    Besides the plan itself, ``candidates`` holds an equal split of the budget over the levels.
+    Besides the plan itself, ``candidates`` holds an equal split of the budget over the levels, and
+    each of them read as it was measured.
     """
-    plan, weights = question.plan, question.weights
+    plan = question.plan
     equal = with_equal_shares(plan)
+    candidates = [("planned", plan, question.estimation), ("equal split", equal, LEAST_SQUARES)]
+    if question.objective is not None:
+        candidates.append(("equal split, as measured", equal, NONE))
     return {
         "name": question.name,
         "keys": question.key_count,
         "mechanism": "tree",
+        "estimation": question.estimation,
         "levels": hierarchy_levels_of(question),
-        "predicted": _predicted(plan, weights),
+        "predicted": _predicted(question),
         "candidates": [
-            {"label": label, "predicted": _predicted(each, weights)}
-            for label, each in (("planned", plan), ("equal split", equal))
+            {
+                "label": label,
+                "predicted": _predicted(replace(question, plan=each, estimation=estimation)),
+            }
+            for label, each, estimation in candidates
         ],
     }
 
 
-def _predicted(plan: IrregularPlan, weights: NodeWeights | None) -> dict[str, Any]:
-    """The root mean square errors after estimation: of each level's nodes, and as weighted."""
-    weights = weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
-    return {
-        "level_rmse": list(predicted_level_rmse(plan)),
-        "nodes_rmse": predicted_node_rmse(plan, weights),
-    }
+def _predicted(question: HierarchyQuestion) -> dict[str, Any]:
+    """The root mean square errors of each level's nodes, and what the plan is for."""
+    if question.estimation == LEAST_SQUARES:
+        levels = list(predicted_level_rmse(question.plan))
+    else:
+        levels = _measured_level_rmse(question.plan)
+    predicted: dict[str, Any] = {"level_rmse": levels}
+    if question.objective is None:
+        return predicted | {"nodes_rmse": predicted_hierarchy_error(question)}
+    return predicted | {question.objective.metric: predicted_hierarchy_error(question)}
+
+
+def _measured_level_rmse(plan: IrregularPlan) -> list[float]:
+    """The root mean squares over each level's nodes of the noise that their counts have."""
+    variances, tree = MeasuredForest(plan).node_variances, plan.tree
+    means = [float(level.mean()) for level in variances[:-1]]
+    if tree.height:
+        leaves = tree.fanouts[-1]
+        means.append(float((variances[-1] * leaves).sum() / leaves.sum()))
+    else:
+        means.append(float(variances[-1][0]))
+    return [math.sqrt(mean) for mean in means]
 
 
 def print_hierarchy(question: HierarchyQuestion, entry: dict[str, Any]) -> None:
@@ -53,18 +78,21 @@ def print_hierarchy(question: HierarchyQuestion, entry: dict[str, Any]) -> None:
     print(f"\n{question.name}: {plan.tree.leaves:,} leaves in a hierarchy, {unit}{keys}")
     names = question.domain.tree.level_names
     width = max(map(len, names))
-    rmse = entry["predicted"]["level_rmse"]
+    rmse, objective = entry["predicted"]["level_rmse"], question.objective
     for level, name in enumerate(names):
         share, nodes = float(plan.level_amounts[level]), question.domain.tree.level_sizes[level]
         print(
             f"  level {level} {name:<{width}}  {nodes:>12,} nodes, "
             f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {rmse[level]:.4g}"
         )
-    print("  predicted errors, root mean square over the nodes of each level, root first:")
+    print("  predicted errors, root mean square over the nodes of each level, root first;")
+    name = "nodes_rmse" if objective is None else objective.metric
+    print(
+        f"  and {'as weighted' if objective is None else f'{objective.reads}, {objective.unit}'}:"
+    )
     for candidate in entry["candidates"]:
         each = "  ".join(f"{value:.4g}" for value in candidate["predicted"]["level_rmse"])
-        weighted = candidate["predicted"]["nodes_rmse"]
-        print(f"    {candidate['label']:<12} {each};  as weighted {weighted:.4g}")
+        print(f"    {candidate['label']:<24} {each};  {candidate['predicted'][name]:.4g}")
 
 
 def _noise(question: HierarchyQuestion, level: int) -> str:
@@ -77,3 +105,40 @@ def _noise(question: HierarchyQuestion, level: int) -> str:
     if len(errors) == 1:
         return f"std error {errors[0]:.4g}"
     return f"std error {errors[0]:.4g} to {errors[-1]:.4g}"
+
+
+def threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
+    """The plan of a hierarchy that is measured by thresholds, as plain values."""
+    plan, objective = question.plan.thresholds, question.objective
+    errors = ThresholdErrors(plan, height=question.plan.tree.height)
+    widths = question.widths
+    return {
+        "name": question.name,
+        "keys": question.key_count,
+        "mechanism": "thresholds",
+        "estimates": [
+            {"estimate": float(estimate), "low": low, "high": high if math.isfinite(high) else None}
+            for estimate, low, high in zip(
+                question.plan.estimates, widths.low, widths.high, strict=True
+            )
+        ],
+        "rounds": [each.spec() for each in plan.rounds],
+        "predicted": {objective.metric: objective.of_thresholds(errors, question.plan.tree.height)},
+    }
+
+
+def print_thresholds(question: ThresholdQuestion, entry: dict[str, Any]) -> None:
+    """Prints the estimates that there may be, and the bound of the error."""
+    plan, objective = question.plan.thresholds, question.objective
+    print(
+        f"\n{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by thresholds; "
+        f"epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
+    )
+    shown = entry["estimates"]
+    if len(shown) > 2 * _ROUNDS_SHOWN:
+        print(f"  {len(shown)} estimates that there may be; the lowest, and the highest:")
+        shown = [*shown[:_ROUNDS_SHOWN], shown[-1]]
+    for each in shown:
+        high = "any" if each["high"] is None else f"{each['high']:,.0f}"
+        print(f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows")
+    print(f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g}")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
-from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
 from dpcore.irregular_plan import IrregularPlan, Sensitivities, sum_sensitivities
 from dpcore.irregular_planner import plan_irregular, with_equal_shares
+from dpcore.irregular_tree import IrregularTree
 from dpcore.privacy import Budget, Neighbors
+from dpcore.relative_objective import RelativeObjective
+from dpcore.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
+from dpcore.threshold_forest import TreeThresholds
+from dpcore.threshold_plan import ThresholdPlan
+from dpcore.threshold_question import ThresholdQuestion
 from pipelines.hierarchy_tree import HierarchyTree
 
 
@@ -26,15 +33,56 @@ def hierarchy_question(
     Raises:
         ValueError: the budget is too small or too large for it, or its choices do not fit.
     """
+    plan, estimation = hierarchy_plan(tree, budget=budget, neighbors=neighbors)
     return HierarchyQuestion(
         name=tree.name,
         domain=tree.domain,
-        plan=hierarchy_plan(tree, budget=budget, neighbors=neighbors),
+        plan=plan,
         keys=tree.keys,
         confidence=confidence,
         weight=tree.weight,
         weights=tree.weights,
+        objective=tree.relative if tree.objective == "relative" else None,
         measure=None if tree.measure is None else tree.measure.measure,
+        estimation=estimation,
+    )
+
+
+def threshold_question(
+    tree: HierarchyTree,
+    *,
+    epsilon: Fraction,
+    delta: Fraction | None,
+    neighbors: Neighbors,
+    confidence: float,
+) -> ThresholdQuestion:
+    """The question that a section asks, by thresholds.
+
+    Args:
+        tree: the section, of the objective relative.
+        epsilon, delta: its share of the release's.
+        neighbors: the neighbouring relation.
+        confidence: of the intervals.
+
+    Raises:
+        ValueError: the tree is too large, or thresholds cannot rise for the objective.
+    """
+    if delta is None:
+        raise ValueError("delta: the mechanism thresholds needs one beside epsilon")
+    shape, objective = tree.domain.tree.shape, tree.relative
+    found = _thresholds(shape, neighbors, epsilon, delta, objective)
+    if found is None or not isinstance(found.plan, ThresholdPlan):
+        raise ValueError(
+            "mechanism: thresholds need a tree of at most 2^17 leaves and an error that is forgiven"
+        )
+    return ThresholdQuestion(
+        name=tree.name,
+        domain=tree.domain,
+        plan=TreeThresholds(tree=shape, thresholds=found.plan, keyed=tree.keys is not None),
+        keys=tree.keys,
+        confidence=confidence,
+        weight=tree.weight,
+        objective=objective,
     )
 
 
@@ -64,8 +112,10 @@ def public_level(tree: HierarchyTree, neighbors: Neighbors) -> int | None:
     return 0 if total and tree.domain.tree.shape.leaves > 1 else None
 
 
-def hierarchy_plan(tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors) -> IrregularPlan:
-    """How the tree of a section is measured.
+def hierarchy_plan(
+    tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors
+) -> tuple[IrregularPlan, str]:
+    """How the tree of a section is measured, and the name of its estimation.
 
     Raises:
         ValueError: as `hierarchy_question`.
@@ -89,10 +139,12 @@ def hierarchy_plan(tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors)
         sensitivities=sensitivities,
     )
     if isinstance(amounts, tuple):
-        return replace(leaves_only, level_amounts=amounts)
-    if amounts == "equal":
-        return with_equal_shares(leaves_only)
-    return plan_irregular(
+        return replace(leaves_only, level_amounts=amounts), tree.estimation or LEAST_SQUARES
+    if amounts == "equal" or (tree.mechanism == "tree" and amounts is None):
+        return with_equal_shares(leaves_only), tree.estimation or LEAST_SQUARES
+    if tree.objective == "relative":
+        return _best_of_noise(leaves_only, tree.relative)
+    planned = plan_irregular(
         tree=shape,
         budget=budget,
         neighbors=neighbors,
@@ -101,3 +153,37 @@ def hierarchy_plan(tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors)
         keyed=keyed,
         sensitivities=sensitivities,
     )
+    return planned, LEAST_SQUARES
+
+
+# A search of seconds, which comparing compositions asks for several times.
+@lru_cache(maxsize=32)
+def _thresholds(
+    tree: IrregularTree,
+    neighbors: Neighbors,
+    epsilon: Fraction,
+    delta: Fraction,
+    objective: RelativeObjective,
+) -> RelativeCandidate | None:
+    return threshold_candidate(
+        tree=tree, neighbors=neighbors, epsilon=epsilon, delta=delta, objective=objective
+    )
+
+
+@lru_cache(maxsize=32)
+def _best_of_noise(plan: IrregularPlan, objective: RelativeObjective) -> tuple[IrregularPlan, str]:
+    """The best split for errors relative to counts, and the name of its estimation."""
+    best = min(
+        noise_candidates(
+            tree=plan.tree,
+            neighbors=plan.neighbors,
+            budget=plan.budget,
+            objective=objective,
+            public_level=plan.public_level,
+            keyed=plan.keyed,
+            sensitivities=plan.sensitivities,
+        ),
+        key=lambda each: each.predicted,
+    )
+    assert isinstance(best.plan, IrregularPlan)
+    return best.plan, best.estimation

@@ -121,6 +121,26 @@ def hierarchy_weights(
     return NodeWeights(levels=levels, nodes=nodes)
 
 
+def guessed_counts(domain: HierarchyDomain, guess: object) -> tuple[float, ...] | None:
+    """A public guess of the rows of a node of each level, root first.
+
+    Args:
+        domain: of the tree.
+        guess: numbers by names of all levels, or a list of them, root first; or None.
+
+    Raises:
+        RuleBroken: at the key `guess`, below the tree's section.
+    """
+    if guess is None:
+        return None
+    names = domain.tree.level_names
+    if isinstance(guess, dict):
+        absent = [name for name in names if name not in guess]
+        if absent:
+            raise RuleBroken(f"must have a number for each level, also {absent[0]}", at=".guess")
+    return _at(".guess", lambda each: _level_weights(domain.tree, each), guess)
+
+
 def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
     """The lowest level whose counts are public, from the key `invariants` of a tree.
 

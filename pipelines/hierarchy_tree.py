@@ -14,9 +14,15 @@ from typing_extensions import Self
 from dpcore.hierarchy_domain import HierarchyDomain
 from dpcore.irregular_planner import NodeWeights
 from dpcore.measure import MeasureColumn
+from dpcore.relative_objective import METRICS, RelativeObjective
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore
-from pipelines.hierarchy_section import hierarchy_weights, invariant_level, read_hierarchy
+from pipelines.hierarchy_section import (
+    guessed_counts,
+    hierarchy_weights,
+    invariant_level,
+    read_hierarchy,
+)
 from pipelines.section import Section, Text
 from pipelines.tree_section import TreeSection
 
@@ -51,12 +57,19 @@ class HierarchyTree(TreeSection):
 
     size_key: ClassVar[str] = ".domain"
     misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("quantiles", "guess", "widths", "fanouts", "estimation", "consistency"), _ORDERED_ONLY
+        ("quantiles", "widths", "fanouts", "consistency"), _ORDERED_ONLY
     )
     domain: Annotated[HierarchyDomain, PlainValidator(read_hierarchy)]
     measure: MeasureSection | None = None
-    objective: Annotated[str, PlainValidator(rules.choice("nodes"))] = "nodes"
-    mechanism: Annotated[str, PlainValidator(rules.choice("planned"))] = "planned"
+    objective: Annotated[str, PlainValidator(rules.choice("nodes", "relative"))] = "nodes"
+    metric: Annotated[str | None, PlainValidator(rules.choice(*METRICS))] = None
+    alpha: Annotated[float | None, PlainValidator(rules.weight)] = None
+    kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
+    guess: Any = None
+    mechanism: Annotated[str, PlainValidator(rules.choice("planned", "tree", "thresholds"))] = (
+        "planned"
+    )
+    estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     level_weights: Any = None
     node_weights: Any = None
     level_budgets: Annotated[
@@ -76,6 +89,7 @@ class HierarchyTree(TreeSection):
                 f"must be {len(names)} numbers, one for each of {', '.join(names)}",
                 at=".level_budgets",
             )
+        self._check_mechanism()
         if self.public_level is not None and self.measure is not None:
             raise RuleBroken(
                 "does not go with measure: only counts can be public", at=".invariants"
@@ -91,3 +105,35 @@ class HierarchyTree(TreeSection):
     def public_level(self) -> int | None:
         """The lowest level whose counts are declared public."""
         return invariant_level(self.domain, self.invariants)
+
+    def _check_mechanism(self) -> None:
+        if self.objective == "relative":
+            _ = self.relative
+            if self.node_weights is not None:
+                raise RuleBroken("belongs to the objective nodes", at=".node_weights")
+        else:
+            for key in ("metric", "alpha", "kappa", "guess"):
+                if getattr(self, key) is not None:
+                    raise RuleBroken("belongs to the objective relative", at=f".{key}")
+            if self.mechanism == "thresholds":
+                raise RuleBroken("thresholds go with the objective relative", at=".mechanism")
+        if self.mechanism == "thresholds":
+            for key in ("measure", "invariants", "level_budgets", "estimation"):
+                if getattr(self, key) is not None:
+                    raise RuleBroken("does not go with the mechanism thresholds", at=f".{key}")
+        if self.mechanism == "planned" and self.estimation == "none":
+            raise RuleBroken("none goes with the mechanism tree", at=".estimation")
+
+    @cached_property
+    def relative(self) -> RelativeObjective:
+        """What the tree is for, where errors are relative to counts."""
+        given = {"metric": self.metric or "alpha_rmse", "alpha": self.alpha, "kappa": self.kappa}
+        weights = self.weights
+        try:
+            return RelativeObjective(
+                **given,  # type: ignore[arg-type]
+                guess=guessed_counts(self.domain, self.guess),
+                level_weights=None if weights is None else weights.levels,
+            )
+        except ValueError as error:
+            raise from_dpcore(error, given | {"guess": self.guess}) from None

@@ -20,9 +20,15 @@ from dpcore.privacy_loss import certified_delta, moved_counts
 from dpcore.question import OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
+from dpcore.threshold_question import ThresholdQuestion
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_of
-from pipelines.hierarchy_levels import hierarchy_entry, print_hierarchy
+from pipelines.hierarchy_levels import (
+    hierarchy_entry,
+    print_hierarchy,
+    print_thresholds,
+    threshold_entry,
+)
 from pipelines.hierarchy_plan import hierarchy_plan
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sparse_levels import print_sparse, sparse_entry
@@ -57,6 +63,8 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
 def _entry(question: Question) -> dict[str, Any]:
     if isinstance(question, HierarchyQuestion):
         return hierarchy_entry(question)
+    if isinstance(question, ThresholdQuestion):
+        return threshold_entry(question)
     if isinstance(question, SparseQuestion):
         return sparse_entry(question)
     assert isinstance(question, OrderedQuestion)
@@ -119,7 +127,7 @@ def _target(
     section, question = configuration.trees[index], plan.questions[index]
     measure = plan.budget.measure if question.budget is None else question.budget.measure
     if isinstance(section, HierarchyTree):
-        return _hierarchy_target(configuration, section, measure, rmse)
+        return _hierarchy_target(configuration, section, question, measure, rmse)
     if isinstance(section, SparseTree):
         raise UserError(f"--target-error: trees[{index}] is sparse; its thresholds are its errors")
     assert isinstance(question, OrderedQuestion)
@@ -151,13 +159,20 @@ def _target(
 
 
 def _hierarchy_target(
-    configuration: Configuration, section: HierarchyTree, measure: Measure, rmse: float
+    configuration: Configuration,
+    section: HierarchyTree,
+    question: Question,
+    measure: Measure,
+    rmse: float,
 ) -> dict[str, Any]:
     """The budget of one hierarchy alone at which its counts, as weighted, are this far off."""
 
+    if isinstance(question, ThresholdQuestion) or section.objective == "relative":
+        raise UserError("--target-error: is for errors in rows, not for the objective relative")
+
     def error(amount: Fraction) -> float:
         budget = Budget(measure=measure, amount=amount)
-        plan = hierarchy_plan(section, budget=budget, neighbors=configuration.neighbors)
+        plan, _ = hierarchy_plan(section, budget=budget, neighbors=configuration.neighbors)
         weights = section.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
         return predicted_node_rmse(plan, weights)
 
@@ -197,6 +212,8 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
     for question, tree in zip(plan.questions, trees, strict=True):
         if isinstance(question, HierarchyQuestion):
             print_hierarchy(question, tree)
+        elif isinstance(question, ThresholdQuestion):
+            print_thresholds(question, tree)
         elif isinstance(question, SparseQuestion):
             print_sparse(question, tree)
         else:

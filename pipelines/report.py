@@ -6,7 +6,8 @@ bytes for the same release. However large the release, the page holds a bounded 
 are thinned and counts are given from the top of the tree on, and the page says what it left out.
 
 Source: rho-zCDP implies (rho + 2 sqrt(rho ln(1 / delta)), delta)-DP and k^2 rho for k rows, Bun,
-Steinke 2016, Propositions 1.3 and 1.9.
+Steinke 2016, Propositions 1.3 and 1.9. (epsilon, delta)-DP implies (k epsilon,
+k e^((k - 1) epsilon) delta)-DP for k rows, Vadhan 2017, Lemma 2.2.
 """
 
 from __future__ import annotations
@@ -27,15 +28,24 @@ from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.privacy import Measure
 from dpcore.question import OrderedQuestion, Question
 from dpcore.release_plan import ReleasePlan
+from dpcore.sparse_question import SparseQuestion
 from pipelines.guarantee import budget_text, guarantee_in_words
 from pipelines.report_asked import check_asked
 from pipelines.report_extent import MAX_TREES, shown_keys
 from pipelines.report_hierarchy import hierarchy_tree
 from pipelines.report_nodes import ReleasedTables
 from pipelines.report_ordered import ordered_tree
+from pipelines.report_sparse import sparse_tree
+from pipelines.report_sparse_nodes import check_asked_sparse
 from pipelines.report_tree import TreePage
 
 TEMPLATES = Path(__file__).parent / "templates"
+# The scripts of each kind of trees, after the one that all share.
+SCRIPTS = {
+    "ordered": ("report_ordered.js",),
+    "hierarchy": ("report_paths.js", "report_hierarchy.js"),
+    "sparse": ("report_paths.js", "report_sparse.js"),
+}
 
 
 def write_report_html(
@@ -45,8 +55,8 @@ def write_report_html(
 
     Args:
         release: its plan, manifest and tables.
-        asked: paths that the page shall show beside the upper levels, by the name of the hierarchy;
-            `report_asked.check_asked` has seen them.
+        asked: paths that the page shall show beside what it has room for, by the name of their
+            tree; `check_asked_paths` has seen them.
 
     Returns:
         the HTML text, below 5 MB.
@@ -75,8 +85,11 @@ def _pages(
 ) -> list[TreePage]:
     pages, quantiles, trees = [], release.quantiles(), len(questions)
     for question in questions:
+        paths = asked.get(question.name, ())
         if isinstance(question, HierarchyQuestion):
-            pages.append(hierarchy_tree(release, question, trees, asked.get(question.name, ())))
+            pages.append(hierarchy_tree(release, question, trees, paths))
+        elif isinstance(question, SparseQuestion):
+            pages.append(sparse_tree(release, question, trees, paths))
         else:
             assert isinstance(question, OrderedQuestion)
             pages.append(ordered_tree(release, question, trees, quantiles))
@@ -102,7 +115,8 @@ def _bokeh() -> str:
 def _script(pages: Sequence[TreePage]) -> str:
     """The scripts of the kinds of trees that the page holds."""
     kinds = sorted({str(page.said["kind"]) for page in pages})
-    return "\n".join(_text(name) for name in ("report.js", *(f"report_{k}.js" for k in kinds)))
+    names = dict.fromkeys(name for kind in kinds for name in SCRIPTS[kind])
+    return "\n".join(_text(name) for name in ("report.js", *names))
 
 
 def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
@@ -123,13 +137,18 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     )
 
 
-def check_asked_paths(plan: ReleasePlan, question: HierarchyQuestion, paths: Sequence[str]) -> None:
-    """Refuses paths of a hierarchy that its page cannot show.
+def check_asked_paths(
+    release: ReleasedTables, question: HierarchyQuestion | SparseQuestion, paths: Sequence[str]
+) -> None:
+    """Refuses paths of a tree that its page cannot show.
 
     Raises:
-        ValueError: one leads to no node, or they are too many.
+        ValueError: one leads to no node, or to none that was published, or they are too many.
     """
-    trees = len(_shown_trees(plan, {question.name: paths}))
+    if isinstance(question, SparseQuestion):
+        check_asked_sparse(release, question, paths)
+        return
+    trees = len(_shown_trees(release.plan, {question.name: paths}))
     check_asked(question, paths, len(shown_keys(question, trees)))
 
 
@@ -142,16 +161,15 @@ class _Raw(str):
 
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     amount, name = float(plan.budget.amount), plan.budget.measure.value
+    several = "Someone who is in k rows is protected with k squared times rho."
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.stated)
-        numbers = f"Epsilon is {epsilon} and delta {delta}, "
-        if len(plan.composed) == len(plan.questions):
-            numbers += f"certified by composing the exact laws of all noise; rho is {amount:.6g}."
-            several = "Someone who is in k rows is protected with k squared times rho."
-        else:
-            numbers += "the sum of what the trees spend."
-            several = "Someone who is in k rows is protected with k times epsilon, and with a delta "
-            several += "that is larger than k times as large."
+        numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
+        if plan.sparse:
+            several = (
+                "Someone who is in k rows is protected with k times epsilon and at most "
+                "k e^((k - 1) epsilon) times delta."
+            )
     elif plan.budget.measure is Measure.EPSILON:
         numbers = f"Epsilon is {amount:.6g}: probabilities change by a factor of at most "
         numbers += f"{math.exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
@@ -159,7 +177,6 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     else:
         loss = epsilon_of(plan.budget.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
-        several = "Someone who is in k rows is protected with k squared times rho."
     return {
         "guarantee": guarantee_in_words(plan),
         "in_numbers": numbers,
@@ -167,6 +184,19 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         "budget": budget_text(plan),
         "measure": name,
     }
+
+
+def _composition(plan: ReleasePlan) -> str:
+    """What a stated epsilon and delta consist of."""
+    rho = f"rho is {float(plan.budget.amount):.6g}"
+    if not plan.sparse:
+        return f"certified by composing the exact laws of all noise; {rho}"
+    if not plan.composed:
+        return "which is what the trees spend, added up"
+    return (
+        "what the levels of sparse trees spend, and what composing the exact laws of the other "
+        f"trees' noise certifies, added up; of these {rho}"
+    )
 
 
 def _version(manifest: Mapping[str, object]) -> str:

@@ -101,6 +101,7 @@ def _context(
         "noun": "count" if question.measure is None else "sum",
         "signed": question.is_signed,
         "in_order": _in_order(question),
+        "given_order": "as in the hierarchy",
         "policies": list(policies(question)),
     }
 

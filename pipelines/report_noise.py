@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.truncated_laplace import TruncatedLaplace
 
 PUBLIC = "none: public and exact"
 NOT_MEASURED = "not measured"
@@ -59,4 +60,6 @@ def _parts(law: NoiseLaw) -> tuple[str, str, float]:
         return "discrete Laplace", "scale", float(law.scale)
     if isinstance(law, DiscreteGaussian):
         return "discrete Gaussian", "sigma", math.sqrt(float(law.sigma_squared))
+    if isinstance(law, TruncatedLaplace):
+        return "truncated discrete Laplace", "scale", float(law.scale)
     raise TypeError(f"law: {type(law).__name__} has no name in the report")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.measure import MeasureColumn
 from dpcore.question import ChunkedQuestion
+from dpcore.sparse_domain import CodeDomain
+from dpcore.sparse_question import SparseQuestion
 from pipelines.report_extent import clip
 
 _DROPPED = "row not counted in this tree"
@@ -35,6 +37,20 @@ def policies(question: ChunkedQuestion) -> Iterator[dict[str, str]]:
         yield row | {"outside": "", "missing": unknown, "unknown": unknown}
     if isinstance(question, HierarchyQuestion) and question.measure is not None:
         yield {"tree": f"{tree} (sums)"} | _measure(question.measure)
+
+
+def sparse_policies(question: SparseQuestion) -> dict[str, str]:
+    """The row of the table of policies of a sparse tree."""
+    outside = ""
+    if isinstance(question.domain, CodeDomain):
+        outside = f"no code of {question.domain.bits} bits: {_DROPPED}"
+    return {
+        "column": clip(", ".join(question.columns)),
+        "tree": clip(question.name),
+        "outside": outside,
+        "missing": _DROPPED,
+        "unknown": "nothing is listed; counted in the nodes above where not published",
+    }
 
 
 def _measure(measure: MeasureColumn) -> dict[str, str]:

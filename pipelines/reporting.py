@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.sparse_question import SparseQuestion
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.user_error import UserError
 
@@ -16,11 +17,12 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
 
     Args:
         path: the folder.
-        paths: of nodes of a hierarchy that the page shall show beside its upper levels.
-        tree: the name of that hierarchy; may be left out where there is only one.
+        paths: of nodes of a hierarchy or a sparse tree that the page shall show beside what it has
+            room for.
+        tree: its name; may be left out where only one tree has paths.
 
     Raises:
-        UserError: there is no such path or hierarchy.
+        UserError: there is no such path or tree.
     """
     folder = ReleaseFolder(path)
     if tree is not None and not paths:
@@ -50,34 +52,35 @@ def _write(folder: ReleaseFolder, asked: Mapping[str, Sequence[str]]) -> str:
 def _asked(
     folder: ReleaseFolder, paths: Sequence[str], tree: str | None
 ) -> Mapping[str, Sequence[str]]:
-    """The paths by the name of their hierarchy, seen to lead to nodes."""
+    """The paths by the name of their tree, seen to lead to nodes."""
     from pipelines.report import check_asked_paths
 
-    question = _hierarchy(folder, tree)
+    question = _question(folder, tree)
     try:
-        check_asked_paths(folder.plan, question, paths)
+        check_asked_paths(folder, question, paths)
     except ValueError as error:
         raise UserError(f"{folder.path}: {error}") from None
     return {question.name: paths}
 
 
-def _hierarchy(folder: ReleaseFolder, tree: str | None) -> HierarchyQuestion:
-    """The hierarchy of a name, or the only one.
+def _question(folder: ReleaseFolder, tree: str | None) -> HierarchyQuestion | SparseQuestion:
+    """The tree of a name, or the only one with paths.
 
     Raises:
         UserError: there is none, or several and no name.
     """
     known = {question.name: question for question in folder.plan.questions}
-    found = [name for name, each in known.items() if isinstance(each, HierarchyQuestion)]
     if tree is None:
+        kinds = (HierarchyQuestion, SparseQuestion)
+        found = [name for name, each in known.items() if isinstance(each, kinds)]
         if not found:
-            raise UserError(f"{folder.path}: path: the release has no hierarchy")
+            raise UserError(f"{folder.path}: path: the release has no hierarchy or sparse tree")
         if len(found) > 1:
             raise UserError(f"{folder.path}: say which tree with --tree; it has {', '.join(found)}")
         tree = found[0]
     if tree not in known:
         raise UserError(f"{folder.path}: there is no tree {tree!r}; it has {', '.join(known)}")
     question = known[tree]
-    if not isinstance(question, HierarchyQuestion):
-        raise UserError(f"{folder.path}: path: tree {tree} is no hierarchy")
+    if not isinstance(question, (HierarchyQuestion, SparseQuestion)):
+        raise UserError(f"{folder.path}: path: tree {tree} is ordered, and its nodes have no paths")
     return question

@@ -13,7 +13,10 @@ def sparse_entry(question: SparseQuestion) -> dict[str, Any]:
         "name": question.name,
         "keys": 1,
         "mechanism": "threshold",
-        "levels": question.plan.predictions(question.confidence),
+        "levels": [
+            level | {"suppressed_most": question.unpublished_most(number) if number else None}
+            for number, level in enumerate(question.plan.predictions(question.confidence))
+        ],
     }
 
 

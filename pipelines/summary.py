@@ -9,6 +9,7 @@ from dpcore.question import Question
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
 from dpcore.released_sparse import ReleasedSparse
+from dpcore.released_tree import Answer
 from pipelines.guarantee import budget_text
 from pipelines.release_folder import ReleaseFolder
 
@@ -51,8 +52,7 @@ def _print_tree(folder: ReleaseFolder, question: Question) -> None:
     for label in labels[:_KEYS_SHOWN]:
         total = tree.node(0, 0, label)
         name = "" if label is None else f"{label:<8}"
-        width = total.ci_high - total.estimate
-        print(f"  {name}{counted} {total.estimate:,.0f} ± {width:,.0f}")
+        print(f"  {name}{counted} {_with_margin(total)}")
         for row in tree.quantiles(label) if isinstance(tree, ReleasedCdf) else []:
             print(
                 f"  {'':<{len(name)}}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
@@ -64,6 +64,13 @@ def _print_tree(folder: ReleaseFolder, question: Question) -> None:
         print(f"  ... and {len(labels) - _KEYS_SHOWN} more keys")
 
 
+def _with_margin(answer: Answer) -> str:
+    """The estimate and half its interval, or the interval where that is not symmetric."""
+    if answer.std_error is None or answer.estimate is None:
+        return f"{answer.count:,} in [{answer.ci_low:,.0f}, {answer.ci_high:,.0f}]"
+    return f"{answer.estimate:,.0f} ± {answer.ci_high - answer.estimate:,.0f}"
+
+
 def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
     """The largest nodes of the first level below the root that has several."""
     sizes = tree.question.plan.tree.level_sizes
@@ -73,8 +80,7 @@ def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
     name = tree.question.domain.tree.level_names[level]
     print(f"    the largest of {sizes[level]:,} nodes of level {name}:")
     for node in tree.top(_NODES_SHOWN, level, key):
-        margin = node.ci_high - node.estimate
-        print(f"    {node.label:<20} {node.estimate:>12,.0f} ± {margin:,.0f}")
+        print(f"    {node.label:<20} {_with_margin(node):>20}")
 
 
 def _print_sparse(tree: ReleasedSparse) -> None:

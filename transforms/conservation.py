@@ -17,6 +17,12 @@ def tree_rows(tree: str) -> str:
     return f"rows of tree {tree}"
 
 
+def level_rows(tree: str, level: int) -> str:
+    """The name of the balance between the counts of a sparse tree's level, sent and merged; the
+    root's is `tree_rows`."""
+    return f"rows of level {level} of tree {tree}" if level else tree_rows(tree)
+
+
 def tree_chunks(tree: str) -> str:
     """The name of the count of chunks of a tree."""
     return f"chunks of tree {tree}"

@@ -19,7 +19,7 @@ from dpcore.sparse_question import SparseQuestion
 from dpcore.sparse_release import publish_shard, shard_digest
 from dpcore.sparse_solution import sparse_tables
 from dpcore.sparse_tree import PartialCounts, SparseCounter, merge_shard
-from transforms.conservation import check_once, tree_chunks, tree_rows
+from transforms.conservation import check_once, level_rows, tree_chunks, tree_rows
 from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
@@ -151,17 +151,24 @@ class _PartialShards(beam.DoFn):
             if counter.is_full:
                 for partial in counter.take():
                     yield _element(question, partial)
+                    if partial.level > 0:
+                        yield beam.pvalue.TaggedOutput(BALANCE, _sent(question, partial))
 
     def finish_bundle(self) -> Iterator[Any]:
+        in_window = beam.transforms.window.GlobalWindows.windowed_value
         for question in self._plan.sparse:
             for partial in self._counters[question.name].take():
-                yield beam.transforms.window.GlobalWindows.windowed_value(
-                    _element(question, partial)
-                )
+                yield in_window(_element(question, partial))
+                if partial.level > 0:
+                    yield beam.pvalue.TaggedOutput(BALANCE, in_window(_sent(question, partial)))
 
 
 def _element(question: SparseQuestion, partial: PartialCounts) -> tuple[ShardKey, bytes]:
     return (question.name, partial.level, partial.shard), partial.data
+
+
+def _sent(question: SparseQuestion, partial: PartialCounts) -> tuple[str, int]:
+    return level_rows(question.name, partial.level), partial.rows
 
 
 @beam.typehints.with_output_types(
@@ -176,8 +183,7 @@ class _MergeShard(KeyedDoFn):
         digest = shard_digest(self._key, self._plan.name, name, level, shard, counts)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
         yield beam.pvalue.TaggedOutput(BALANCE, (tree_chunks(name), 1))
-        if level == 0:
-            yield beam.pvalue.TaggedOutput(BALANCE, (tree_rows(name), -counts.total))
+        yield beam.pvalue.TaggedOutput(BALANCE, (level_rows(name, level), -counts.total))
 
 
 @beam.typehints.with_output_types(tuple[str, bytes])

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.universe import Universe
+from dpcore.universe_question import UniverseQuestion
 from dpcore.universe_table import universe_from_table
 from transforms import files
 from transforms.errors import ReleaseError
@@ -65,13 +65,13 @@ def universe_files(plan: ReleasePlan) -> dict[str, str]:
     return {
         universe_name(universe.digest): universe.checksum
         for question in plan.questions
-        if isinstance(question, HierarchyQuestion)
+        if isinstance(question, UniverseQuestion)
         and isinstance(universe := question.domain.universe, SharedUniverse)
     }
 
 
 def _sharing(question: Question, folder: str) -> Question:
-    if not isinstance(question, HierarchyQuestion):
+    if not isinstance(question, UniverseQuestion):
         return question
     shared = _shared(question.domain.universe, folder)
     copy = replace(question, domain=replace(question.domain, universe=shared))

@@ -1,209 +1,40 @@
-// Hierarchies: their nodes by labels, unfolded where they are opened and found by their paths.
+// Hierarchies: their leaves are public, and every node is released.
 (() => {
-  const { release, element, whole, intervalText, nodeRow } = page;
+  const { whole, intervalText } = page;
+  const { command, isWhole, sentence } = paths;
 
-  // The tree of one key. A level that is there whole has its labels once for all keys.
-  class Nodes {
-    constructor(tree, key) {
-      this.tree = tree;
-      this.key = key;
-      this.index = [];
-    }
-
-    columns(level) {
-      return this.tree.whole[level] || this.key.levels[level];
-    }
-
-    // The places, on the level below, of the children that the page holds.
-    children(level, place) {
-      if (level + 1 >= this.key.levels.length) return [];
-      if (!this.index[level]) {
-        this.index[level] = new Map();
-        this.columns(level + 1).parent.forEach((parent, child) => {
-          const siblings = this.index[level].get(parent);
-          if (siblings) siblings.push(child);
-          else this.index[level].set(parent, [child]);
-        });
-      }
-      return this.index[level].get(place) || [];
-    }
-
-    // The path of a child, as the commands read it, and what of it the parent's path does not say.
-    path(above, level, place) {
-      const label = this.columns(level).labels[place];
-      const own = this.tree.escaped ? label.replace(/[\\/]/g, "\\$&") : label;
-      return level === 1 ? own : above + this.tree.separators[level - 1] + own;
-    }
-
-    text(level, place) {
-      const numbers = this.key.levels[level];
-      if (!this.exact) this.exact = this.key.levels.map((each) => new Set(each.exact));
-      return this.exact[level].has(place) ? "exact"
-        : intervalText(numbers, place, this.tree.digits[level]);
-    }
+  function text(nodes, level, place) {
+    const { key, tree } = nodes;
+    if (!nodes.exact) nodes.exact = key.levels.map((each) => new Set(each.exact));
+    return nodes.exact[level].has(place) ? "exact"
+      : intervalText(key.levels[level], place, tree.digits[level]);
   }
 
-  const quoted = (text) => /^[\w.\/:][\w.\/:-]*$/.test(text) ? text
-    : "'" + text.replaceAll("'", "'\\''") + "'";
-
-  function command(nodes, path, kind) {
-    const { tree, key } = nodes;
-    const place = " --tree " + quoted(tree.name) + (path.startsWith("-") ? " --path=" : " --path ") + quoted(path);
-    if (kind === "report") return "dptrees report RELEASE" + place;
-    const which = key.name === null ? "" : " --key " + quoted(key.name);
-    return "dptrees query RELEASE node" + place + which + (kind === "children" ? " --children" : "");
+  // The path of a child, as the commands read it.
+  function path(nodes, above, level, place) {
+    const { tree } = nodes, label = nodes.columns(level).labels[place];
+    const own = tree.escaped ? label.replace(/[\\/]/g, "\\$&") : label;
+    return level === 1 ? own : above + tree.separators[level - 1] + own;
   }
 
-  function sentence(...parts) {
-    const made = element("p", "note");
-    parts.forEach((part, place) => made.append(place % 2 ? element("code", "", part) : part));
-    return made;
+  function missing(number, shown) {
+    return whole.format(number) + (shown ? " more" : number === 1 ? " child" : " children") +
+      (number === 1 ? " is" : " are") + " not on this page.";
   }
 
-  // A node on the page: its row, and its children when it is first opened.
-  class View {
-    constructor(nodes, level, place, path, largest, order) {
-      Object.assign(this, { nodes, level, place, path, order, below: null });
-      const row = this.row(largest);
-      const count = nodes.columns(level).children[place];
-      if (count === 0) {
-        row.classList.add("leaf");
-        this.element = this.line = row;
-        return;
-      }
-      this.count = count;
-      this.element = element("details");
-      this.line = element("summary");
-      this.inside = element("div");
-      this.line.append(row);
-      this.element.append(this.line, this.inside);
-      this.element.addEventListener("toggle", () => { if (this.element.open) this.unfold(); });
-    }
-
-    row(largest) {
-      const { nodes, level, place, path } = this, { tree, key } = nodes;
-      const label = element("span");
-      const name = nodes.columns(level).labels[place];
-      if (level === 0) label.append(key.name === null ? "all" : key.name);
-      else {
-        if (tree.codes) label.append(element("span", "soft", path.slice(0, path.length - name.length)));
-        label.append(name, " ", element("small", "soft", tree.levels[level]));
-      }
-      return nodeRow(label, key.levels[level].count[place], largest, nodes.text(level, place));
-    }
-
-    unfold() {
-      if (this.below) return this.below;
-      const { nodes, level, place, path, order } = this;
-      const places = nodes.children(level, place);
-      const counts = places.length ? nodes.key.levels[level + 1].count : [];
-      const largest = places.reduce((most, child) => Math.max(most, counts[child]), 0);
-      this.below = places.map((child) =>
-        new View(nodes, level + 1, child, nodes.path(path, level + 1, child), largest, order));
-      this.arrange();
-      order.views.push(this);
-      const missing = this.count - places.length;
-      if (missing > 0) this.inside.append(sentence(
-        whole.format(missing) + (places.length ? " more" : missing === 1 ? " child" : " children") +
-          (missing === 1 ? " is" : " are") + " not on this page. ",
-        command(nodes, path, "children"), " lists them; ",
-        command(nodes, path, "report"), " puts them into this page, the largest first."));
-      return this.below;
-    }
-
-    // The children in the order that is asked for, before the sentence on those that are missing.
-    arrange() {
-      const sorted = [...this.below];
-      if (this.order.largest) {
-        const counts = (view) => view.nodes.key.levels[view.level].count[view.place];
-        sorted.sort((one, other) => counts(other) - counts(one));
-      }
-      this.inside.prepend(...sorted.map((view) => view.element));
-    }
-
-    open() {
-      if (!this.inside) return;
-      this.unfold();
-      this.element.open = true;
-    }
-  }
-
-  // The nearest node on the way to a path that the page holds; the nodes above it are opened.
-  function nearest(root, path) {
-    let view = root;
-    while (view.path !== path && view.inside) {
-      const next = view.unfold().find((child) => child.path === path ||
-        (child.inside && path.startsWith(child.path + root.nodes.tree.separators[child.level])));
-      if (!next) break;
-      view.open();
-      view = next;
-    }
-    return view;
-  }
-
-  // Whether a node's children are all here, with their whole labels.
-  function isWhole(view) {
-    return !view.inside || (view.below.length === view.count && view.below.every((child) =>
-      !view.nodes.columns(child.level).labels[child.place].endsWith("\u2026")));
-  }
-
-  function show(box, view) {
-    box.querySelectorAll(".found").forEach((each) => each.classList.remove("found"));
-    view.line.classList.add("found");
-    const [outer, inner] = [box.getBoundingClientRect(), view.line.getBoundingClientRect()];
-    box.scrollTop += inner.top - outer.top - box.clientHeight / 3;
-  }
-
-  // What is said of a path that was looked for.
-  function answer(view, path) {
-    const { nodes, level, place } = view, name = path === "" ? "The root" : path;
-    if (view.path === path) {
-      const count = whole.format(nodes.key.levels[level].count[place]);
-      return sentence(name + ": " + count + "; " + nodes.text(level, place) + ".");
-    }
+  function absent(view, wanted) {
     const above = view.level === 0 ? "the root" : view.path;
-    if (isWhole(view)) return sentence("There is no " + path + ": " + above +
+    if (isWhole(view)) return sentence("There is no " + wanted + ": " + above +
       (view.inside ? " has no such child." : " has no children."));
-    return sentence(name + " is not on this page; shown is " + above + ". If there is such a node, ",
-      command(nodes, path, "node"), " shows it, and ",
-      command(nodes, path, "report"), " puts it into this page.");
+    return sentence((wanted || "The root") + " is not on this page; shown is " + above +
+      ". If there is such a node, ", command(view.nodes, wanted, "node"), " shows it, and ",
+      command(view.nodes, wanted, "report"), " puts it into this page.");
   }
 
-  function addControls(tree, index, roots, order) {
-    const form = document.getElementById("controls-" + index);
-    const said = document.getElementById("found-" + index);
-    const box = document.getElementById("nodes-" + index);
-    const choice = form.elements.namedItem("key");
-    if (choice) tree.keys.forEach((key, place) => choice.append(new Option(key.name, place)));
-    form.reset();
-    form.addEventListener("change", (event) => {
-      if (event.target.name !== "order") return;
-      order.largest = event.target.value === "largest";
-      for (const view of order.views) view.arrange();
-    });
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const path = form.elements.namedItem("path").value, root = roots[choice ? choice.value : 0];
-      const exact = nearest(root, path);
-      const view = exact.path === path ? exact : nearest(root, path.trim());
-      show(box, view);
-      said.replaceChildren(answer(view, view.path === path ? path : path.trim()));
-    });
-  }
-
-  release.trees.forEach((tree, index) => {
-    if (tree.kind !== "hierarchy") return;
-    const box = document.getElementById("nodes-" + index);
-    const order = { largest: !tree.inOrder, views: [] };
-    const most = tree.keys.reduce((top, key) => Math.max(top, key.levels[0].count[0]), 0);
-    const roots = tree.keys.map((key) => new View(new Nodes(tree, key), 0, 0, "", most, order));
-    box.append(...roots.map((root) => root.element));
-    // A single root is open, and what is only one below it.
-    for (let view = roots.length === 1 ? roots[0] : null; view; view = view.below && view.below.length === 1 ? view.below[0] : null) view.open();
-    addControls(tree, index, roots, order);
-    const asked = tree.asked.map((path) => nearest(roots[0], path));
-    for (const view of asked) view.open();
-    if (asked.length) show(box, asked[0]);
-    for (const view of asked) view.line.classList.add("found");
+  paths.addTrees("hierarchy", {
+    read: (tree, typed) => typed,
+    isAbove: (view, wanted) => wanted.startsWith(view.path + view.nodes.tree.separators[view.level]),
+    text, path, missing, absent,
+    remarks: () => [],
   });
 })();

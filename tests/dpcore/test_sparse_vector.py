@@ -216,3 +216,34 @@ def test_a_fractional_cutoff_would_overspend() -> None:
     stage = last_top_ratio(threshold_factor=1.01, query_factor=1.01)
     assert stage**2 > math.exp(1.7)
     assert last_top_ratio(threshold_factor=2.0, query_factor=2.0) ** 2 <= math.exp(1.0)
+
+
+def test_monotone_queries_need_half_of_the_noise() -> None:
+    parameters = SparseVectorParameters(
+        epsilon=Fraction(2, 3), cutoff=4, threshold=Fraction(0), is_monotone=True
+    )
+    assert parameters.threshold_law == parameters.query_law == DiscreteLaplace(scale=Fraction(12))
+    assert parameters.accuracy(9, Fraction(1, 10)) == 2 * math.ceil(12 * math.log(180))
+    law = answers_law(VALUES, **SETTINGS, query_factor=0.5)  # type: ignore[arg-type]
+    monotone = SparseVectorParameters(
+        epsilon=Fraction(3, 2), cutoff=2, threshold=Fraction(6), is_monotone=True
+    )
+    observed = run_frequencies(VALUES, monotone, "monotone")
+    assert p_value(observed, law) > FALSE_ALARM
+    assert p_value(observed, answers_law(VALUES, **SETTINGS)) < FALSE_ALARM  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cutoff", [1, 2])
+@pytest.mark.parametrize("threshold", [-3, 0, 2, 9])
+def test_every_output_of_monotone_neighbours_keeps_epsilon(cutoff: int, threshold: int) -> None:
+    base, settings = (1, 2, 0, 3, 2), {"epsilon": 1.0, "cutoff": cutoff, "threshold": threshold}
+    law = answers_law(base, **settings, query_factor=0.5)  # type: ignore[arg-type]
+    for code in range(2**5):
+        moved = tuple(value + (code >> i & 1) for i, value in enumerate(base))
+        other = answers_law(moved, **settings, query_factor=0.5)  # type: ignore[arg-type]
+        for ratio in (worst_ratio(law, other), worst_ratio(other, law)):
+            assert ratio <= math.exp(1.0) * (1 + 1e-6)
+
+
+def test_half_of_the_noise_breaks_the_guarantee_of_other_queries() -> None:
+    assert last_top_ratio(query_factor=0.5) > math.exp(1.2)

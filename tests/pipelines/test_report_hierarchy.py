@@ -358,16 +358,16 @@ def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) ->
     asked = large.plan.question("codes")
     assert isinstance(asked, HierarchyQuestion)
     with pytest.raises(ValueError, match="has no node of this path"):
-        check_asked_paths(large.plan, asked, [path])
+        check_asked_paths(large, asked, [path])
 
 
 def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
     asked = large.plan.question("codes")
     assert isinstance(asked, HierarchyQuestion)
     fitting = MAX_ASKED // 4
-    check_asked_paths(large.plan, asked, ["00501"] * fitting)
+    check_asked_paths(large, asked, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):
-        check_asked_paths(large.plan, asked, ["00501"] * (fitting + 1))
+        check_asked_paths(large, asked, ["00501"] * (fitting + 1))
 
 
 def test_asked_tree_stands_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:

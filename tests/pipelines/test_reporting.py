@@ -142,7 +142,10 @@ def test_key_and_tree_of_a_report(codes: Codes) -> None:
         (["--path", "01"], "say which tree with --tree; it has codes, keyed"),
         (["--tree", "codes"], "tree: goes with --path"),
         (["--tree", "codes", "--path", "99"], "path '99': the universe has no node of this path."),
-        (["--tree", "all", "--path", "01"], "path: tree all is no hierarchy"),
+        (
+            ["--tree", "all", "--path", "01"],
+            "path: tree all is ordered, and its nodes have no paths",
+        ),
         (["--tree", "none", "--path", "01"], "there is no tree 'none'; it has codes, keyed, all"),
         (["--tree", "codes", *["--path", "0000"] * 1501], "too many for one page"),
     ],
@@ -159,4 +162,4 @@ def test_what_cannot_be_shown_is_told_in_one_sentence(
 def test_release_without_hierarchies_has_no_paths(released: Workspace) -> None:
     outcome = released.run("report", released.output, "--path", "01")
     assert outcome.code == 2
-    assert "path: the release has no hierarchy" in outcome.err
+    assert "path: the release has no hierarchy or sparse tree" in outcome.err

@@ -1,0 +1,208 @@
+"""Trees whose counts are found between thresholds, one per key, each whole in a chunk.
+
+What a node's estimate is worth: the round that found it says that the count is certainly at least
+the round's floor; that no later round found it says that the count is, with the confidence, at most
+what they would have found. So a node has one of a few intervals.
+
+Source: `dpcore.threshold_plan`, `dpcore.threshold_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.chunks import CHUNK_LEAVES
+from dpcore.estimation import Floats
+from dpcore.forest import LevelSolution, Measurements, RootSolutions
+from dpcore.irregular_chunks import IrregularChunk, IrregularChunking
+from dpcore.irregular_consistency import irregular_counts
+from dpcore.irregular_tree import IrregularTree
+from dpcore.noise import MAX_COUNT, Integers, NoiseSource
+from dpcore.privacy import Budget, Neighbors
+from dpcore.threshold_error import ThresholdErrors
+from dpcore.threshold_plan import ThresholdPlan, released_threshold_estimates
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeThresholds:
+    """How one tree is measured by thresholds. Holds no data.
+
+    Args:
+        tree: its shape, of one root and at most 2^17 leaves, since it is searched as a whole.
+        thresholds: the rounds.
+        keyed: the tree stands once per key: a row is in one of them.
+
+    Raises:
+        ValueError: too many leaves, or estimates of the rounds that do not rise.
+    """
+
+    tree: IrregularTree
+    thresholds: ThresholdPlan
+    keyed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tree.leaves > CHUNK_LEAVES:
+            raise ValueError(
+                f"mechanism: thresholds need a whole tree at once, and {self.tree.leaves} leaves "
+                f"are more than {CHUNK_LEAVES}"
+            )
+        if (np.diff(self.estimates) <= 0).any():
+            raise ValueError("thresholds: the estimates of the rounds must rise")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation."""
+        return self.thresholds.neighbors
+
+    @property
+    def budget(self) -> Budget | None:
+        """None: it spends an epsilon and a delta."""
+        return None
+
+    @property
+    def estimates(self) -> Floats:
+        """(rounds + 1,) what a node may be estimated at: found by no round, or by each."""
+        rounds = self.thresholds.rounds
+        return np.array([float(self.thresholds.least), *(float(each.estimate) for each in rounds)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdIntervals:
+    """The intervals of nodes found by no round, or by each.
+
+    Args:
+        confidence: of the upper ends; the lower ones are certain.
+        low, high: (rounds + 1,) in rows; the last end may be infinite.
+    """
+
+    confidence: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values: an infinite end is null."""
+        return asdict(self) | {"high": [each if np.isfinite(each) else None for each in self.high]}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> ThresholdIntervals:
+        """The inverse of `spec`."""
+        return cls(
+            confidence=float(spec["confidence"]),
+            low=tuple(map(float, spec["low"])),
+            high=tuple(np.inf if each is None else float(each) for each in spec["high"]),
+        )
+
+
+def threshold_intervals(plan: TreeThresholds, confidence: float) -> ThresholdIntervals:
+    """The intervals of a plan's estimates.
+
+    A node of w rows is left by all rounds from j + 1 up with a probability of at most m_{j+1}(w)
+    (`ThresholdErrors.missed`), which falls with w. So a node found by round j has, but for a
+    probability of 1 - confidence, at most the largest w of m_{j+1}(w) > 1 - confidence.
+
+    Args:
+        plan: any.
+        confidence: above 0 and below 1.
+    """
+    errors = ThresholdErrors(plan.thresholds, height=plan.tree.height)
+    rounds = plan.thresholds.rounds
+    high = [_largest_missed(errors, j + 1, 1 - confidence) for j in range(len(rounds))]
+    return ThresholdIntervals(
+        confidence=confidence,
+        low=(0.0, *(float(max(0, each.floor)) for each in rounds)),
+        high=(*high, np.inf),
+    )
+
+
+def _largest_missed(errors: ThresholdErrors, round_number: int, probability: float) -> float:
+    low, high = 0, MAX_COUNT
+    if float(errors.missed(round_number, [high])[0]) > probability:
+        return np.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        if float(errors.missed(round_number, [middle])[0]) > probability:
+            low = middle
+        else:
+            high = middle
+    return float(high)
+
+
+class ThresholdForest:
+    """The trees of one plan, one per key; a `dpcore.chunked_forest.ChunkedForest`.
+
+    Args:
+        plan: how each is measured.
+        keys: how many keys.
+    """
+
+    def __init__(self, plan: TreeThresholds, keys: int = 1) -> None:
+        self.plan = plan
+        self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=CHUNK_LEAVES)
+
+    def measure(
+        self, tree: str, chunk: IrregularChunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The estimates of a chunk's trees, each level (keys, n), as the bits of float64."""
+        found = [
+            released_threshold_estimates(
+                self.plan.thresholds,
+                self.plan.tree,
+                own,
+                noise,
+                name=tree,
+                key=chunk.key + place,
+                chunk=chunk.index,
+            )
+            for place, own in enumerate(counts.reshape(chunk.keys, chunk.tree.leaves))
+        ]
+        return [np.stack(level).view(np.int64) for level in zip(*found, strict=True)]
+
+    def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:
+        """(keys,) the exact totals; the spine does not use them."""
+        totals: Integers = counts.reshape(chunk.keys, -1).sum(axis=1)
+        return totals
+
+    def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
+        """(keys,) the estimates of the roots."""
+        root = measurements[0]
+        assert root is not None
+        return root.view(np.float64).reshape(-1)
+
+    def solve_spine(
+        self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
+    ) -> tuple[RootSolutions, list[LevelSolution]]:
+        """There is nothing above whole trees: each root's solution is its estimate."""
+        nothing = np.zeros_like(roots)
+        count = np.rint(roots).astype(np.int64)
+        solutions = RootSolutions(
+            estimate=roots,
+            before=nothing,
+            total=roots,
+            count=count,
+            before_count=np.zeros_like(count),
+            total_count=count,
+        )
+        return solutions, []
+
+    def solve_chunk(
+        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[LevelSolution]:
+        """The levels of a chunk's trees with integers that add up; variances are not known."""
+        estimates = [np.asarray(level).view(np.float64) for level in measurements]
+        tree = self.plan.tree
+        alike = [np.ones(size) for size in tree.level_sizes]
+        counts = irregular_counts(tree, alike, estimates, roots.count.reshape(-1, 1))
+        return [
+            LevelSolution(
+                level=level,
+                first_node=0,
+                estimate=own,
+                variance=np.broadcast_to(np.nan, own.shape),
+                count=count,
+            )
+            for level, (own, count) in enumerate(zip(estimates, counts, strict=True))
+        ]

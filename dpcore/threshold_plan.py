@@ -1,0 +1,367 @@
+"""Plans for counts between thresholds: any parameters, an exact guarantee.
+
+`dpcore.threshold_estimation` chooses the parameters of Ghazi et al. so that their accuracy is
+proved, with constants too large to be of use. Here every parameter is free, and privacy is a
+matter of what is spent, which is added up exactly; how good a plan is, `dpcore.threshold_error`
+bounds and `dpcore.threshold_calibration` makes small.
+
+What is freer than in the paper, at no cost in privacy:
+
+- c, the levels that a round may find TOP, is any positive integer (the paper's is not an integer).
+- The budget of a round is split at will between the search for levels and the looks at nodes.
+- The acceptance of a node and the estimate that goes with a round are any numbers: both are
+  post-processing.
+- The queries of the search are largest counts, which are monotone when a row is added, so half of
+  the noise of a query is enough (`dpcore.sparse_vector`).
+- No round's root bound is measured: thresholds rise geometrically and the noise of a round with
+  them, so all rounds up to the largest count that there can be cost little more than the first few.
+
+Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithms 1, 2 and 4, corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.noise import NoiseSource
+from dpcore.privacy import Neighbors
+from dpcore.randomness import RandomStream
+from dpcore.sparse_vector import SparseVectorParameters
+from dpcore.threshold_estimation import GroupPrivacy
+from dpcore.threshold_trees import (
+    CountTree,
+    classify_forest,
+    remaining_trees,
+    tree_weights,
+    whole_tree,
+)
+from dpcore.truncated_laplace import TruncatedLaplace, truncated_laplace
+
+__all__ = [
+    "ThresholdPlan",
+    "ThresholdRound",
+    "released_threshold_estimates",
+    "threshold_estimates",
+    "threshold_plan_from_spec",
+]
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# The stream of a whole tree's rounds, where a level's number stands for measured levels.
+_ALL_ROUNDS = -2
+# Up to here the radius of truncated noise has a closed form in float64.
+_MOST_CLOSED_FORM = 30
+
+
+@lru_cache(maxsize=1024)
+def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
+    """The noise of `truncated_laplace`, sooner: its radius is looked for from its closed form on.
+
+    >>> noise = _look_noise(Fraction(1, 3), Fraction(1, 10**9))
+    >>> noise == truncated_laplace(Fraction(1, 3), Fraction(1, 10**9))
+    True
+    """
+    if epsilon > _MOST_CLOSED_FORM:
+        return truncated_laplace(epsilon, delta)
+    growth = math.expm1(float(epsilon))
+    reach = math.log1p(growth / (2 * float(delta))) - math.log1p(growth / 2)
+    least = max(1, math.ceil(1 / (64 * epsilon)))
+    first = max(least, math.ceil(reach / float(epsilon)) - 1)
+    for radius in range(first, first + 4):
+        noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
+        if noise.delta(epsilon) <= delta:
+            if radius > first or radius == least:
+                return noise
+            break
+    return truncated_laplace(epsilon, delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdRound:
+    """One classification of a forest; a `dpcore.threshold_trees.Classifier`.
+
+    Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
+    acceptance and estimate are.
+
+    Proof sketch. As of `dpcore.threshold_trees.Classification`: the largest count of a level rises
+    by at most 1 with a row added, and never falls, so the search costs search_epsilon; at most c
+    levels are looked at, each at (node_epsilon / c, delta / c), a row being in one node of a level.
+
+    Args:
+        cutoff: c, how many levels may be answered TOP, a positive integer.
+        search_epsilon: of the search for levels, positive.
+        node_epsilon, delta: of all looks together; positive, delta below 1.
+        tau: a level is looked at if its largest count with noise reaches this with noise.
+        acceptance: a node is TOP if its noisy count reaches this.
+        estimate: of the counts found TOP, at least 0.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    >>> one = ThresholdRound(cutoff=2, search_epsilon=Fraction(1), node_epsilon=Fraction(1),
+    ...                      delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))
+    >>> one.sparse_vector.query_law.scale, one.noise.scale, one.noise.radius, one.floor
+    (Fraction(4, 1), Fraction(2, 1), 27, 33)
+    """
+
+    cutoff: int
+    search_epsilon: Fraction
+    node_epsilon: Fraction
+    delta: Fraction
+    tau: int
+    acceptance: int
+    estimate: Fraction
+
+    def __post_init__(self) -> None:
+        for name in ("search_epsilon", "node_epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}; it must be above 0 and below 1")
+        if self.estimate < 0:
+            raise ValueError(f"estimate is {self.estimate}; it must be at least 0")
+        for name in ("tau", "acceptance"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} is {value!r}; it must be an integer")
+        self._check_spending()
+
+    def _check_spending(self) -> None:
+        """The search checks that c is an integer; the noise of a look is checked here, exactly."""
+        assert self.sparse_vector.cutoff == self.cutoff
+        look = self.noise.delta(self.node_epsilon / self.cutoff)
+        if look * self.cutoff > self.delta:
+            raise ValueError(f"delta is {self.delta}; {self.cutoff} looks at nodes spend more")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the round spends, per row."""
+        return self.search_epsilon + self.node_epsilon
+
+    @cached_property
+    def sparse_vector(self) -> SparseVectorParameters:
+        """The search for levels."""
+        return SparseVectorParameters(
+            epsilon=Fraction(self.search_epsilon),
+            cutoff=self.cutoff,
+            threshold=Fraction(self.tau),
+            is_monotone=True,
+        )
+
+    @cached_property
+    def noise(self) -> TruncatedLaplace:
+        """The noise of a node that is looked at, at (node_epsilon / c, delta / c)."""
+        return _look_noise(
+            Fraction(self.node_epsilon) / self.cutoff, Fraction(self.delta) / self.cutoff
+        )
+
+    @property
+    def floor(self) -> int:
+        """acceptance - R: no node below is TOP, save for a heavier node under it."""
+        return self.acceptance - self.noise.radius
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "cutoff": self.cutoff,
+            "search_epsilon": str(self.search_epsilon),
+            "node_epsilon": str(self.node_epsilon),
+            "delta": str(self.delta),
+            "tau": self.tau,
+            "acceptance": self.acceptance,
+            "estimate": str(self.estimate),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdPlan:
+    """Rounds of classification with falling thresholds, and what they may spend together.
+
+    Guarantee: `threshold_estimates` is (epsilon, delta)-differentially private for units of at most
+    `rows` rows under the relation, checked in exact arithmetic when the plan is made.
+
+    Proof sketch. Round i classifies a forest of disjoint subtrees that depends on earlier answers
+    only; the rounds compose to the sums of their epsilons and deltas for one row added or removed,
+    and `GroupPrivacy` converts. Trees of several keys hold different rows: for one row added or
+    removed they are parallel.
+
+    Args:
+        epsilon, delta: the claim for a unit; positive, delta below 1.
+        neighbors: the neighbouring relation.
+        rows: the most rows of a unit.
+        least: the estimate of what no round finds, at least 0.
+        rounds: in the order of rising thresholds; applied from the last one down.
+
+    Raises:
+        ValueError: rounds that spend more than the claim, or thresholds that do not rise.
+
+    Source: Ghazi et al., Algorithm 2 and Fact 2.2, corrected.
+
+    >>> one = ThresholdRound(
+    ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
+    ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))
+    >>> ThresholdPlan(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), least=Fraction(20),
+    ...               neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    Traceback (most recent call last):
+    ...
+    ValueError: rounds: they spend an epsilon of 1 a row, above the 1/2 that epsilon leaves
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    neighbors: Neighbors
+    rows: int = 1
+    least: Fraction
+    rounds: tuple[ThresholdRound, ...]
+
+    def __post_init__(self) -> None:
+        if self.least < 0:
+            raise ValueError(f"least is {self.least}; it must be at least 0")
+        if any(low.tau >= high.tau for low, high in pairwise(self.rounds)):
+            raise ValueError("rounds: the thresholds tau must rise from round to round")
+        for name, allowed in (("epsilon", self.unit.row_epsilon), ("delta", self.unit.row_delta)):
+            spent = sum((Fraction(getattr(each, name)) for each in self.rounds), Fraction(0))
+            if spent > allowed:
+                raise ValueError(
+                    f"rounds: they spend {'an' if name == 'epsilon' else 'a'} {name} of {spent} a "
+                    f"row, above the {allowed} that {name} leaves"
+                )
+
+    @cached_property
+    def unit(self) -> GroupPrivacy:
+        """What one row may cost."""
+        return GroupPrivacy(
+            epsilon=self.epsilon, delta=self.delta, rows=self.rows, neighbors=self.neighbors
+        )
+
+    @property
+    def spares_empty_nodes(self) -> bool:
+        """Whether a node without rows is never TOP: tau - Delta - R > R in the paper's terms.
+        `threshold_estimates` draws for all nodes of a level anyhow, and needs no such condition."""
+        return all(each.floor > 0 for each in self.rounds)
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `threshold_plan_from_spec` reads it back."""
+        return {
+            "mechanism": "thresholds",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "neighbors": self.neighbors.value,
+            "rows": self.rows,
+            "least": str(self.least),
+            "rounds": [each.spec() for each in self.rounds],
+        }
+
+
+def threshold_plan_from_spec(spec: Mapping[str, Any]) -> ThresholdPlan:
+    """The plan of a specification, validated anew.
+
+    >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10), least=Fraction(3),
+    ...                      neighbors=Neighbors.SUBSTITUTE, rounds=())
+    >>> threshold_plan_from_spec(plan.spec()) == plan
+    True
+    """
+    fractions = ("search_epsilon", "node_epsilon", "delta", "estimate")
+    return ThresholdPlan(
+        epsilon=Fraction(spec["epsilon"]),
+        delta=Fraction(spec["delta"]),
+        neighbors=Neighbors(spec["neighbors"]),
+        rows=spec["rows"],
+        least=Fraction(spec["least"]),
+        rounds=tuple(
+            ThresholdRound(**{**each, **{name: Fraction(each[name]) for name in fractions}})
+            for each in spec["rounds"]
+        ),
+    )
+
+
+def threshold_estimates(
+    plan: ThresholdPlan, tree: CountTree, leaf_counts: Integers, stream: RandomStream
+) -> list[Floats]:
+    """Estimate every node's count by the round that finds it.
+
+    Guarantee: see `ThresholdPlan`.
+
+    Args:
+        plan: the mechanism.
+        tree: the shape, of one root.
+        leaf_counts: (K,) int64, the exact counts.
+        stream: the source of all noise, read from here on by nobody else.
+
+    Returns:
+        (n_level,) for each level, root first. No node's estimate is above its parent's where the
+        estimates of the rounds rise; they do not add up.
+
+    Raises:
+        ValueError: counts out of range.
+
+    Source: Ghazi et al., Algorithm 2, corrected.
+
+    >>> from dpcore.randomness import public_stream
+    >>> from dpcore.tree import Tree
+    >>> one = ThresholdRound(
+    ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
+    ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(150))
+    >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10**6), least=Fraction(20),
+    ...                      neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    >>> threshold_estimates(plan, Tree(leaves=2, fanouts=(2,)), np.array([7, 160]),
+    ...                     public_stream("doc"))
+    [array([150.]), array([ 20., 150.])]
+    """
+    weights = tree_weights(tree, leaf_counts)
+    forest = whole_tree(tree)
+    estimates = [np.full(size, float(plan.least)) for size in tree.level_sizes]
+    for each in reversed(plan.rounds):
+        top = classify_forest(tree, weights, each, stream, forest)
+        for estimate, is_top in zip(estimates, top, strict=True):
+            estimate[is_top] = float(each.estimate)
+        forest = remaining_trees(tree, forest, top)
+    return estimates
+
+
+def released_threshold_estimates(
+    plan: ThresholdPlan,
+    tree: CountTree,
+    leaf_counts: Integers,
+    noise: NoiseSource,
+    *,
+    name: str,
+    key: int,
+    chunk: int = 0,
+) -> list[Floats]:
+    """The estimates of one key's whole tree for a release: a pure function of the exact counts.
+
+    Args:
+        plan, tree, leaf_counts: as for `threshold_estimates`.
+        noise: the source; the plan and the tree must be part of its specification's digest.
+        name: of the tree.
+        key: the code of the key.
+        chunk: the index of the chunk, which is the whole tree.
+
+    Returns:
+        (n_level,) for each level, root first.
+
+    Source: the design, section 3.
+
+    >>> from dpcore.randomness import ReleaseKey
+    >>> from dpcore.tree import Tree
+    >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10**6), least=Fraction(20),
+    ...                      neighbors=Neighbors.ADD_REMOVE, rounds=())
+    >>> source = NoiseSource(
+    ...     key=ReleaseKey(bytes(32)), release="doc", spec_digest=b"", global_digest=b"")
+    >>> released_threshold_estimates(plan, Tree(leaves=2, fanouts=(2,)), np.array([7, 160]),
+    ...                              source, name="doc", key=0)
+    [array([20.]), array([20., 20.])]
+    """
+    stream = noise.of_counts(leaf_counts).stream(name, key, chunk, _ALL_ROUNDS)
+    return threshold_estimates(plan, tree, leaf_counts, stream)

@@ -1,0 +1,72 @@
+"""What the tests of hierarchies and sparse trees share: plans, and the release of a table in memory
+as the files of a folder."""
+
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.privacy import Neighbors
+from dpcore.question import OrderedQuestion, Question
+from dpcore.randomness import ReleaseKey
+from dpcore.release import release_counts
+from dpcore.release_plan import ReleasePlan
+from dpcore.sparse_domain import CodeDomain, SparseDomain
+from dpcore.sparse_labels import LabelDomain, PathDomain
+from dpcore.sparse_plan import plan_sparse
+from dpcore.sparse_question import SparseQuestion
+from dpcore.sparse_settling import Pruning
+from tests.dpcore.hierarchy_questions import leaf_counts
+from transforms.parts import parquet_bytes, planned_parts, sha256
+
+DELTA = Fraction(1, 10**4)
+
+
+def files_of(
+    plan: ReleasePlan, rows: pa.Table, key: ReleaseKey, batches: int = 1
+) -> dict[str, bytes]:
+    """The tables of the release of a table in memory, by the paths that they have in a folder."""
+    columns = {name: rows[name] for name in rows.column_names}
+    counts: dict[str, Any] = {q.name: leaf_counts(q, rows) for q in plan.chunked}  # type: ignore[arg-type]
+    leaves = {q.name: q.domain.leaf_counts(columns) for q in plan.sparse}
+    release = release_counts(plan, counts, key, leaves)
+    found = {}
+    for part in planned_parts(plan):
+        data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))
+        found[part.file_name(sha256(data))] = data
+    if release.quantiles is not None:
+        found["quantiles.parquet"] = parquet_bytes(release.quantiles)
+    return found
+
+
+def sparse_question(
+    form: str = "labels",
+    *,
+    name: str = "sparse",
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    epsilon: Fraction = Fraction(2),
+    delta: Fraction = DELTA,
+    prune: int = 0,
+    shards: int = 3,
+    **fields: Any,
+) -> SparseQuestion:
+    """A question about the heavy nodes of labels, paths or codes."""
+    domains: dict[str, SparseDomain] = {
+        "labels": LabelDomain(label_columns=("origin", "dest")),
+        "paths": PathDomain(column="path", depth=3),
+        "codes": CodeDomain(column="number", widths=(3, 5), notation="hex"),
+    }
+    domain = domains[form]
+    return SparseQuestion(
+        name=name,
+        domain=domain,
+        plan=plan_sparse(domain.names, epsilon, delta, neighbors),
+        pruning=Pruning(rows=prune),
+        shards=shards,
+        **fields,
+    )
+
+
+def is_ordered(question: Question) -> bool:
+    """Whether a question has a CDF."""
+    return isinstance(question, OrderedQuestion)

@@ -1,0 +1,260 @@
+"""Hierarchies and sums: what the pipeline releases is the release of the same counts in memory."""
+
+import json
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.measure import MeasureColumn
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.release_plan import ReleasePlan
+from dpcore.samplers import DiscreteLaplace, ZeroNoise
+from tests.dpcore.hierarchy_questions import (
+    domain_of,
+    hierarchy_question,
+    leaf_counts,
+    node_sums,
+    random_rows,
+    release_plan_of,
+)
+from tests.transforms.hierarchy_releases import files_of
+from transforms.encoding import unpack
+from transforms.histogram import SumCounts, _PartialCounts, _SumChunk
+from transforms.parts import universe_name
+
+ROWS = random_rows(11, 2600)
+SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)
+COUNTED = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
+RACES = ("white", "black", "nobody")
+OTHERS = {"unknown": "other", "missing": "other"}
+ADD, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
+
+
+def keyed(form: str, **fields: object) -> HierarchyQuestion:
+    return hierarchy_question(form, keys=RACES, **fields)  # type: ignore[arg-type]
+
+
+def add_remove() -> list[tuple[str, HierarchyQuestion]]:
+    """The universe's form, and the question."""
+    signed = {"name": "signed", "measure": SIGNED}
+    unknown = domain_of("digits", unknown="other")
+    missing = domain_of("columns", missing="other")
+    return [
+        ("digits", hierarchy_question("digits", name="digits")),
+        ("columns", hierarchy_question("columns", name="columns")),
+        ("paths", hierarchy_question("paths", name="paths")),
+        ("digits", hierarchy_question("digits", name="unknown", domain=unknown)),
+        ("columns", hierarchy_question("columns", name="missing", domain=missing)),
+        ("digits", keyed("digits", name="keys")),
+        ("paths", keyed("paths", name="other key", unknown_key="other")),
+        ("digits", hierarchy_question("digits", name="sums", measure=COUNTED)),
+        ("columns", hierarchy_question("columns", **signed)),
+        ("paths", keyed("paths", name="signed of keys", measure=SIGNED)),
+    ]
+
+
+def public() -> list[tuple[str, HierarchyQuestion]]:
+    total, invariants = domain_of("digits", **OTHERS), domain_of("paths", **OTHERS)
+    plain = {"neighbors": SUBSTITUTE}
+    return [
+        ("digits", hierarchy_question(name="total", domain=total, public_level=0, **plain)),
+        (
+            "paths",
+            hierarchy_question(
+                "paths", name="invariants", domain=invariants, public_level=1, **plain
+            ),
+        ),
+        ("columns", hierarchy_question("columns", name="private", measure=SIGNED, **plain)),
+    ]
+
+
+def concentrated() -> list[tuple[str, HierarchyQuestion]]:
+    return [("paths", hierarchy_question("paths", budget=RHO, neighbors=SUBSTITUTE))]
+
+
+RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion]]]] = {
+    "add_remove": add_remove,
+    "public": public,
+    "rho": concentrated,
+}
+
+
+def plan_for(name: str) -> ReleasePlan:
+    return release_plan_of(*(question for _, question in RELEASES[name]()))
+
+
+def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
+    pq.write_table(rows.slice(0, 1500), folder / "rows-a.parquet", row_group_size=500)
+    pq.write_table(rows.slice(1500), folder / "rows-b.parquet", row_group_size=700)
+    return str(folder / "rows-*.parquet")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """The rows in several splits."""
+    return rows_in_two_files(tmp_path, ROWS)
+
+
+def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    """Check the files of a release against those of the release in memory."""
+    universes = {
+        universe_name(each.domain.universe.digest)
+        for each in plan.questions
+        if isinstance(each, HierarchyQuestion)
+    }
+    tables = {name: data for name, data in found.items() if "/" in name or "quant" in name}
+    assert tables == expected
+    assert found.keys() - tables.keys() == {"manifest.json", "record.json"} | universes
+    manifest = json.loads(found["manifest.json"])
+    assert set(manifest["files"]) >= universes
+    assert manifest["spec"] == plan.spec()
+
+
+@pytest.mark.parametrize("chunks", [2**17, 4], ids=["whole", "chunks"])
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_pipeline_releases_what_the_counts_in_memory_give(
+    name, chunks, source, tmp_path, key, run, release_files, small_splits, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", chunks)
+    if chunks == 4:  # the other way to count, too
+        monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
+        monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 400)
+    plan = plan_for(name)
+    assert (plan.chunked[0].forest.chunking.split_level > 0) == (chunks == 4)
+    run(plan, source, tmp_path / "out")
+    check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
+
+
+def test_no_rows_at_all(tmp_path, key, run, release_files, monkeypatch) -> None:
+    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", 4)
+    rows = ROWS.slice(0, 0)
+    pq.write_table(rows, tmp_path / "none.parquet")
+    plan = plan_for("add_remove")
+    run(plan, str(tmp_path / "none.parquet"), tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    check(plan, found, files_of(plan, rows, key))
+    # One for each universe, however many trees share it.
+    assert sum(name.startswith("universe-") for name in found) == 3
+
+
+def test_a_hierarchy_beside_an_ordered_tree(
+    make_plan, rows, tmp_path, key, run, release_files, small_splits
+) -> None:
+    ordered = make_plan("value", "carrier", fanouts=(4, 4, 2))
+    both = rows.append_column("code", ROWS["code"].combine_chunks().take(np.arange(3000) % 2600))
+    plan = release_plan_of(*ordered.questions, hierarchy_question("digits"))
+    run(plan, rows_in_two_files(tmp_path, both), tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    assert "quantiles.parquet" in found
+    check(plan, found, files_of(plan, both, key))
+
+
+@pytest.mark.parametrize("name", ["add_remove", "public"])
+def test_zero_noise_gives_what_is_counted_by_hand(
+    name, source, tmp_path, run, small_splits, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", 4)
+    monkeypatch.setattr(
+        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
+    )
+    plan = plan_for(name)
+    run(plan, source, tmp_path / "out")
+    nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
+    rows = nodes.to_pylist()
+    for form, question in RELEASES[name]():
+        truth = node_sums(question, form, ROWS)
+        mine = {(row["key"], row["label"]): row for row in rows if row["tree"] == question.name}
+        assert truth.keys() <= mine.keys()
+        for place, row in mine.items():
+            assert row["count"] == truth.get(place, 0)
+            assert row["estimate"] == pytest.approx(truth.get(place, 0), abs=1e-6)
+
+
+# --- exact sums, however they are buffered ------------------------------------------------------
+
+
+def summed(
+    plan: ReleasePlan, batches: list[pa.RecordBatch], sizes: list[int]
+) -> dict[str, list[int]]:
+    """The sums of the partial histograms of bundles, and that the balance comes out at zero."""
+    step, partials, balance, start = _PartialCounts(plan), {}, {}, 0
+    for size in sizes:
+        step.start_bundle()
+        given = [each for batch in batches[start : start + size] for each in step.process(batch)]
+        start += size
+        for each in step.finish_bundle():
+            if hasattr(each, "tag"):
+                name, increment = each.value.value
+                balance[name] = balance.get(name, 0) + increment
+            else:
+                given.append(each.value)
+        for place, partial in given:
+            partials.setdefault(place, []).append(partial)
+    found: dict[str, list[int]] = {}
+    for question in plan.chunked:
+        leaves: list[int] = []
+        for chunk in question.forest.chunking:
+            place = question.name, chunk.key, chunk.index
+            combine = SumCounts(chunk.leaves)
+            accumulator = combine.create_accumulator()
+            for partial in partials.get(place, []):
+                accumulator = combine.add_input(accumulator, partial)
+            (_, packed), *increments = _SumChunk(plan).process((place, partials.get(place, [])))
+            assert unpack(packed).tolist() == accumulator.tolist()
+            for each in increments:
+                name, increment = each.value
+                balance[name] = balance.get(name, 0) + increment
+            leaves += accumulator.tolist()
+        found[question.name] = leaves
+        assert balance[f"rows of tree {question.name}"] == 0
+    assert balance["rows"] == -sum(batch.num_rows for batch in batches)
+    return found
+
+
+@pytest.mark.parametrize("chunk_leaves", [4, 2**17])
+@pytest.mark.parametrize("cells, buffered", [(0, 1), (0, 700), (0, 2**23), (2**25, 2**23)])
+@pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
+def test_dense_and_sparse_sums_are_exact(chunk_leaves, cells, buffered, sizes, monkeypatch) -> None:
+    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
+    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", buffered)
+    plan = plan_for("add_remove")
+    batches = ROWS.combine_chunks().to_batches(max_chunksize=400)
+    found = summed(plan, batches, sizes)
+    assert found == {q.name: leaf_counts(q, ROWS).tolist() for q in plan.chunked}
+    assert sum(found["signed"]) not in (0, sum(found["columns"]))
+
+
+def test_sums_of_the_largest_bounds_do_not_overflow() -> None:
+    measure = MeasureColumn(column="amount", lower=-(2**31), upper=2**31)
+    plan = release_plan_of(hierarchy_question("digits", measure=measure))
+    rows = ROWS.set_column(6, "amount", pa.array([1e300, -1e300] * 1300))
+    batches = rows.combine_chunks().to_batches(max_chunksize=900)
+    found = summed(plan, batches, [3])["places"]
+    assert found == leaf_counts(plan.chunked[0], rows).tolist()
+    assert max(map(abs, found)) >= 2**31
+
+
+def test_a_plan_in_flight_is_small(tmp_path) -> None:
+    """What every step carries: the place of the universe, not its leaves."""
+    from dpcore.hierarchy_domain import HierarchyDomain
+    from dpcore.universe_leaves import universe_from_codes
+    from transforms.universe_file import share_universes
+
+    universe = universe_from_codes(pa.array([f"{n:05d}" for n in range(50_000)]), (2, 3))
+    domain = HierarchyDomain(universe=universe, columns=("code",))
+    plan = release_plan_of(hierarchy_question("digits", domain=domain))
+    shared = share_universes(plan, str(tmp_path / "out"))
+    assert len(pickle.dumps(plan)) > 50_000 > 5_000 > len(pickle.dumps(shared))
+    again = pickle.loads(pickle.dumps(shared))
+    assert again == plan and again.digest == plan.digest == shared.digest
+    rows = {"code": pa.array(["00003", "49999", None, "50000"])}
+    assert again.chunked[0].leaf_ids(rows).tolist() == [3, 49_999]
