@@ -52,32 +52,46 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def release_flights(folder: Path, flights: Path, engine: Engine) -> dict[str, bytes]:
-    """Run examples/flights.yaml as it stands, in a folder where its paths lead to the flights."""
+EXAMPLES = {"flights": "flights-2013", "routes": "flights-2013-routes"}
+
+
+def release_example(example: str, folder: Path, flights: Path, engine: Engine) -> dict[str, bytes]:
+    """Run an example as it stands, in a folder where its paths lead to the flights."""
     (folder / "data").mkdir(parents=True)
     (folder / "data" / "flights").symlink_to(flights)
     key = folder / "release.key"
     key.write_text(ReleaseKey(SECRET).to_text())
     key.chmod(0o600)
-    example = (PROJECT / "examples" / "flights.yaml").read_bytes()
+    configuration = (PROJECT / "examples" / f"{example}.yaml").read_bytes()
     workspace = Workspace(folder=folder, engine=engine)
-    workspace.configuration.write_bytes(example)
+    workspace.configuration.write_bytes(configuration)
     assert workspace.finish(workspace.start()) == 0, workspace.log()
-    return release_files(folder / "out" / "flights-2013")
+    return release_files(folder / "out" / EXAMPLES[example])
 
 
 @pytest.fixture(scope="session")
-def flights_released(tmp_path_factory: pytest.TempPathFactory, flights: Path) -> dict[str, bytes]:
-    """The files of the example's release by the local runner."""
-    folder = tmp_path_factory.mktemp("flights-released")
+def examples_released(
+    tmp_path_factory: pytest.TempPathFactory, flights: Path
+) -> dict[str, dict[str, bytes]]:
+    """The files of each example's release by the local runner."""
     with engine("local", tmp_path_factory.mktemp("local")) as started:
-        return release_flights(folder, flights, started)
+        return {
+            example: release_example(example, tmp_path_factory.mktemp(example), flights, started)
+            for example in EXAMPLES
+        }
 
 
+# An ordered tree once per key; a calendar and a sparse tree, whose universe workers load from the
+# release's folder.
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example(
-    tmp_path: Path, running: Engine, flights: Path, flights_released: dict[str, bytes]
+    tmp_path: Path,
+    running: Engine,
+    flights: Path,
+    example: str,
+    examples_released: dict[str, dict[str, bytes]],
 ) -> None:
-    assert release_flights(tmp_path, flights, running) == flights_released
+    assert release_example(example, tmp_path, flights, running) == examples_released[example]
 
 
 def test_planted_leak_is_found(tmp_path: Path, leaks: Callable[[Path], list[str]]) -> None:
