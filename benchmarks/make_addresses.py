@@ -8,15 +8,17 @@ A file's rows depend on its number and its size alone.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.make_rows import make_files  # noqa: E402
 
 ROWS_PER_GROUP = 1 << 20
 SCHEMA = pa.schema([pa.field("address", pa.uint32())])
@@ -53,31 +55,5 @@ def write_file(path: Path, number: int, rows: int) -> None:
             writer.write_batch(batch)
 
 
-def positive(text: str) -> int:
-    """Parse a positive whole number."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return number
-
-
-def main() -> int:
-    """Write the files into the folder named on the command line."""
-    parser = argparse.ArgumentParser(description="Write a log of IPv4 addresses as Parquet.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=positive, default=10_000_000)
-    parser.add_argument("--files", type=positive, default=8)
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    for number in range(arguments.files):
-        first, last = (arguments.rows * n // arguments.files for n in (number, number + 1))
-        name = f"addresses-{number + 1:04d}-of-{arguments.files:04d}.parquet"
-        write_file(arguments.folder / name, number, last - first)
-    seconds = time.perf_counter() - began
-    print(f"{arguments.rows:,} addresses in {arguments.files} files: {seconds:.1f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(make_files("addresses", write_file, 10_000_000))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,23 +51,29 @@ def positive(text: str) -> int:
     return number
 
 
-def main() -> int:
-    """Write the files into the folder named on the command line."""
-    parser = argparse.ArgumentParser(description="Write rows of Parquet for the benchmarks.")
+def make_files(noun: str, write: Callable[[Path, int, int], None], default_rows: int) -> int:
+    """Write the files into the folder named on the command line.
+
+    Args:
+        noun: what the rows are; begins the files' names.
+        write: writes a file, given its path, its number and its rows.
+        default_rows: of all files together.
+    """
+    parser = argparse.ArgumentParser(description=f"Write {noun} as Parquet for the benchmarks.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=positive, default=40_000_000)
+    parser.add_argument("--rows", type=positive, default=default_rows)
     parser.add_argument("--files", type=positive, default=8)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     for number in range(arguments.files):
         first, last = (arguments.rows * n // arguments.files for n in (number, number + 1))
-        name = f"rows-{number + 1:04d}-of-{arguments.files:04d}.parquet"
-        write_file(arguments.folder / name, number, last - first)
+        name = f"{noun}-{number + 1:04d}-of-{arguments.files:04d}.parquet"
+        write(arguments.folder / name, number, last - first)
     seconds = time.perf_counter() - began
-    print(f"{arguments.rows:,} rows in {arguments.files} files: {seconds:.1f} s")
+    print(f"{arguments.rows:,} {noun} in {arguments.files} files: {seconds:.1f} s")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(make_files("rows", write_file, 40_000_000))
