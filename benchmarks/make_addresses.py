@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.make_rows import make_files  # noqa: E402
+from benchmarks.make_rows import make_files
 
 ROWS_PER_GROUP = 1 << 20
 SCHEMA = pa.schema([pa.field("address", pa.uint32())])

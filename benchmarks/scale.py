@@ -383,8 +383,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fractions", type=part, nargs="+", default=[0.01, 0.1, 1.0])
     parser.add_argument("--profile", metavar="CONFIG", help="watch the release of this instead")
     parser.add_argument("--json", action="store_true", help="of the profile, for programs")
+    parser.add_argument(
+        "--sparse-counts",
+        action="store_true",
+        help="of the profile: count by sorting, as where dense arrays would not fit memory",
+    )
     chosen = parser.parse_args(arguments)
     if chosen.profile:
+        if chosen.sparse_counts:
+            from transforms import histogram
+
+            histogram.DENSE_CELLS = 0
         profile = watched_release(chosen.profile)
         print(profile.to_json() if chosen.json else "\n".join(profile_lines(profile)))
     elif chosen.folder:

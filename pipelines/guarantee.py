@@ -61,8 +61,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
         times += "the number of their rows"
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
-        f"The privacy unit is the row: a person in several rows is protected less, with {times}. "
-        "Noise is derived from a secret key: whoever learns "
+        f"{_bounds(plan)}The privacy unit is the row: a person in several rows is protected less, "
+        f"with {times}. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
@@ -83,6 +83,17 @@ def _agreement(plan: ReleasePlan) -> str:
         f"{', '.join(declared)}; this release states them exactly, and what they tell is not "
         "protected: a weaker guarantee than without them)"
     )
+
+
+def _bounds(plan: ReleasePlan) -> str:
+    """The bounds that values are clamped to before they are summed."""
+    bounds = [
+        f"{question.measure.column} of {question.name} into [{question.measure.lower}, "
+        f"{question.measure.upper}]"
+        for question in plan.questions
+        if isinstance(question, HierarchyQuestion) and question.measure is not None
+    ]
+    return f"Values are clamped before they are summed: {', '.join(bounds)}. " if bounds else ""
 
 
 def scale_of(law: NoiseLaw) -> dict[str, str]:
@@ -237,6 +248,13 @@ def _sparse_entry(question: SparseQuestion) -> dict[str, object]:
     }
 
 
+def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
+    """The budget in numbers; not a rho that only some of the trees keep."""
+    if plan.stated is not None and len(plan.composed) < len(plan.questions):
+        return {}
+    return {plan.budget.measure.value: str(plan.budget.amount)}
+
+
 def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
     """What the manifest says beside the specification and the list of parts.
 
@@ -248,7 +266,7 @@ def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
             "words": guarantee_in_words(plan),
             "neighbors": plan.neighbors.value,
             "unit": "row",
-            plan.budget.measure.value: str(plan.budget.amount),
+            **_shared_budget(plan),
             **(
                 {}
                 if plan.stated is None

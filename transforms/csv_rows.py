@@ -24,6 +24,7 @@ _BLOCK_BYTES = 2**24
 # Texts that are surely values; the others, few in most files, are tried one by one.
 _NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
+_UNSIGNED = r"^[0-9]{1,18}$"
 _DATE = r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
@@ -163,20 +164,20 @@ def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
     try:
         return pc.cast(text, wanted)
     except pa.ArrowException:
-        return _floor(text) if pa.types.is_integer(wanted) else pa.nulls(1, wanted)
+        return _floor(text, wanted) if pa.types.is_integer(wanted) else pa.nulls(1, wanted)
 
 
-def _floor(text: pa.Array) -> pa.Array:
+def _floor(text: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A number with a fraction as the integer below it, as in a file of floats; else null."""
     try:
-        return pc.cast(pc.floor(pc.cast(text, pa.float64())), pa.int64())
+        return pc.cast(pc.floor(pc.cast(text, pa.float64())), wanted)
     except pa.ArrowException:
-        return pa.nulls(1, pa.int64())
+        return pa.nulls(1, wanted)
 
 
 def _pattern(wanted: pa.DataType) -> str:
     if pa.types.is_integer(wanted):
-        return _INTEGER
+        return _UNSIGNED if pa.types.is_unsigned_integer(wanted) else _INTEGER
     if pa.types.is_date(wanted):
         return _DATE
     if pa.types.is_timestamp(wanted):

@@ -85,9 +85,31 @@ def _shared(universe: Universe, folder: str) -> SharedUniverse:
     known = _LOADED.get(universe.digest)
     if known is not None and known.path == path and files.exists(path):
         return known
-    data = parquet_bytes(universe.to_table())
-    files.write_whole(path, data)
+    data = _standing(path, universe.digest)
+    if data is None:
+        data = parquet_bytes(universe.to_table())
+        files.write_whole(path, data)
     return _remember(universe, path, sha256(data))
+
+
+def _standing(path: str, digest: str) -> bytes | None:
+    """The bytes of a universe that stands at a place already: a release may name them, and another
+    version would write the same universe with others."""
+    if not files.exists(path):
+        return None
+    data = files.read_bytes(path)
+    try:
+        found = universe_from_table(_table(data))
+    except (ValueError, TypeError, KeyError, pa.ArrowException):  # something else, or a part of it
+        return None
+    return data if found.digest == digest else None
+
+
+def _table(data: bytes) -> pa.Table:
+    # In Arrow's memory: of Python's bytes, a thread could drop the last hold as a process ends.
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    return pq.read_table(sink.getvalue(), use_threads=False)
 
 
 def _remember(universe: Universe, path: str, checksum: str) -> SharedUniverse:
@@ -109,8 +131,4 @@ def _loaded(path: str, digest: str, checksum: str) -> SharedUniverse:
     data = files.read_bytes(path)
     if sha256(data) != checksum:
         raise UniverseError(f"output: {path} is not the file that the launcher wrote")
-    # In Arrow's memory: of Python's bytes, a thread could drop the last hold as a process ends.
-    sink = pa.BufferOutputStream()
-    sink.write(data)
-    universe = universe_from_table(pq.read_table(sink.getvalue(), use_threads=False))
-    return _remember(universe, path, checksum)
+    return _remember(universe_from_table(_table(data)), path, checksum)

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.privacy import Neighbors
-from dpcore.question import OrderedQuestion, Question
 from dpcore.randomness import ReleaseKey
 from dpcore.release import release_counts
 from dpcore.release_plan import ReleasePlan
@@ -22,9 +21,7 @@ from transforms.parts import parquet_bytes, planned_parts, sha256
 DELTA = Fraction(1, 10**4)
 
 
-def files_of(
-    plan: ReleasePlan, rows: pa.Table, key: ReleaseKey, batches: int = 1
-) -> dict[str, bytes]:
+def files_of(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
     columns = {name: rows[name] for name in rows.column_names}
     counts: dict[str, Any] = {q.name: leaf_counts(q, rows) for q in plan.chunked}  # type: ignore[arg-type]
@@ -65,8 +62,3 @@ def sparse_question(
         shards=shards,
         **fields,
     )
-
-
-def is_ordered(question: Question) -> bool:
-    """Whether a question has a CDF."""
-    return isinstance(question, OrderedQuestion)

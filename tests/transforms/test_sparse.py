@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.accounting import rho_of
 from dpcore.privacy import Budget, Measure, Neighbors
@@ -129,6 +130,10 @@ def test_no_rows_at_all(tmp_path, key, run, release_files) -> None:
 # --- the steps without an engine ----------------------------------------------------------------
 
 
+def is_windowed(element: Any) -> bool:
+    return isinstance(element, WindowedValue)
+
+
 @pytest.mark.parametrize("most", [2, 40, 2**22])
 @pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4], [1] * 7])
 def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -> None:
@@ -138,12 +143,12 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
     step, partials, balance, start = _PartialShards(plan), {}, {}, 0
 
     def take(element: Any) -> None:
+        element = element.value if is_windowed(element) else element
         if hasattr(element, "tag"):
-            name, increment = element.value
-            balance[name] = balance.get(name, 0) + increment
+            given = element.value.value if is_windowed(element.value) else element.value
+            balance[given[0]] = balance.get(given[0], 0) + given[1]
         else:
-            place, data = element
-            partials.setdefault(place, []).append(data)
+            partials.setdefault(element[0], []).append(element[1])
 
     for size in sizes:
         step.start_bundle()
@@ -151,7 +156,7 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
             for each in step.process(batch):
                 take(each)
         for each in step.finish_bundle():
-            take(each.value)
+            take(each)
         start += size
     for tree in range(len(plan.sparse)):
         for place, data in _EmptyShards(plan).process(tree):

@@ -96,6 +96,37 @@ def test_a_folder_that_was_cleared_gets_its_universe_again(plan, tmp_path) -> No
     assert parquet_of(tmp_path / "out") == sorted(universe_files(shared))
 
 
+def test_a_release_that_stands_keeps_the_bytes_that_it_names(
+    plan, tmp_path, monkeypatch, nothing_loaded
+) -> None:
+    """Another version of Arrow writes the same universe with other bytes."""
+    shared = share_universes(plan, str(tmp_path / "out"))
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    nothing_loaded.clear()
+
+    def otherwise(table: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="gzip")
+        return sink.getvalue().to_pybytes()
+
+    monkeypatch.setattr(universe_file, "parquet_bytes", otherwise)
+    again = share_universes(plan, str(tmp_path / "out"))
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert universe_files(again) == universe_files(shared)
+
+
+@pytest.mark.parametrize("wrong", [b"", b"PAR1", "half", "another"])
+def test_what_is_not_the_universe_is_written_anew(plan, tmp_path, wrong, nothing_loaded) -> None:
+    shared = share_universes(plan, str(tmp_path / "out"))
+    first, second = (tmp_path / "out" / universe_name(u.digest) for u in (BLOCKS, ROUTES))
+    good = first.read_bytes()
+    texts = {"half": good[: len(good) // 2], "another": second.read_bytes()}
+    first.write_bytes(texts.get(wrong, wrong))
+    nothing_loaded.clear()
+    assert universe_files(share_universes(plan, str(tmp_path / "out"))) == universe_files(shared)
+    assert first.read_bytes() == good
+
+
 def test_two_folders_have_a_universe_each(plan, tmp_path) -> None:
     one, two = (share_universes(plan, str(tmp_path / name)) for name in ("one", "two"))
     assert parquet_of(tmp_path / "one") == parquet_of(tmp_path / "two")

@@ -1,0 +1,517 @@
+"""Hierarchies and sums by the command: release, plan and query, the manifest, every refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import releasing
+from pipelines.configuration import ConfigurationError, parse_configuration
+from pipelines.guarantee import guarantee_in_words
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.test_bad_input import assert_refused
+from tests.pipelines.test_querying import ANSWER, ask
+
+CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
+COUNTIES = sorted({code[:2] for code in CODES})
+BAD = ["kumquat", "61.7313"]
+
+
+class Places(Workspace):
+    """A CSV file of places with leading zeros and amounts, some of them bad; and their table."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        pa_csv.write_csv(pa.table({"code": CODES}), folder / "codes.csv")
+        rng = np.random.default_rng(2)
+        places = rng.integers(0, len(CODES), 4000)
+        lines = [f"{CODES[place]},{7 if place % 2 else 40}" for place in places]
+        lines += ["kumquat,61.7313", "0199,1", ",5", "1200,", "1200,kumquat", "1200,nan"]
+        lines += ["1200,-61.7313", "1200,1e300", "1200,inf", "100,5"]
+        (folder / "rows" / "rows.csv").write_text("code,amount\n" + "\n".join(lines) + "\n")
+        self.exact = {code: int((places == place).sum()) for place, code in enumerate(CODES)}
+        for code in ("1200",):  # seven rows of this place have a bad amount
+            self.exact[code] += 7
+        self.exact["0100"] += 0
+
+    @property
+    def domain(self) -> dict[str, Any]:
+        domain = {"kind": "hierarchy", "column": "code", "digits": [1, 1, 2]}
+        return domain | {
+            "levels": ["state", "county", "block"],
+            "table": str(self.folder / "codes.csv"),
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Counts, sums, and counts by key."""
+        sums = {"column": "amount", "lower": 0, "upper": 50}
+        return super().settings | {
+            "input": {"format": "csv", "path": str(self.rows / "*.csv")},
+            "privacy": {"epsilon": 4, "neighbors": "add_remove"},
+            "trees": [
+                {"name": "people", "domain": self.domain},
+                {"name": "paid", "domain": self.domain, "measure": sums},
+                {"name": "keyed", "domain": self.domain}
+                | {"by": {"column": "amount", "keys": ["7", "40"]}},
+            ],
+        }
+
+    def place(self, *tree: str, **changes: Any) -> Outcome:
+        """Plan a release of the first tree alone, with changes to it."""
+
+        def change(settings: dict[str, Any]) -> None:
+            settings["trees"] = [settings["trees"][0] | changes]
+
+        return self.run("plan", self.configure(change))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A release of sums and counts. Tests only read it."""
+    made = Places(tmp_path_factory.mktemp("places"))
+
+    def change(settings: dict[str, Any]) -> None:
+        # The amount cannot be key and value of one CSV file.
+        settings["trees"] = settings["trees"][:2]
+
+    outcome = made.release(change)
+    assert outcome.code == 0, outcome.err
+    assert not any(word in outcome.out + outcome.err for word in BAD)
+    return made
+
+
+def test_a_node_and_its_children(places: Places) -> None:
+    answer = ask(places, "node", "--path", "01", "--children", "--tree", "people")
+    node, *children = answer["answers"]
+    assert list(node) == ANSWER
+    assert [child["label"] for child in children] == [c for c in CODES if c.startswith("01")]
+    assert sum(child["count"] for child in children) == node["count"]
+    for row in answer["answers"]:
+        truth = sum(n for code, n in places.exact.items() if code.startswith(row["label"]))
+        assert abs(row["estimate"] - truth) < 10 * row["std_error"] < 60
+
+
+def test_the_root_is_the_empty_path(places: Places) -> None:
+    (root,) = ask(places, "node", "--path", "", "--tree", "people")["answers"]
+    assert root["fraction"] == 1 and root["label"] == ""
+    (again,) = ask(places, "top", "--level", "root", "--tree", "people")["answers"]
+    assert again == root
+    (by_number,) = ask(places, "node", "--level", "0", "--node", "0", "--tree", "people")["answers"]
+    assert by_number == root
+
+
+@pytest.mark.parametrize(("level", "size"), [("state", 3), ("county", 5), ("block", 10)])
+def test_the_largest_of_a_level_by_its_name(places: Places, level: str, size: int) -> None:
+    rows = ask(places, "top", "--level", level, "--tree", "people")["answers"]
+    assert len(rows) == size
+    counts = [row["count"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    number = {"state": 1, "county": 2, "block": 3}[level]
+    assert ask(places, "top", "--level", number, "--tree", "people")["answers"] == rows
+    assert ask(places, "top", "-n", 2, "--level", level, "--tree", "people")["answers"] == rows[:2]
+
+
+def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
+    for level, path in (("state", "1"), ("county", "13"), ("block", "1310")):
+        asked = ("node", "--level", level, "--value", "1310", "--tree", "people")
+        assert ask(places, *asked) == ask(places, "node", "--path", path, "--tree", "people")
+
+
+def test_another_confidence(places: Places) -> None:
+    wide, narrow = (
+        ask(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)["answers"][0]
+        for c in ("0.99", "0.5")
+    )
+    assert wide["ci_low"] < narrow["ci_low"] <= narrow["ci_high"] < wide["ci_high"]
+    assert wide["estimate"] == narrow["estimate"]
+
+
+def test_sums_follow_the_policies_of_bad_values(places: Places) -> None:
+    """Null, NaN and texts are dropped; what is out of bounds is clamped."""
+    folder = ReleaseFolder(str(places.output))
+    rows = pa.Table.from_batches(folder.batches("nodes", "paid")).to_pylist()
+    root = next(row for row in rows if row["level"] == 0)
+    truth = sum(
+        (40 if place % 2 == 0 else 7) * (places.exact[code] - (7 if code == "1200" else 0))
+        for place, code in enumerate(CODES)
+    )
+    truth += 50 + 50  # 1e300 and inf; the negative one is 0
+    assert abs(root["estimate"] - truth) < 10 * root["std_error"]
+    assert root["std_error"] < 300
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (("node", "--path", "77"), "path '77': the universe has no node of this path"),
+        (("node", "--path", "100"), "path '100': the universe has no node of this path"),
+        (("node", "--path", "0101", "--children"), "leads to a leaf, which has no children"),
+        (("node", "--path", "01", "--level", "county"), "level: a path names its node"),
+        (("node", "--level", "county", "--node", "0", "--children"), "children: goes with --path"),
+        (("node", "--node", "0"), "level: is needed with --node and --value"),
+        (
+            ("node", "--level", "town", "--node", "0"),
+            "level: 'town' is none of root, state, county",
+        ),
+        (("node", "--level", "county", "--node", "99"), "level 2 has no node 99"),
+        (("node", "--level", "block", "--value", "01"), "leads to level 2, above level 3"),
+        (("top", "--level", "4"), "level: '4' is none of root, state, county, block"),
+        (("top", "-n", "0"), "n: 0 is not above 0"),
+        (("cdf", "01"), "cdf: tree people is a hierarchy, not ordered"),
+        (("range", "01", "02"), "range: tree people is a hierarchy, not ordered"),
+        (("quantile", "0.5"), "quantile: tree people is a hierarchy, not ordered"),
+        (("node", "--path", "01", "--key", "7"), "key: tree people has no keys"),
+        (("node", "--path", "01", "--confidence", "2"), "confidence: 2.0 is not above 0"),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_bad_questions(
+    places: Places, question: tuple[str, ...], words: str, form: tuple[str, ...]
+) -> None:
+    outcome = places.run("query", places.output, *question, "--tree", "people", *form)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"dptrees: {places.output}: ") and words in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_paths_are_for_hierarchies(released: Workspace) -> None:
+    outcome = released.run("query", released.output, "node", "--path", "1", "--tree", "all")
+    assert outcome.code == 2 and "path: tree all is no hierarchy; use --value" in outcome.err
+
+
+def test_the_manifest(places: Places) -> None:
+    manifest = json.loads((places.output / "manifest.json").read_text())
+    people, paid = manifest["trees"]
+    levels = people["levels"]
+    assert [(level["name"], level["nodes"]) for level in levels] == [
+        ("root", 1),
+        ("state", 3),
+        ("county", 5),
+        ("block", 10),
+    ]
+    amounts = [Fraction(level["epsilon"]) for level in levels]
+    assert sum(amounts) == Fraction(people["epsilon"]) == Fraction(2)
+    for number, level in enumerate(levels):
+        if level["noise"] == "not measured":
+            continue
+        for law in level["noise"]:  # a chain shares the budget of its levels
+            pooled = amounts[number - law["chain"] : number + 1]
+            assert Fraction(law["scale"]) == 1 / sum(pooled)
+    assert {law["chain"] for law in levels[3]["noise"]} > {0}
+    assert people["policies"] == {"code": {"missing": "drop", "unknown": "drop"}}
+    bounds = {"bounds": [0, 50], "outside": "clamp", "missing": "drop"}
+    assert paid["policies"]["amount"] == bounds
+    text = (places.output / "manifest.json").read_text()
+    assert not any(word in text for word in BAD) and '"9001"' not in text
+    universes = [name for name in manifest["files"] if name.startswith("universe-")]
+    assert len(universes) == 1 and (places.output / universes[0]).exists()
+
+
+def test_a_release_that_is_there_is_not_made_again(places: Places) -> None:
+    before = {path: path.read_bytes() for path in places.output.rglob("*.parquet")}
+    manifest = (places.output / "manifest.json").read_bytes()
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = settings["trees"][:2]
+
+    outcome = places.release(change)
+    assert outcome.code == 0 and "already there; nothing was drawn or spent again" in outcome.out
+    assert (places.output / "manifest.json").read_bytes() == manifest
+    assert {path: path.read_bytes() for path in places.output.rglob("*.parquet")} == before
+
+
+def test_a_universe_that_is_damaged_is_told(places: Places, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(places.output, tmp_path / "copy")
+    (path,) = (tmp_path / "copy").glob("universe-*")
+    path.write_bytes(path.read_bytes() + b" ")
+    outcome = places.run("query", tmp_path / "copy", "node", "--path", "01", "--tree", "people")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "its bytes are not those that the manifest names" in outcome.err
+
+
+def test_the_plan_in_words_and_json(places: Places) -> None:
+    path = places.configure()
+    text = places.run("plan", path)
+    assert text.code == 0, text.err
+    for words in ("people: 10 leaves in a hierarchy, rows", "paid: 10 leaves", "sums of amount"):
+        assert words in text.out
+    assert "keyed: 10 leaves in a hierarchy, rows, once for each of 2 keys" in text.out
+    for level in ("root", "state", "county", "block"):
+        assert level in text.out
+    found = json.loads(places.run("plan", path, "--json").out)["trees"]
+    assert [tree["name"] for tree in found] == ["people", "paid", "keyed"]
+    for tree in found:
+        errors = {each["label"]: each["predicted"]["nodes_rmse"] for each in tree["candidates"]}
+        assert errors["planned"] <= errors["equal split"] * (1 + 1e-9)
+        assert len(tree["predicted"]["level_rmse"]) == 4
+
+
+def test_the_budget_of_a_target(places: Places) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = settings["trees"][:1]
+
+    path = places.configure(change)
+    found = json.loads(places.run("plan", path, "--target-error", "5", "--json").out)["trees"][0]
+    epsilon = found["target"]["epsilon"]
+
+    def at_target(settings: dict[str, Any]) -> None:
+        change(settings)
+        settings["privacy"]["epsilon"] = epsilon
+
+    (tree,) = json.loads(places.run("plan", places.configure(at_target), "--json").out)["trees"]
+    # Of discrete noise at the budget that was found; to the digits in which it is told.
+    assert tree["predicted"]["nodes_rmse"] == pytest.approx(5, rel=1e-2)
+
+
+def test_bad_types_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
+    workspace = Places(tmp_path)
+    rows = {"code": CODES, "amount": ["kumquat"] * len(CODES)}
+    pq.write_table(pa.table(rows), workspace.rows / "rows.parquet")
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = {"format": "parquet", "path": str(workspace.rows / "rows.parquet")}
+        settings["trees"] = settings["trees"][1:2]
+
+    assert_refused(workspace, workspace.release(change), "'amount' has type string, but a sum")
+    assert not workspace.output.exists()
+
+    pq.write_table(pa.table({"code": [0.5], "amount": [1]}), workspace.rows / "rows.parquet")
+    assert_refused(workspace, workspace.release(change), "'code' has type double")
+
+
+def test_a_column_that_is_read_in_two_ways_is_refused(tmp_path: Path) -> None:
+    """In CSV, where no file tells its type: the amount as a sum and as a key."""
+    workspace = Places(tmp_path)
+    assert_refused(workspace, workspace.release(), "the CSV column 'amount' is read as")
+
+
+# --- what a configuration may say ---------------------------------------------------------------
+
+ADD = {"epsilon": 1, "neighbors": "add_remove"}
+SUBSTITUTE = {"epsilon": 1, "neighbors": "substitute"}
+BY = {"column": "race", "keys": ["a", "b"]}
+MEASURE = {"column": "amount", "lower": 0, "upper": 5}
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "invariants under add_remove": (ADD, {"invariants": "state"}, "invariants: under add_remove"),
+    "invariants with by": (SUBSTITUTE, {"invariants": "state", "by": BY}, "does not go with by"),
+    "invariants with measure": (
+        SUBSTITUTE,
+        {"invariants": "state", "measure": MEASURE},
+        "invariants: does not go with measure: only counts can be public",
+    ),
+    "invariants of leaves": (SUBSTITUTE, {"invariants": "block"}, "has the counts of the leaves"),
+    "invariants of no level": (SUBSTITUTE, {"invariants": "town"}, "'town' is no level"),
+    "a level is left out": (SUBSTITUTE, {"invariants": ["county"]}, "makes the counts of"),
+    "quantiles": (ADD, {"quantiles": [0.5]}, "quantiles: belongs to an ordered domain"),
+    "fanouts": (ADD, {"fanouts": [2, 2]}, "fanouts: belongs to an ordered domain"),
+    "widths": (ADD, {"widths": [2]}, "widths: belongs to an ordered domain"),
+    "consistency": (ADD, {"consistency": "l2"}, "consistency: belongs to an ordered domain"),
+    "a binary tree": (ADD, {"mechanism": "binary"}, "mechanism: 'binary' must be planned"),
+    "the cdf": (ADD, {"objective": "cdf"}, "objective: 'cdf' must be"),
+    "optimal budgets": (ADD, {"level_budgets": "optimal"}, "must be equal or a list of numbers"),
+    "too few budgets": (ADD, {"level_budgets": [1]}, "must be 4 numbers, one for each of root"),
+    "too much budget": (ADD, {"level_budgets": [1, 1, 1, 1]}, "above the budget 1"),
+    "no budget of leaves": (ADD, {"level_budgets": [0, 0, 1, 0]}, "the leaves must be measured"),
+    "bounds the wrong way": (
+        ADD,
+        {"measure": {"column": "amount", "lower": 5, "upper": 1}},
+        "measure.lower: 5 must not be above upper 1",
+    ),
+    "no bounds": (ADD, {"measure": {"column": "amount", "lower": 0}}, "measure.upper: is required"),
+    "a bound of text": (
+        ADD,
+        {"measure": {"column": "amount", "lower": 0, "upper": "much"}},
+        "measure.upper",
+    ),
+    "a fraction as bound": (
+        ADD,
+        {"measure": {"column": "amount", "lower": 0, "upper": 1.5}},
+        "measure.upper",
+    ),
+    "both bounds 0": (
+        ADD,
+        {"measure": {"column": "amount", "lower": 0, "upper": 0}},
+        "must not both be 0",
+    ),
+    "a huge bound": (
+        ADD,
+        {"measure": {"column": "amount", "lower": 0, "upper": 2**32}},
+        "measure.upper: 4294967296 must be a whole number in +-2^31",
+    ),
+    "an unknown key": (ADD, {"pruning": 3}, "pruning: unknown key"),
+    "pruning": (ADD, {"prune_below": 3}, "prune_below: unknown key"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_configurations_that_are_refused(name: str, tmp_path: Path) -> None:
+    privacy, changes, words = REFUSED[name]
+    workspace = Places(tmp_path)
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = privacy
+        settings["trees"] = [settings["trees"][0] | changes]
+
+    outcome = workspace.run("plan", workspace.configure(change))
+    assert_refused(workspace, outcome, f"dptrees: {workspace.folder}/release.yaml: ", words)
+    if name != "too much budget":
+        assert "trees[0]." in outcome.err
+
+
+# --- what is guaranteed -------------------------------------------------------------------------
+
+Plan = Callable[..., Any]
+
+
+@pytest.fixture
+def plan_of(tmp_path: Path) -> Plan:
+    """The plan of the first tree alone, with changes, under a privacy section."""
+    workspace = Places(tmp_path)
+
+    def made(privacy: dict[str, Any], **changes: Any) -> Any:
+        def change(settings: dict[str, Any]) -> None:
+            settings["privacy"] = privacy
+            domain = settings["trees"][0]["domain"] | changes.pop("domain", {})
+            settings["trees"] = [settings["trees"][0] | {"domain": domain} | changes]
+
+        return parse_configuration(Path(workspace.configure(change)).read_text()).plan()
+
+    return made
+
+
+def test_invariants_weaken_the_guarantee_in_words(plan_of: Plan) -> None:
+    words = guarantee_in_words(plan_of(SUBSTITUTE, invariants="county"))
+    assert "agree on the counts that are declared public (down to the level county of people;" in (
+        words
+    )
+    assert "what they tell is not protected: a weaker guarantee than without them" in words
+    plain = guarantee_in_words(plan_of(SUBSTITUTE))
+    assert "declared public" not in plain and "weaker" not in plain
+
+
+def test_a_declared_total_is_named_where_rows_are_dropped(plan_of: Plan) -> None:
+    dropped = plan_of(SUBSTITUTE, invariants="root")
+    assert "declared public (down to the level root of people" in guarantee_in_words(dropped)
+    keeps_all = {"unknown": "other", "missing": "other"}
+    public = plan_of(SUBSTITUTE, domain=keeps_all)
+    assert public.questions[0].plan.public_level == 0
+    assert "declared public" not in guarantee_in_words(public)  # the relation says it already
+    assert plan_of(ADD, domain=keeps_all).questions[0].plan.public_level is None
+    keyed = plan_of(SUBSTITUTE, domain=keeps_all, by=BY)
+    assert keyed.questions[0].plan.public_level is None
+    assert plan_of(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False
+
+
+def test_noise_of_sums_is_for_their_bounds(plan_of: Plan) -> None:
+    """The noise grows with the bounds, under every relation."""
+    for privacy, factor in ((ADD, 7), (SUBSTITUTE, 10)):
+        signed = {"column": "amount", "lower": -3, "upper": 7}
+        levels = {"level_budgets": [0, 0, 0, 1]}
+        summed = plan_of(privacy, measure=signed, **levels).questions[0]
+        # Substitute: a row leaves one block with up to 7 and enters another with up to 7.
+        expected = {7: 7, 10: 14}[factor]
+        assert summed.plan.law(3, 0).scale == expected
+        counted = plan_of(privacy, **levels).questions[0]
+        assert counted.plan.law(3, 0).scale == (1 if privacy is ADD else 2)
+
+
+def test_an_epsilon_with_a_delta(plan_of: Plan) -> None:
+    plan = plan_of(ADD | {"delta": 1e-6}, noise="gaussian")
+    words = guarantee_in_words(plan)
+    assert "approximate differential privacy, epsilon = 1, delta = 1e-06; also rho-zCDP" in words
+    assert plan.moved_counts is None  # a chain: the rho is that of the conversion
+    with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
+        plan_of(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
+
+
+# --- the blocks of Rhode Island -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def census(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The example of the census, released by the command, and the people of each block."""
+    import yaml
+
+    from examples.census import write_census
+    from tests.pipelines.conftest import PROJECT
+
+    workspace = Workspace(tmp_path_factory.mktemp("census"))
+    source = shared_data / "ri_2010_blocks.csv"
+    write_census(source, workspace.folder / "data")
+    settings = yaml.safe_load((PROJECT / "examples" / "census.yaml").read_text())
+    settings |= {"output": str(workspace.output), "key_file": str(workspace.key)}
+    settings["input"]["path"] = str(workspace.folder / "data" / "people.parquet")
+    settings["trees"] = settings["trees"][:1]
+    settings["trees"][0]["domain"]["table"] = str(workspace.folder / "data" / "blocks.parquet")
+    path = workspace.folder / "census.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releasing, "write_report", lambda output: None)  # tested elsewhere
+        outcome = workspace.run("release", path)
+    assert outcome.code == 0, outcome.err
+    texts = pa_csv.ConvertOptions(column_types={"GEOID": pa.string()})
+    blocks = pa_csv.read_csv(source, convert_options=texts)
+    truth: dict[str, int] = {}
+    for code, people in zip(blocks["GEOID"].to_pylist(), blocks["pop"].to_pylist(), strict=True):
+        for digits in (0, 2, 5, 11, 12, 15):
+            truth[code[:digits]] = truth.get(code[:digits], 0) + people
+    return workspace, truth
+
+
+def test_rhode_island(census: Any) -> None:
+    workspace, truth = census
+    folder = ReleaseFolder(str(workspace.output))
+    nodes = pa.Table.from_batches(folder.batches("nodes", "population"))
+    labels = nodes["label"].to_pylist()
+    assert sorted(labels) == sorted(truth)
+    exact = np.array([truth[label] for label in labels])
+    estimate, error = nodes["estimate"].to_numpy(), nodes["std_error"].to_numpy()
+    low, high = nodes["ci_low"].to_numpy(), nodes["ci_high"].to_numpy()
+    covered, level = (low <= exact) & (exact <= high), nodes["level"].to_numpy()
+    # Blocks of a group share some noise: 25,181 of them are at least as good as 5,000 independent
+    # ones, of which fewer than 93.4 % are covered with a probability below 1e-6.
+    assert covered[level == 5].mean() > 0.934
+    assert covered[level < 5].mean() > 0.9
+    squares = ((estimate - exact) / error)[level == 5] ** 2
+    assert 0.9 < squares.mean() < 1.1  # noise 30 % too small would give 0.49
+    root = int(np.flatnonzero(level == 0)[0])
+    assert truth[""] == 1_052_567 and abs(estimate[root] - truth[""]) < 7 * error[root] * 2**0.5
+
+
+def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
+    workspace, _ = census
+    folder = ReleaseFolder(str(workspace.output))
+    nodes = pa.Table.from_batches(folder.batches("nodes", "population"))
+    for column, tolerance in (("count", 0), ("estimate", 1e-5)):
+        values = dict(zip(nodes["label"].to_pylist(), nodes[column].to_pylist(), strict=True))
+        for digits, above in ((15, 12), (12, 11), (11, 5), (5, 2), (2, 0)):
+            sums: dict[str, float] = {}
+            for label, value in values.items():
+                if len(label) == digits:
+                    sums[label[:above]] = sums.get(label[:above], 0) + value
+            for label, total in sums.items():
+                assert abs(values[label] - total) <= tolerance
+
+
+def test_rhode_island_is_asked_by_path(census: Any) -> None:
+    workspace, truth = census
+    counties = ask(workspace, "top", "--level", "county")["answers"]
+    assert {row["label"] for row in counties} == {label for label in truth if len(label) == 5}
+    assert [row["label"] for row in counties] == sorted(
+        (label for label in truth if len(label) == 5), key=lambda label: -truth[label]
+    )
+    node, *tracts = ask(workspace, "node", "--path", "44001", "--children")["answers"]
+    assert sum(row["count"] for row in tracts) == node["count"]
