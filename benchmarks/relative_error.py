@@ -1,18 +1,21 @@
 """Which mechanism is best for errors relative to the counts: predicted, and for some rows measured.
 
-    python benchmarks/relative_error.py [--releases 40]
+    python benchmarks/relative_error.py [--releases 10]
 
 Every candidate of `dpcore.relative_planner` at epsilon = 1, add_remove: the Laplace and the
-Gaussian tree, least squares on either (the better of an equal and of the best split of the budget),
-and counts between thresholds (Ghazi et al., calibrated). Errors are in rows.
+Gaussian tree, least squares on either (the better of an equal and of the best split of the budget;
+above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
+calibrated). Errors are in rows.
 
-The first table is the worst case over the counts (alpha-mRMSE) by shape, alpha, delta and M, the
-most rows of a tree. "binary 16" has 2^16 leaves at level 16; "comb 64" has 65 leaves, one ending at
-every level. In the worst case alpha matters for thresholds only. The second table sets thresholds
-beside the Gaussian tree alone, by depth. The third is the mean error (alpha-RMSE over the nodes of
-a level, then over the levels) for a public guess, N rows spread evenly over a binary tree. The last
-searches the least alpha from which thresholds win in the worst case. For
-thresholds the figures are upper bounds; "measured" is a simulation of the data sets named, with its
+- The smallest threshold of the paper's constants, and the bound of a calibrated plan beside it.
+- The worst case over the counts (alpha-mRMSE) by shape, alpha, delta and M, the most rows of a
+  tree. "binary 12" has 2^12 leaves at level 12; "comb 32" has 33 leaves, one ending at every level
+  from 1 to 31 and two at 32. In the worst case alpha matters for thresholds only.
+- The same by alpha near 1, where thresholds come to win, and by depth, beside the Gaussian tree.
+- The mean error (alpha-RMSE over the nodes of a level, then over the levels) for a public guess, N
+  rows spread evenly over a binary tree, of which thresholds take M = 10 N.
+
+For thresholds the figures are upper bounds; "measured" is a simulation of thresholds, with its
 standard error: the largest error of any node over hard data sets, or the mean for the guess.
 """
 
@@ -33,33 +36,36 @@ from dpcore.noise import MAX_COUNT
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.randomness import public_stream
 from dpcore.relative_objective import RelativeObjective
-from dpcore.relative_planner import RelativeCandidate, noise_candidates
-from dpcore.threshold_calibration import calibrate
-from dpcore.threshold_error import ThresholdErrors
+from dpcore.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
+from dpcore.threshold_estimation import smallest_threshold
 from dpcore.threshold_plan import ThresholdPlan, threshold_estimates
 
 Integers = npt.NDArray[np.int64]
 
 EPSILON = Fraction(1)
-# Shape, alpha, digits of delta, the most rows.
+RELEASES = 10
+# The width of a line's first column.
+HEAD = 42
+# Shape, alpha, digits of delta, the most rows, and whether thresholds are measured too.
 WORST = (
-    ("binary 4", 0.5, 6, 10**4),
-    ("binary 8", 0.5, 6, 10**4),
-    ("binary 12", 0.5, 6, 10**4),
-    ("binary 16", 0.5, 6, 10**4),
-    ("comb 64", 0.5, 6, 10**4),
-    ("binary 12", 0.5, 6, 10**2),
-    ("binary 12", 0.5, 6, 10**3),
-    ("binary 12", 0.5, 6, MAX_COUNT),
-    ("binary 12", 0.5, 3, 10**4),
-    ("binary 12", 0.5, 9, 10**4),
-    ("binary 12", 0.1, 6, 10**4),
-    ("binary 12", 0.9, 6, 10**4),
-    ("binary 12", 0.99, 6, 10**4),
-    ("comb 64", 0.9, 6, 10**4),
-    ("comb 64", 0.99, 6, 10**4),
+    ("binary 4", 0.5, 6, 10**4, True),
+    ("binary 8", 0.5, 6, 10**4, True),
+    ("binary 12", 0.5, 6, 10**4, False),
+    ("binary 14", 0.5, 6, 10**4, False),
+    ("comb 32", 0.5, 6, 10**4, True),
+    ("binary 8", 0.5, 6, 10**2, True),
+    ("binary 8", 0.5, 6, 10**3, True),
+    ("binary 8", 0.5, 6, MAX_COUNT, False),
+    ("binary 8", 0.5, 3, 10**4, True),
+    ("binary 8", 0.5, 9, 10**4, True),
+    ("binary 8", 0.1, 6, 10**4, True),
+    ("binary 8", 0.9, 6, 10**4, True),
+    ("binary 8", 0.99, 6, 10**4, True),
+    ("comb 32", 0.9, 6, 10**4, True),
+    ("comb 32", 0.99, 6, 10**4, False),
 )
-CROSSINGS = ("binary 8", "binary 16", "comb 64")
+NEAR_ONE = ("binary 8", "binary 12", "comb 32")
+ALPHAS = (0.9, 0.95, 0.96, 0.97, 0.98, 0.99)
 DEPTHS = (32, 64, 128, 256, 512, 1024, 2048)
 # Level, alpha, digits of delta, rows.
 GUESSED = (
@@ -70,8 +76,6 @@ GUESSED = (
     (6, 0.5, 6, 10**5),
     (8, 0.5, 6, 10**3),
     (8, 0.5, 3, 10**3),
-    (8, 0.9, 6, 10**3),
-    (8, 0.5, 6, 10**5),
 )
 COLUMNS = ("Laplace tree", "Gaussian tree", "LS, Laplace", "LS, Gaussian", "thresholds")
 
@@ -111,30 +115,31 @@ def _column(candidate: RelativeCandidate) -> str:
 
 @lru_cache
 def threshold_plan(
-    height: int, objective: RelativeObjective, digits: int, root_bound: int
+    name: str, objective: RelativeObjective, digits: int, root_bound: int
 ) -> tuple[ThresholdPlan, float]:
     """The calibrated plan and the bound of its error."""
-    alpha = objective.alpha or 0.0
-    plan = calibrate(
-        height=height,
+    found = threshold_candidate(
+        tree=shape(name),
+        neighbors=Neighbors.ADD_REMOVE,
         epsilon=EPSILON,
         delta=Fraction(1, 10**digits),
-        neighbors=Neighbors.ADD_REMOVE,
-        alpha=min(alpha, 0.98),
+        objective=objective,
         root_bound=root_bound,
-        score=lambda errors: objective.of_thresholds(errors, height),
     )
-    errors = ThresholdErrors(plan, height=height, root_bound=root_bound)
-    return plan, objective.of_thresholds(errors, height)
+    assert found is not None and isinstance(found.plan, ThresholdPlan)
+    return found.plan, found.predicted
+
+
+def worst_case(alpha: float) -> RelativeObjective:
+    """The alpha-mRMSE."""
+    return RelativeObjective(metric="alpha_mrmse", alpha=alpha)
 
 
 def row(name: str, objective: RelativeObjective, digits: int, root_bound: int) -> dict[str, float]:
     """The predicted errors of all candidates."""
     # In the worst case noise does not depend on alpha.
-    shared = objective
-    if objective.guess is None:
-        shared = RelativeObjective(metric=objective.metric, alpha=0.5)
-    bound = threshold_plan(shape(name).height, objective, digits, root_bound)[1]
+    shared = objective if objective.guess is not None else worst_case(0.5)
+    bound = threshold_plan(name, objective, digits, root_bound)[1]
     return {
         **noise_errors(name, shared, None),
         **noise_errors(name, shared, digits),
@@ -144,9 +149,14 @@ def row(name: str, objective: RelativeObjective, digits: int, root_bound: int) -
 
 def line(head: str, errors: dict[str, float], measured: str = "-") -> str:
     """One line of a table."""
-    winner = min(errors, key=lambda column: errors[column])
     cells = "".join(f"{_short(errors[column]):>15}" for column in COLUMNS)
-    return f"{head:39}{cells}   {winner:<14}{measured}"
+    return f"{head:{HEAD}}{cells}   {best(errors):<14}{measured}"
+
+
+def best(errors: dict[str, float]) -> str:
+    """The column of the least error; where several are printed as 0 there is none."""
+    zeros = [column for column, error in errors.items() if _short(error) == "0"]
+    return "several" if len(zeros) > 1 else min(errors, key=lambda column: errors[column])
 
 
 def _short(value: float) -> str:
@@ -156,7 +166,9 @@ def _short(value: float) -> str:
 def title(head: str) -> str:
     """The heading of a table."""
     return (
-        f"{head:39}" + "".join(f"{column:>15}" for column in COLUMNS) + "   best          measured"
+        f"{head:{HEAD}}"
+        + "".join(f"{column:>15}" for column in COLUMNS)
+        + "   best          measured"
     )
 
 
@@ -200,95 +212,116 @@ def measured_worst(plan: ThresholdPlan, name: str, alpha: float, bound: int, rel
             if root > worst[0]:
                 error = float(level[:, place].std()) / math.sqrt(releases) / (2 * root)
                 worst = root, error
-    return f"{worst[0]:.4g} ({worst[1]:.2g})"
+    return _measured(*worst)
 
 
 def measured_mean(plan: ThresholdPlan, name: str, alpha: float, rows: int, releases: int) -> str:
     """The objective of a guess on rows spread evenly."""
     tree = shape(name)
-    counts = np.diff(np.linspace(0, rows, tree.leaves + 1).astype(np.int64))
+    edges: Integers = np.linspace(0, rows, tree.leaves + 1).astype(np.int64)
+    counts = edges[1:] - edges[:-1]
     levels = squares(plan, tree, counts, alpha, releases)
     each = np.mean([level.mean(axis=1) for level in levels], axis=0)
     root = math.sqrt(float(each.mean()))
-    return f"{root:.4g} ({float(each.std()) / math.sqrt(releases) / max(2 * root, 1e-9):.2g})"
+    return _measured(root, float(each.std()) / math.sqrt(releases) / max(2 * root, 1e-9))
+
+
+def _measured(root: float, error: float) -> str:
+    """A measured error and its standard error, which is 0 where only rounding is left of it."""
+    return f"{root:.4g} ({error if error > 1e-9 else 0:.2g})"
 
 
 # --- tables ---
 
 
+def worst_line(
+    name: str, alpha: float, digits: int, bound: int, is_measured: bool, releases: int
+) -> str:
+    """One line of the worst case."""
+    errors = row(name, worst_case(alpha), digits, bound)
+    plan = threshold_plan(name, worst_case(alpha), digits, bound)[0]
+    measured = measured_worst(plan, name, alpha, bound, releases) if is_measured else "-"
+    rows = "2^40" if bound == MAX_COUNT else f"10^{round(math.log10(bound))}"
+    return line(f"{name}, alpha {alpha:g}, delta 1e-{digits}, M {rows}", errors, measured)
+
+
+def guess_line(height: int, alpha: float, digits: int, rows: int, releases: int) -> str:
+    """One line of the mean error for rows spread evenly."""
+    name = f"binary {height}"
+    guess = tuple(rows / 2**level for level in range(height + 1))
+    objective = RelativeObjective(metric="alpha_rmse", alpha=alpha, guess=guess)
+    errors = row(name, objective, digits, 10 * rows)
+    plan = threshold_plan(name, objective, digits, 10 * rows)[0]
+    measured = measured_mean(plan, name, alpha, rows, releases)
+    head = f"{name}, alpha {alpha:g}, delta 1e-{digits}, N 10^{round(math.log10(rows))}"
+    return line(head, errors, measured)
+
+
+def constants() -> None:
+    """What the paper's constants ask for, and what calibration makes of it."""
+    tau_min = smallest_threshold(
+        depth=20,
+        alpha=Fraction(1, 2),
+        epsilon=EPSILON,
+        delta=Fraction(1, 10**6),
+        eta=Fraction(1, 400),
+    )
+    bound = threshold_plan("comb 19", worst_case(0.5), 6, 10**6)[1]
+    print("20 levels, alpha 0.5, delta 1e-6")
+    print(f"paper's constants, eta 1/400: threshold {tau_min:,.0f}, error {tau_min / 2:,.0f}")
+    print(f"calibrated, M 10^6: largest alpha-RMSE {bound:.1f}\n", flush=True)
+
+
 def worst_table(releases: int) -> None:
     """The worst case over the counts."""
     print(title("alpha-mRMSE, worst case"))
-    for name, alpha, digits, bound in WORST:
-        objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-        errors = row(name, objective, digits, bound)
-        plan = threshold_plan(shape(name).height, objective, digits, bound)[0]
-        measured = "-"
-        if shape(name).height <= 8:  # a comb takes long
-            measured = measured_worst(plan, name, alpha, bound, releases)
-        rows = "2^40" if bound == MAX_COUNT else f"10^{round(math.log10(bound))}"
-        head = f"{name}, alpha {alpha:g}, delta 1e-{digits}, M {rows}"
-        print(line(head, errors, measured), flush=True)
+    for each in WORST:
+        print(worst_line(*each, releases), flush=True)
 
 
-def crossing_table() -> None:
-    """The least alpha, of two digits, from which thresholds win in the worst case."""
-    print("\nleast alpha from which thresholds win   (delta 1e-6, M 10^4)")
-    for name in CROSSINGS:
-        objective = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
-        noise = {**noise_errors(name, objective, None), **noise_errors(name, objective, 6)}
-        trees, best = (noise["Gaussian tree"], min(noise.values()))
-        height = shape(name).height
-        found = [_crossing(height, target) for target in (best, min(trees, noise["Laplace tree"]))]
-        print(f"{name:20}against all {found[0]:<8}against trees without estimation {found[1]}")
-
-
-def _crossing(height: int, target: float) -> str:
-    low, high = 50, 100  # hundredths
-    while high - low > 1:
-        middle = (low + high) // 2
-        objective = RelativeObjective(metric="alpha_mrmse", alpha=middle / 100)
-        wins = threshold_plan(height, objective, 6, 10**4)[1] < target
-        low, high = (low, middle) if wins else (middle, high)
-    return f"{high / 100:g}" if high < 100 else "none"
+def alpha_table() -> None:
+    """Thresholds beside the best of the others, in the worst case, where alpha is near 1."""
+    heads = "".join(f"{alpha:>9g}" for alpha in ALPHAS)
+    print(f"\n{'alpha-mRMSE by alpha':21}{heads}   least squares   tree")
+    for name in NEAR_ONE:
+        noise = {**noise_errors(name, worst_case(0.5), None)}
+        noise |= noise_errors(name, worst_case(0.5), 6)
+        bounds = [threshold_plan(name, worst_case(alpha), 6, 10**4)[1] for alpha in ALPHAS]
+        cells = "".join(f"{bound:9.2f}" for bound in bounds)
+        squares = min(value for column, value in noise.items() if column.startswith("LS"))
+        trees = min(value for column, value in noise.items() if column.endswith("tree"))
+        print(f"{'thresholds, ' + name:21}{cells}{squares:16.2f}{trees:7.2f}", flush=True)
 
 
 def depth_table() -> None:
     """Thresholds beside the Gaussian tree alone, whose error grows with the root of the depth."""
-    print("\nalpha-mRMSE by depth" + "".join(f"{height:>9}" for height in DEPTHS))
+    print(f"\n{'alpha-mRMSE by depth':21}" + "".join(f"{height:>9}" for height in DEPTHS))
     rho = float(rho_of(EPSILON, Fraction(1, 10**6)))
     trees = [math.sqrt((height + 1) / (2 * rho)) for height in DEPTHS]
-    print(f"{'Gaussian tree':20}" + "".join(f"{value:9.1f}" for value in trees))
+    print(f"{'Gaussian tree':21}" + "".join(f"{value:9.1f}" for value in trees))
     for alpha in (0.5, 0.9):
-        objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-        bounds = [threshold_plan(height, objective, 6, 10**4)[1] for height in DEPTHS]
+        plans = [threshold_plan(f"comb {height}", worst_case(alpha), 6, 10**4) for height in DEPTHS]
         head = f"thresholds, {alpha:g}"
-        print(f"{head:20}" + "".join(f"{value:9.1f}" for value in bounds), flush=True)
+        print(f"{head:21}" + "".join(f"{bound:9.1f}" for _, bound in plans), flush=True)
 
 
 def guess_table(releases: int) -> None:
     """The mean error for rows spread evenly."""
     print("\n" + title("alpha-RMSE, rows spread evenly"))
-    for height, alpha, digits, rows in GUESSED:
-        name = f"binary {height}"
-        guess = tuple(rows / 2**level for level in range(height + 1))
-        objective = RelativeObjective(metric="alpha_rmse", alpha=alpha, guess=guess)
-        errors = row(name, objective, digits, 10 * rows)
-        plan = threshold_plan(height, objective, digits, 10 * rows)[0]
-        measured = measured_mean(plan, name, alpha, rows, releases)
-        head = f"{name}, alpha {alpha:g}, delta 1e-{digits}, N 10^{round(math.log10(rows))}"
-        print(line(head, errors, measured), flush=True)
+    for each in GUESSED:
+        print(guess_line(*each, releases), flush=True)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--releases", type=int, default=40)
+    parser.add_argument("--releases", type=int, default=RELEASES)
     releases = parser.parse_args().releases
+    constants()
     worst_table(releases)
+    alpha_table()
     depth_table()
     guess_table(releases)
-    crossing_table()
 
 
 if __name__ == "__main__":
