@@ -51,13 +51,13 @@ from dpcore.irregular_consistency import irregular_counts
 from dpcore.irregular_forest import IrregularForest
 from dpcore.irregular_plan import IrregularPlan
 from dpcore.irregular_planner import (
-    NodeWeights,
     plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
     with_shares,
 )
 from dpcore.irregular_tree import IrregularTree
+from dpcore.node_weights import NodeWeights
 from dpcore.noise import NoiseSource, add_noise, combine_digests, counts_digest
 from dpcore.privacy import Budget, Measure, Neighbors, noise_law
 from dpcore.randomness import ReleaseKey, public_stream

@@ -14,8 +14,9 @@ from dpcore.chunks import Chunk
 from dpcore.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_chunks import IrregularChunk
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.quantiles import QuantileCells
-from dpcore.question import ChunkedQuestion, OrderedQuestion
+from dpcore.question import ChunkedQuestion
 from dpcore.tables import cdf_table, nodes_table, solved_quantiles
 from dpcore.threshold_question import ThresholdQuestion
 

@@ -21,10 +21,10 @@ from dpcore.forest import LevelSolution
 from dpcore.hierarchy_domain import hierarchy_domain_from_spec
 from dpcore.irregular_forest import IrregularForest
 from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular_planner import NodeWeights
 from dpcore.irregular_widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.measure import MeasureColumn, measure_from_spec
 from dpcore.measured_forest import MeasuredForest
+from dpcore.node_weights import NodeWeights
 from dpcore.noise import Integers
 from dpcore.privacy import Budget, Measure, Neighbors, level_sensitivity
 from dpcore.question import MovedCounts
@@ -72,6 +72,7 @@ class HierarchyQuestion(UniverseQuestion):
     def __post_init__(self) -> None:
         super().__post_init__()
         tree = self.plan.tree
+        _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts
         if self.estimation not in (LEAST_SQUARES, NONE):
             raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
         if self.plan.public_level is not None and self.measure is not None:

@@ -31,8 +31,9 @@ from dpcore.accounting import rho_of
 from dpcore.chunks import CHUNK_LEAVES
 from dpcore.irregular_error import plan_errors
 from dpcore.irregular_plan import IrregularPlan, Sensitivities
-from dpcore.irregular_planner import NodeWeights, plan_irregular
+from dpcore.irregular_planner import plan_irregular
 from dpcore.irregular_tree import IrregularTree
+from dpcore.node_weights import NodeWeights
 from dpcore.noise import MAX_COUNT
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.relative_objective import RelativeObjective

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.noise import Integers, NoiseSource, combine_digests, counts_digest
-from dpcore.question import ChunkedQuestion, OrderedQuestion
+from dpcore.ordered_question import OrderedQuestion
+from dpcore.question import ChunkedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release_plan import ReleasePlan
 from dpcore.released_cdf import ReleasedCdf

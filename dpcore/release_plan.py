@@ -15,9 +15,10 @@ from functools import cached_property
 
 from dpcore.accounting import rho_of
 from dpcore.hierarchy_question import hierarchy_question_from_spec
+from dpcore.ordered_question import ordered_question_from_spec
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.privacy_loss import keeps
-from dpcore.question import ChunkedQuestion, MovedCounts, Question, ordered_question_from_spec
+from dpcore.question import ChunkedQuestion, MovedCounts, Question
 from dpcore.samplers import SAMPLER_VERSION
 from dpcore.sparse_question import SparseQuestion, sparse_question_from_spec
 from dpcore.threshold_question import threshold_question_from_spec

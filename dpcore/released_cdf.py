@@ -14,9 +14,9 @@ from dpcore.answers import CDF
 from dpcore.bands import band_margin, simultaneous_width
 from dpcore.chunks import Chunk
 from dpcore.forest import PrefixSolution
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan_errors import widths_of
 from dpcore.quantiles import Totals, chunk_quantiles
-from dpcore.question import OrderedQuestion
 from dpcore.ranges import range_margin, range_variance
 from dpcore.released_tree import Answer, ReadPart, ReleasedTree
 from dpcore.tables import quantiles_table

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from dpcore.chunks import Chunk
 from dpcore.estimation import Floats
 from dpcore.forest import LevelSolution, PrefixSolution, RootSolutions
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.question import ChunkedQuestion, OrderedQuestion
+from dpcore.question import ChunkedQuestion
 from dpcore.uncertainty import clipped_intervals, prefix_margin
 
 NODES_SCHEMA = pa.schema(

@@ -31,6 +31,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from dpcore.noise import MAX_COUNT
 from dpcore.privacy import Neighbors
@@ -221,6 +222,8 @@ class _Search:
         return min([found, *tried], key=lambda each: each.value)
 
 
+# The second turn of a descent begins where the first one ended.
+@lru_cache(maxsize=256)
 def _laid_out(setting: _Setting, shape: _Shape, floors: tuple[float, ...]) -> tuple[_Shape, float]:
     """The layout of the least E, one coordinate after the other, as long as it falls."""
     grid: dict[str, tuple[float, ...]] = {

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -228,6 +228,8 @@ def _geometric(last: int, ratio: float) -> Floats:
     return np.unique(np.concatenate([np.arange(min(_ALL_COUNTS, last)), spread[spread <= last]]))
 
 
+# A search meets the same rounds again and again, and plans have up to 150.
+@lru_cache(maxsize=4096)
 def _empty_top(each: ThresholdRound) -> float:
     """q_j, rounded up: every cell counts with the ends that make its term largest."""
     scale = float(each.sparse_vector.query_law.scale)

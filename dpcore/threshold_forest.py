@@ -24,7 +24,7 @@ from dpcore.irregular_tree import IrregularTree
 from dpcore.noise import MAX_COUNT, Integers, NoiseSource
 from dpcore.privacy import Budget, Neighbors
 from dpcore.threshold_error import ThresholdErrors
-from dpcore.threshold_plan import ThresholdPlan, released_threshold_estimates
+from dpcore.threshold_plan import ThresholdPlan, released_trees_estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +35,22 @@ class TreeThresholds:
         tree: its shape, of one root and at most 2^17 leaves, since it is searched as a whole.
         thresholds: the rounds.
         keyed: the tree stands once per key: a row is in one of them.
+        rows_at_most: a public bound of the rows of a tree, by default the most that are counted.
+            The intervals and the predicted error rest on it, not the guarantee, nor what is drawn.
 
     Raises:
-        ValueError: too many leaves, or estimates of the rounds that do not rise.
+        ValueError: too many leaves, estimates of the rounds that do not rise, or a bound out of
+            range.
     """
 
     tree: IrregularTree
     thresholds: ThresholdPlan
     keyed: bool = False
+    rows_at_most: int = MAX_COUNT
 
     def __post_init__(self) -> None:
+        if not 1 <= self.rows_at_most <= MAX_COUNT:
+            raise ValueError(f"rows_at_most is {self.rows_at_most}; it must be from 1 to 2^40")
         if self.tree.leaves > CHUNK_LEAVES:
             raise ValueError(
                 f"mechanism: thresholds need a whole tree at once, and {self.tree.leaves} leaves "
@@ -62,6 +68,13 @@ class TreeThresholds:
     def budget(self) -> Budget | None:
         """None: it spends an epsilon and a delta."""
         return None
+
+    @property
+    def errors(self) -> ThresholdErrors:
+        """The bounds of its errors."""
+        return ThresholdErrors(
+            self.thresholds, height=self.tree.height, root_bound=self.rows_at_most
+        )
 
     @property
     def estimates(self) -> Floats:
@@ -102,33 +115,42 @@ def threshold_intervals(plan: TreeThresholds, confidence: float) -> ThresholdInt
 
     A node of w rows is left by all rounds from j + 1 up with a probability of at most m_{j+1}(w)
     (`ThresholdErrors.missed`), which falls with w. So a node found by round j has, but for a
-    probability of 1 - confidence, at most the largest w of m_{j+1}(w) > 1 - confidence.
+    probability of 1 - confidence, at most the largest w of m_{j+1}(w) > 1 - confidence: of the
+    rounds j for which a node of w rows is above that, let i be the last. Found by any of them, the
+    node was left by all rounds from i + 1 up.
 
     Args:
         plan: any.
         confidence: above 0 and below 1.
     """
-    errors = ThresholdErrors(plan.thresholds, height=plan.tree.height)
-    rounds = plan.thresholds.rounds
-    high = [_largest_missed(errors, j + 1, 1 - confidence) for j in range(len(rounds))]
+    errors, rounds, most = plan.errors, plan.thresholds.rounds, plan.rows_at_most
+    last = np.inf if most == MAX_COUNT else float(most)
+    low = (0.0, *(float(max(0, each.floor)) for each in rounds))
+    high = [
+        _largest_missed(errors, j + 1, 1 - confidence, most=most, last=last)
+        for j in range(len(rounds))
+    ]
     return ThresholdIntervals(
         confidence=confidence,
-        low=(0.0, *(float(max(0, each.floor)) for each in rounds)),
-        high=(*high, np.inf),
+        low=low,
+        high=(*map(max, high, low), max(last, low[-1])),
     )
 
 
-def _largest_missed(errors: ThresholdErrors, round_number: int, probability: float) -> float:
-    low, high = 0, MAX_COUNT
+def _largest_missed(
+    errors: ThresholdErrors, round_number: int, probability: float, *, most: int, last: float
+) -> float:
+    """The largest w of m(w) above a probability, 0 if there is none; `last` if all counts are."""
+    low, high = 0, most
     if float(errors.missed(round_number, [high])[0]) > probability:
-        return np.inf
+        return last
     while high - low > 1:
         middle = (low + high) // 2
         if float(errors.missed(round_number, [middle])[0]) > probability:
             low = middle
         else:
             high = middle
-    return float(high)
+    return float(low)
 
 
 class ThresholdForest:
@@ -147,18 +169,15 @@ class ThresholdForest:
         self, tree: str, chunk: IrregularChunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
         """The estimates of a chunk's trees, each level (keys, n), as the bits of float64."""
-        found = [
-            released_threshold_estimates(
-                self.plan.thresholds,
-                self.plan.tree,
-                own,
-                noise,
-                name=tree,
-                key=chunk.key + place,
-                chunk=chunk.index,
-            )
-            for place, own in enumerate(counts.reshape(chunk.keys, chunk.tree.leaves))
-        ]
+        found = released_trees_estimates(
+            self.plan.thresholds,
+            self.plan.tree,
+            counts.reshape(chunk.keys, chunk.tree.leaves),
+            noise,
+            name=tree,
+            first_key=chunk.key,
+            chunk=chunk.index,
+        )
         return [np.stack(level).view(np.int64) for level in zip(*found, strict=True)]
 
     def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:

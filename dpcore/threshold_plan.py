@@ -22,7 +22,7 @@ Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithms 1, 2 and 4, corrected.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -50,6 +50,7 @@ __all__ = [
     "ThresholdPlan",
     "ThresholdRound",
     "released_threshold_estimates",
+    "released_trees_estimates",
     "threshold_estimates",
     "threshold_plan_from_spec",
 ]
@@ -318,15 +319,30 @@ def threshold_estimates(
     ...                     public_stream("doc"))
     [array([150.]), array([ 20., 150.])]
     """
-    weights = tree_weights(tree, leaf_counts)
-    forest = whole_tree(tree)
-    estimates = [np.full(size, float(plan.least)) for size in tree.level_sizes]
+    return _estimates(plan, tree, [leaf_counts], [stream])[0]
+
+
+def _estimates(
+    plan: ThresholdPlan,
+    tree: CountTree,
+    leaf_counts: Sequence[Integers],
+    streams: Sequence[RandomStream],
+) -> list[list[Floats]]:
+    """`threshold_estimates` of several trees of one shape, each from a stream of its own.
+
+    Round by round over all trees: the tables that a round's noise is drawn from take far longer
+    than a draw, and those of all rounds are too many to keep.
+    """
+    weights = [tree_weights(tree, own) for own in leaf_counts]
+    forests = [whole_tree(tree) for _ in leaf_counts]
+    found = [[np.full(n, float(plan.least)) for n in tree.level_sizes] for _ in leaf_counts]
     for each in reversed(plan.rounds):
-        top = classify_forest(tree, weights, each, stream, forest)
-        for estimate, is_top in zip(estimates, top, strict=True):
-            estimate[is_top] = float(each.estimate)
-        forest = remaining_trees(tree, forest, top)
-    return estimates
+        for place, stream in enumerate(streams):
+            top = classify_forest(tree, weights[place], each, stream, forests[place])
+            for estimate, is_top in zip(found[place], top, strict=True):
+                estimate[is_top] = float(each.estimate)
+            forests[place] = remaining_trees(tree, forests[place], top)
+    return found
 
 
 def released_threshold_estimates(
@@ -363,5 +379,34 @@ def released_threshold_estimates(
     ...                              source, name="doc", key=0)
     [array([20.]), array([20., 20.])]
     """
-    stream = noise.of_counts(leaf_counts).stream(name, key, chunk, _ALL_ROUNDS)
-    return threshold_estimates(plan, tree, leaf_counts, stream)
+    (found,) = released_trees_estimates(
+        plan, tree, leaf_counts[None], noise, name=name, first_key=key, chunk=chunk
+    )
+    return found
+
+
+def released_trees_estimates(
+    plan: ThresholdPlan,
+    tree: CountTree,
+    leaf_counts: Integers,
+    noise: NoiseSource,
+    *,
+    name: str,
+    first_key: int,
+    chunk: int = 0,
+) -> list[list[Floats]]:
+    """`released_threshold_estimates` of consecutive keys, which is the same for each, sooner.
+
+    Args:
+        plan, tree, noise, name, chunk: as there.
+        leaf_counts: (keys, K) int64, the exact counts.
+        first_key: the code of the first key.
+
+    Returns:
+        for each key, (n_level,) for each level, root first.
+    """
+    streams = [
+        noise.of_counts(own).stream(name, first_key + place, chunk, _ALL_ROUNDS)
+        for place, own in enumerate(leaf_counts)
+    ]
+    return _estimates(plan, tree, list(leaf_counts), streams)

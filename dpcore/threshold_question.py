@@ -41,7 +41,7 @@ class ThresholdQuestion(UniverseQuestion):
         objective: what the plan was chosen for.
     """
 
-    output_only = ("confidence", "weight", "objective")
+    output_only = ("confidence", "weight", "objective", "rows_at_most")
 
     plan: TreeThresholds
     objective: RelativeObjective
@@ -92,6 +92,7 @@ class ThresholdQuestion(UniverseQuestion):
             "keys": None if self.keys is None else self.keys.spec(),
             "leaves": self.plan.tree.leaves,
             "thresholds": self.plan.thresholds.spec(),
+            "rows_at_most": self.plan.rows_at_most,
             "confidence": self.confidence,
             "weight": str(self.weight),
             "objective": self.objective.spec(),
@@ -111,6 +112,7 @@ def threshold_question_from_spec(spec: Mapping[str, Any], universe: Universe) ->
         tree=places.tree.shape,
         thresholds=threshold_plan_from_spec(spec["thresholds"]),
         keyed=keys is not None,
+        rows_at_most=int(spec["rows_at_most"]),
     )
     return ThresholdQuestion(
         name=spec["name"],

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 
 from dpcore.accounting import calibrated_rho, rho_of
 from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
-from dpcore.irregular_planner import NodeWeights, predicted_node_rmse
+from dpcore.irregular_planner import predicted_node_rmse
+from dpcore.measured_forest import MeasuredForest
+from dpcore.node_weights import NodeWeights
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.planner import predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta
-from dpcore.question import ChunkedQuestion, MovedCounts, OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, MovedCounts, Question
 from dpcore.release_plan import ReleasePlan, moved_counts_of
-from dpcore.threshold_error import ThresholdErrors
 from dpcore.threshold_question import ThresholdQuestion
 from pipelines.configuration_error import ConfigurationError
 from pipelines.hierarchy_tree import HierarchyTree
@@ -48,6 +50,7 @@ def plan_release(configuration: Configuration) -> ReleasePlan:
     if configuration.delta is None:
         _check_noise(configuration)
         return _Composition(configuration=configuration).alone(configuration.budget)
+    _check_thresholds(configuration)
     own = _own_budgets(configuration)
     noises = {
         index: tree.noise
@@ -88,6 +91,7 @@ def _with_thresholds(chosen: _Composition) -> _Composition:
             and tree.public_level is None
             and tree.level_budgets is None
             and tree.estimation is None
+            and tree.noise == "best"
         )
         if not open_:
             continue
@@ -109,6 +113,18 @@ def _check_noise(configuration: Configuration) -> None:
         if not isinstance(tree, SparseTree) and tree.noise == other:
             raise ConfigurationError(
                 f"{configuration.source}: trees[{index}].noise: {other} noise needs {needed}"
+            )
+
+
+def _check_thresholds(configuration: Configuration) -> None:
+    """Refuses a choice of noise where thresholds are asked for, whose noise is bounded."""
+    for index, tree in enumerate(configuration.trees):
+        if not isinstance(tree, HierarchyTree) or tree.mechanism != "thresholds":
+            continue
+        if tree.noise != "best":
+            raise ConfigurationError(
+                f"{configuration.source}: trees[{index}].noise: does not go with the mechanism "
+                "thresholds, whose noise is truncated Laplace noise"
             )
 
 
@@ -225,9 +241,7 @@ def _predicted(question: Question) -> float:
     if isinstance(question, HierarchyQuestion):
         return predicted_hierarchy_error(question)
     if isinstance(question, ThresholdQuestion):
-        tree = question.plan
-        errors = ThresholdErrors(tree.thresholds, height=tree.tree.height)
-        return question.objective.of_thresholds(errors, tree.tree.height)
+        return predicted_threshold_error(question)
     if isinstance(question, OrderedQuestion):
         if question.plan.is_efficient:
             return predicted_error(question.plan, question.objective)
@@ -243,6 +257,18 @@ def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
         least_squares = question.estimation == LEAST_SQUARES
         of = objective.of_estimates if least_squares else objective.of_measurements
         return of(question.plan)
-    height = question.plan.tree.height
-    weights = question.weights or NodeWeights(levels=(1.0,) * (height + 1))
-    return predicted_node_rmse(question.plan, weights)
+    plan, forest = question.plan, question.forest
+    weights = question.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
+    if not isinstance(forest, MeasuredForest):
+        return predicted_node_rmse(plan, weights)
+    if plan.tree.height == 0:
+        return math.sqrt(forest.node_variances[0][0])
+    above, leaves = weights.on_nodes(plan.tree)
+    parts = zip((*above, leaves), forest.node_variances, strict=True)
+    return math.sqrt(sum(float(own @ each) for own, each in parts) / weights.total)
+
+
+def predicted_threshold_error(question: ThresholdQuestion) -> float:
+    """The bound of the objective of a hierarchy that is measured by thresholds."""
+    plan = question.plan
+    return question.objective.of_thresholds(plan.errors, plan.tree.height)

@@ -12,10 +12,11 @@ from fractions import Fraction
 from pydantic import ValidationError
 
 from dpcore.estimators import Estimator
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Neighbors
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
 from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error

@@ -84,6 +84,13 @@ def whole_numbers(value: object) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def whole_number(value: object) -> int:
+    """A whole number, also below 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RuleBroken(f"{shown(value)} must be a whole number")
+    return value
+
+
 def weight(value: object) -> float:
     """A number from 0 up."""
     number = _number(value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dpcore.estimators import Estimator
 from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import Mechanism, TreePlan
 from dpcore.privacy import Measure, Neighbors
-from dpcore.question import ChunkedQuestion, OrderedQuestion, Question
+from dpcore.question import ChunkedQuestion, Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.sparse_question import SparseQuestion

@@ -10,9 +10,8 @@ from dpcore.hierarchy_question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.irregular_plan import IrregularPlan
 from dpcore.irregular_planner import predicted_level_rmse, with_equal_shares
 from dpcore.measured_forest import MeasuredForest
-from dpcore.threshold_error import ThresholdErrors
 from dpcore.threshold_question import ThresholdQuestion
-from pipelines.composition import predicted_hierarchy_error
+from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.guarantee import hierarchy_levels_of
 
 _ROUNDS_SHOWN = 6
@@ -109,9 +108,7 @@ def _noise(question: HierarchyQuestion, level: int) -> str:
 
 def threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
     """The plan of a hierarchy that is measured by thresholds, as plain values."""
-    plan, objective = question.plan.thresholds, question.objective
-    errors = ThresholdErrors(plan, height=question.plan.tree.height)
-    widths = question.widths
+    plan, objective, widths = question.plan.thresholds, question.objective, question.widths
     return {
         "name": question.name,
         "keys": question.key_count,
@@ -123,16 +120,18 @@ def threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
             )
         ],
         "rounds": [each.spec() for each in plan.rounds],
-        "predicted": {objective.metric: objective.of_thresholds(errors, question.plan.tree.height)},
+        "rows_at_most": question.plan.rows_at_most,
+        "predicted": {objective.metric: predicted_threshold_error(question)},
     }
 
 
 def print_thresholds(question: ThresholdQuestion, entry: dict[str, Any]) -> None:
     """Prints the estimates that there may be, and the bound of the error."""
     plan, objective = question.plan.thresholds, question.objective
+    keys = f", once for each of {question.key_count} keys" if question.keys else ""
     print(
-        f"\n{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by thresholds; "
-        f"epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
+        f"\n{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by "
+        f"thresholds{keys}; epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
     )
     shown = entry["estimates"]
     if len(shown) > 2 * _ROUNDS_SHOWN:
@@ -141,4 +140,7 @@ def print_thresholds(question: ThresholdQuestion, entry: dict[str, Any]) -> None
     for each in shown:
         high = "any" if each["high"] is None else f"{each['high']:,.0f}"
         print(f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows")
-    print(f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g}")
+    print(
+        f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g} "
+        f"{objective.unit}, for trees of at most {question.plan.rows_at_most:,} rows"
+    )

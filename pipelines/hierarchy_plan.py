@@ -70,7 +70,7 @@ def threshold_question(
     if delta is None:
         raise ValueError("delta: the mechanism thresholds needs one beside epsilon")
     shape, objective = tree.domain.tree.shape, tree.relative
-    found = _thresholds(shape, neighbors, epsilon, delta, objective)
+    found = _thresholds(shape, neighbors, epsilon, delta, objective, tree.rows_at_most)
     if found is None or not isinstance(found.plan, ThresholdPlan):
         raise ValueError(
             "mechanism: thresholds need a tree of at most 2^17 leaves and an error that is forgiven"
@@ -78,7 +78,12 @@ def threshold_question(
     return ThresholdQuestion(
         name=tree.name,
         domain=tree.domain,
-        plan=TreeThresholds(tree=shape, thresholds=found.plan, keyed=tree.keys is not None),
+        plan=TreeThresholds(
+            tree=shape,
+            thresholds=found.plan,
+            keyed=tree.keys is not None,
+            rows_at_most=tree.rows_at_most,
+        ),
         keys=tree.keys,
         confidence=confidence,
         weight=tree.weight,
@@ -143,7 +148,7 @@ def hierarchy_plan(
     if amounts == "equal" or (tree.mechanism == "tree" and amounts is None):
         return with_equal_shares(leaves_only), tree.estimation or LEAST_SQUARES
     if tree.objective == "relative":
-        return _best_of_noise(leaves_only, tree.relative)
+        return _best_of_noise(leaves_only, tree.relative, tree.estimation)
     planned = plan_irregular(
         tree=shape,
         budget=budget,
@@ -164,26 +169,34 @@ def _thresholds(
     epsilon: Fraction,
     delta: Fraction,
     objective: RelativeObjective,
+    rows_at_most: int,
 ) -> RelativeCandidate | None:
     return threshold_candidate(
-        tree=tree, neighbors=neighbors, epsilon=epsilon, delta=delta, objective=objective
+        tree=tree,
+        neighbors=neighbors,
+        epsilon=epsilon,
+        delta=delta,
+        objective=objective,
+        root_bound=rows_at_most,
     )
 
 
 @lru_cache(maxsize=32)
-def _best_of_noise(plan: IrregularPlan, objective: RelativeObjective) -> tuple[IrregularPlan, str]:
-    """The best split for errors relative to counts, and the name of its estimation."""
-    best = min(
-        noise_candidates(
-            tree=plan.tree,
-            neighbors=plan.neighbors,
-            budget=plan.budget,
-            objective=objective,
-            public_level=plan.public_level,
-            keyed=plan.keyed,
-            sensitivities=plan.sensitivities,
-        ),
-        key=lambda each: each.predicted,
+def _best_of_noise(
+    plan: IrregularPlan, objective: RelativeObjective, estimation: str | None
+) -> tuple[IrregularPlan, str]:
+    """The best split for errors relative to counts, and the name of its estimation: the one that is
+    asked for, or of all."""
+    found = noise_candidates(
+        tree=plan.tree,
+        neighbors=plan.neighbors,
+        budget=plan.budget,
+        objective=objective,
+        public_level=plan.public_level,
+        keyed=plan.keyed,
+        sensitivities=plan.sensitivities,
     )
+    allowed = [each for each in found if estimation in (None, each.estimation)]
+    best = min(allowed, key=lambda each: each.predicted)
     assert isinstance(best.plan, IrregularPlan)
     return best.plan, best.estimation

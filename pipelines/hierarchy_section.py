@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dpcore.calendar_universe import CALENDAR_LEVELS, universe_from_calendar
 from dpcore.hierarchy_domain import POLICIES, HierarchyDomain
-from dpcore.irregular_planner import NodeWeights
+from dpcore.node_weights import NodeWeights
 from dpcore.universe import OTHER, Universe, check_level_names
 from dpcore.universe_leaves import MAX_DIGITS
 from pipelines import configuration_rules as rules

@@ -12,8 +12,9 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.irregular_planner import NodeWeights
 from dpcore.measure import MeasureColumn
+from dpcore.node_weights import NodeWeights
+from dpcore.noise import MAX_COUNT
 from dpcore.relative_objective import METRICS, RelativeObjective
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore
@@ -33,8 +34,8 @@ class MeasureSection(Section):
     """A column that is summed, between bounds."""
 
     column: Text
-    lower: int
-    upper: int
+    lower: Annotated[int, PlainValidator(rules.whole_number)]
+    upper: Annotated[int, PlainValidator(rules.whole_number)]
     missing: Annotated[str, PlainValidator(rules.choice("drop", "zero"))] = "drop"
 
     @section_rule(mode="after")
@@ -66,6 +67,7 @@ class HierarchyTree(TreeSection):
     alpha: Annotated[float | None, PlainValidator(rules.weight)] = None
     kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
     guess: Any = None
+    rows_at_most: int = MAX_COUNT
     mechanism: Annotated[str, PlainValidator(rules.choice("planned", "tree", "thresholds"))] = (
         "planned"
     )
@@ -83,7 +85,8 @@ class HierarchyTree(TreeSection):
         _ = self.weights, self.public_level
         amounts, names = self.level_budgets, self.domain.tree.level_names
         if amounts == "optimal":
-            raise RuleBroken("must be equal or a list of numbers", at=".level_budgets")
+            rule = "must be equal or a list of numbers; left out, the budgets are the best ones"
+            raise RuleBroken(rule, at=".level_budgets")
         if isinstance(amounts, tuple) and len(amounts) != len(names):
             raise RuleBroken(
                 f"must be {len(names)} numbers, one for each of {', '.join(names)}",
@@ -111,9 +114,10 @@ class HierarchyTree(TreeSection):
             _ = self.relative
             if self.node_weights is not None:
                 raise RuleBroken("belongs to the objective nodes", at=".node_weights")
+            self._check_rows()
         else:
-            for key in ("metric", "alpha", "kappa", "guess"):
-                if getattr(self, key) is not None:
+            for key in ("metric", "alpha", "kappa", "guess", "rows_at_most"):
+                if getattr(self, key) != type(self).model_fields[key].default:
                     raise RuleBroken("belongs to the objective relative", at=f".{key}")
             if self.mechanism == "thresholds":
                 raise RuleBroken("thresholds go with the objective relative", at=".mechanism")
@@ -124,15 +128,24 @@ class HierarchyTree(TreeSection):
         if self.mechanism == "planned" and self.estimation == "none":
             raise RuleBroken("none goes with the mechanism tree", at=".estimation")
 
+    def _check_rows(self) -> None:
+        if not 1 <= self.rows_at_most <= MAX_COUNT:
+            raise RuleBroken("must be from 1 to 2^40", at=".rows_at_most")
+        if max(self.relative.guess or (0,)) > self.rows_at_most:
+            raise RuleBroken("is above rows_at_most", at=".guess")
+
     @cached_property
     def relative(self) -> RelativeObjective:
         """What the tree is for, where errors are relative to counts."""
         given = {"metric": self.metric or "alpha_rmse", "alpha": self.alpha, "kappa": self.kappa}
-        weights = self.weights
+        needed = "kappa" if self.metric == "rel_kappa" else "alpha"
+        if given[needed] is None:
+            raise RuleBroken(f"is required with the metric {given['metric']}", at=f".{needed}")
+        weights, guess = self.weights, guessed_counts(self.domain, self.guess)
         try:
             return RelativeObjective(
                 **given,  # type: ignore[arg-type]
-                guess=guessed_counts(self.domain, self.guess),
+                guess=guess,
                 level_weights=None if weights is None else weights.levels,
             )
         except ValueError as error:

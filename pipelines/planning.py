@@ -11,13 +11,15 @@ from typing import Any
 from dpcore.accounting import epsilon_of
 from dpcore.candidates import candidates
 from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_planner import NodeWeights, predicted_node_rmse
+from dpcore.irregular_planner import predicted_node_rmse
+from dpcore.node_weights import NodeWeights
 from dpcore.objectives import CdfObjective, Objective
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.planner import budget_for_target, predicted_cdf_rmse, predicted_error
 from dpcore.privacy import Budget, Measure
 from dpcore.privacy_loss import certified_delta, moved_counts
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
 from dpcore.threshold_question import ThresholdQuestion

@@ -48,6 +48,7 @@ class ReleaseFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         self.manifest = _read_manifest(path)
+        self._universes: dict[str, Universe] = {}
         try:
             spec = self.manifest["spec"]
             assert isinstance(spec, dict)
@@ -69,10 +70,13 @@ class ReleaseFolder:
 
     def _universe(self, digest: str) -> Universe:
         """The universe of a hierarchy, which the release holds once for all its trees."""
+        if digest in self._universes:
+            return self._universes[digest]
         name = universe_name(digest)
         found = universe_from_table(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
         if found.digest != digest:
             raise ValueError(f"{name} is not the universe that the specification names")
+        self._universes[digest] = found
         return found
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dpcore.hierarchy_question import HierarchyQuestion
@@ -65,10 +66,13 @@ def _print_tree(folder: ReleaseFolder, question: Question) -> None:
 
 
 def _with_margin(answer: Answer) -> str:
-    """The estimate and half its interval, or the interval where that is not symmetric."""
-    if answer.std_error is None or answer.estimate is None:
-        return f"{answer.count:,} in [{answer.ci_low:,.0f}, {answer.ci_high:,.0f}]"
-    return f"{answer.estimate:,.0f} ± {answer.ci_high - answer.estimate:,.0f}"
+    """The estimate and half its interval; the interval where it is not symmetric, as at an end of
+    what is possible."""
+    estimate, low, high = answer.estimate, answer.ci_low, answer.ci_high
+    if estimate is not None and math.isclose(high - estimate, estimate - low, rel_tol=1e-6):
+        return f"{estimate:,.0f} ± {high - estimate:,.0f}"
+    shown = answer.count if estimate is None else estimate
+    return f"{shown:,.0f} [{low:,.0f}, {high:,.0f}]"
 
 
 def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
@@ -78,7 +82,7 @@ def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
     if level is None:
         return
     name = tree.question.domain.tree.level_names[level]
-    print(f"    the largest of {sizes[level]:,} nodes of level {name}:")
+    print(f"    the largest of {sizes[level]:,} nodes, {name}:")
     for node in tree.top(_NODES_SHOWN, level, key):
         print(f"    {node.label:<20} {_with_margin(node):>20}")
 
@@ -92,4 +96,4 @@ def _print_sparse(tree: ReleasedSparse) -> None:
     shown = ", ".join(f"{len(tree.rows(level)):,} {name}" for level, name in enumerate(names))
     print(f"  nodes that passed their thresholds: {shown}")
     for node in tree.top(_NODES_SHOWN, 1):
-        print(f"    {node.label:<20} {node.count:>12,}  [{node.ci_low:,.0f}, {node.ci_high:,.0f}]")
+        print(f"    {node.label:<20} {_with_margin(node):>20}")

@@ -55,6 +55,7 @@ def is_manifest_of(path: str, record: bytes) -> bool:
 
 def _another_draw(folder: str) -> RecordError:
     return RecordError(
-        f"output: {folder} holds a release, or the beginning of one, made from other data or "
-        "with another key; a second release spends its budget again, so choose another output"
+        f"output: {folder} holds a release, or the beginning of one, made from other data, with "
+        "another key or another configuration; a second release spends its budget again, so choose "
+        "another output"
     )

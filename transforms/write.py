@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.answers import chunk_tables
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.quantiles import QuantileCells
-from dpcore.question import OrderedQuestion
 from dpcore.release_plan import ReleasePlan
 from dpcore.tables import quantiles_table
 from transforms import files

@@ -18,9 +18,9 @@ from dpcore.chunks import Chunking
 from dpcore.domain import IntegerDomain
 from dpcore.forest import Forest, LevelSolution, PrefixSolution
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.published_forest import Consistency
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release_plan import ReleasePlan
 

@@ -17,11 +17,11 @@ from scipy import linalg
 from dpcore.chunks import Chunking
 from dpcore.domain import IntegerDomain, KeyList
 from dpcore.forest import SPINE, Forest
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import NoiseLaw

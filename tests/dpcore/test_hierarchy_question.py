@@ -15,8 +15,8 @@ import pytest
 from dpcore.category_domain import KeyList
 from dpcore.hierarchy_domain import HierarchyDomain
 from dpcore.hierarchy_question import HierarchyQuestion, hierarchy_question_from_spec
-from dpcore.irregular_planner import NodeWeights
 from dpcore.measure import MeasureColumn
+from dpcore.node_weights import NodeWeights
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.release_plan import plan_from_spec
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace

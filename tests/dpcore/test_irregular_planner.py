@@ -18,13 +18,13 @@ from dpcore.estimation import estimation_weights
 from dpcore.irregular_error import IrregularErrors, plan_errors
 from dpcore.irregular_plan import IrregularPlan
 from dpcore.irregular_planner import (
-    NodeWeights,
     plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
     with_shares,
 )
 from dpcore.irregular_tree import IrregularTree
+from dpcore.node_weights import NodeWeights
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.samplers import DiscreteLaplace
 from tests.dpcore.irregular_trees import (

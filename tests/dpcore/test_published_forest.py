@@ -20,11 +20,11 @@ from dpcore.consistency import consistent_counts, root_count
 from dpcore.estimation import estimation_weights
 from dpcore.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import Mechanism, TreePlan
 from dpcore.planner import plan_mechanism
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.published_forest import Consistency, PublishedForest
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
 from dpcore.samplers import NoiseLaw

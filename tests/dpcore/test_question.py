@@ -15,8 +15,8 @@ import pytest
 
 from dpcore.domain import CategoryDomain, IntegerDomain, KeyList, NumberDomain
 from dpcore.objectives import RangeObjective
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.release_plan import ReleasePlan, plan_from_spec
 
 Make = Callable[..., Any]

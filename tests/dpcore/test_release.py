@@ -15,10 +15,10 @@ import pytest
 
 from dpcore.domain import IntegerDomain
 from dpcore.objectives import RangeObjective
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.ranges import range_variance
 from dpcore.release import Release, release_counts
@@ -50,7 +50,7 @@ def release(
 ) -> Iterator[Release]:
     """Of a tree "plain" and a tree "keyed" with 3 keys."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpcore.question.CHUNK_LEAVES", request.param)
+        patch.setattr("dpcore.ordered_question.CHUNK_LEAVES", request.param)
         yield make_release(make_question, make_release_plan, release_key)
 
 
@@ -299,7 +299,7 @@ def test_another_confidence_or_quantile_draws_the_same_noise(
 def test_levels_and_chunks_have_noise_of_their_own(
     monkeypatch: pytest.MonkeyPatch, make_question: Make, make_release_plan: Make
 ) -> None:
-    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 16)
+    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 16)
     plan = make_release_plan(wide_question(make_question, keys=2))
     counts = {"delay": np.zeros(2 * CELLS, np.int64)}
     noise = noise_of(release_counts(plan, counts, ReleaseKey(bytes(32))), counts)

@@ -13,10 +13,10 @@ import pytest
 
 from dpcore.domain import CategoryDomain, IntegerDomain
 from dpcore.noise import NoiseSource
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.quantiles import QuantileCells
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.samplers import ZeroNoise
 from dpcore.solution import solve_tree
@@ -53,7 +53,7 @@ def tree_plan(*, keyed: bool = False, public: bool = False) -> TreePlan:
 @pytest.fixture(params=[2**17, 25, 8, 4, 1], ids=lambda size: f"chunks of {size}")
 def chunk_leaves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Releases are cut into chunks of this size."""
-    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", request.param)
+    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", request.param)
     return int(request.param)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from dpcore.calendar_universe import universe_from_calendar
 from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.irregular_planner import NodeWeights
+from dpcore.node_weights import NodeWeights
 from dpcore.universe import Universe
 from dpcore.universe_leaves import (
     universe_from_codes,

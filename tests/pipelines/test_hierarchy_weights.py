@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.irregular_planner import NodeWeights
+from dpcore.node_weights import NodeWeights
 from dpcore.universe_leaves import universe_from_codes, universe_from_columns
 from pipelines.configuration_error import RuleBroken
 from pipelines.hierarchy_section import hierarchy_weights, invariant_level

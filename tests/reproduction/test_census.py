@@ -22,8 +22,9 @@ from scipy import stats
 
 from benchmarks import census
 from benchmarks.census import Blocks, EqualSplit, Method, PlannedMethod
-from dpcore.irregular_planner import NodeWeights, predicted_node_rmse
+from dpcore.irregular_planner import predicted_node_rmse
 from dpcore.irregular_tree import IrregularTree
+from dpcore.node_weights import NodeWeights
 from dpcore.privacy import Budget
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 

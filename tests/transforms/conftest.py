@@ -13,10 +13,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpcore.domain import IntegerDomain, KeyList, NumberDomain
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
 from dpcore.release_plan import ReleasePlan

@@ -19,9 +19,9 @@ from dpcore.domain import (
     OrderedDomain,
     TimestampDomain,
 )
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.planner import plan_tree
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.release_plan import ReleasePlan
 from transforms import csv_rows
 from transforms.csv_rows import _typed

@@ -154,7 +154,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 @pytest.fixture
 def plan(make_plan, monkeypatch):
     """A tree in several chunks with a spine and quantiles."""
-    monkeypatch.setattr("dpcore.question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
     return make_plan("value", fanouts=(4, 4, 2))
 
 
@@ -347,7 +347,7 @@ def test_of_two_jobs_at_once_the_one_whose_record_is_lost_publishes_nothing(
             store[f"{OUTPUT}/record.json"] = b'{"record": "00"}'
 
     MemoryStore.failure.append(other_job)
-    with pytest.raises(Exception, match="made from other data or with another key"):
+    with pytest.raises(Exception, match="made from other data, with another key or another configuration"):
         run(plan, data, OUTPUT)
     assert f"{OUTPUT}/manifest.json" not in store
 

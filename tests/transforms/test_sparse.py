@@ -14,8 +14,8 @@ import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.accounting import rho_of
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_solution import shard_counts

@@ -1,0 +1,106 @@
+"""What the tests of counts between thresholds share: plans made by hand, since calibration takes
+seconds, and questions over the small universes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from dpcore.category_domain import KeyList
+from dpcore.noise import MAX_COUNT
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.question import Question
+from dpcore.relative_objective import RelativeObjective
+from dpcore.release_plan import ReleasePlan
+from dpcore.threshold_forest import TreeThresholds
+from dpcore.threshold_plan import ThresholdPlan, ThresholdRound
+from dpcore.threshold_question import ThresholdQuestion
+from tests.dpcore.hierarchy_questions import domain_of
+
+OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
+
+
+def round_of(size: int, cutoff: int = 2) -> ThresholdRound:
+    """A round that finds counts of some 2.5 times a size, and none below half of it."""
+    free = ThresholdRound(
+        cutoff=cutoff,
+        search_epsilon=Fraction(20 * cutoff, size),
+        node_epsilon=Fraction(10 * cutoff, size),
+        delta=Fraction(cutoff, 10**5),
+        tau=(19 * size) // 10,
+        acceptance=0,
+        estimate=Fraction(5 * size, 4),
+    )
+    changed = {name: getattr(free, name) for name in free.__dataclass_fields__}
+    return ThresholdRound(**changed | {"acceptance": size // 2 + free.noise.radius})
+
+
+def whole_plan(
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    *,
+    cutoff: int = 2,
+    first: int = 60,
+    most: int = MAX_COUNT,
+) -> ThresholdPlan:
+    """Rounds up to the largest count; of what one may well miss, the next misses little."""
+    rounds = [round_of(first, cutoff)]
+    while rounds[-1].tau < most:
+        rounds.append(round_of(int(first * 1.3 ** len(rounds)), cutoff))
+    return claiming(tuple(rounds), neighbors, least=Fraction(first // 2))
+
+
+def short_plan(neighbors: Neighbors = Neighbors.ADD_REMOVE) -> ThresholdPlan:
+    """The first rounds, which take little time; larger counts are found by the last."""
+    return whole_plan(neighbors, most=1500)
+
+
+def claiming(
+    rounds: tuple[ThresholdRound, ...], neighbors: Neighbors, least: Fraction = Fraction(10)
+) -> ThresholdPlan:
+    """The plan that claims, for one row added or removed or twice of it, what rounds spend."""
+    steps = 2 if neighbors is Neighbors.SUBSTITUTE else 1
+    epsilon = sum((each.epsilon for each in rounds), Fraction(0))
+    delta = sum((each.delta for each in rounds), Fraction(0))
+    # e^epsilon is below 3^(epsilon rounded up).
+    series = 1 if steps == 1 else 1 + 3 ** (int(epsilon) + 1)
+    return ThresholdPlan(
+        epsilon=steps * epsilon,
+        delta=series * delta,
+        neighbors=neighbors,
+        least=least,
+        rounds=rounds,
+    )
+
+
+def threshold_question(
+    form: str = "digits",
+    *,
+    name: str = "thresholds",
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    keys: Sequence[str] = (),
+    plan: ThresholdPlan | None = None,
+    **fields: Any,
+) -> ThresholdQuestion:
+    """A question about the counts of a small universe."""
+    domain = domain_of(form)
+    listed = KeyList(column="race", keys=tuple(keys), unknown="drop") if keys else None
+    own = TreeThresholds(
+        tree=domain.tree.shape, thresholds=plan or short_plan(neighbors), keyed=bool(keys)
+    )
+    return ThresholdQuestion(
+        name=name, domain=domain, plan=own, keys=listed, objective=OBJECTIVE, **fields
+    )
+
+
+def stated_plan_of(*questions: Question) -> ReleasePlan:
+    """A release that states what its trees spend, and no more."""
+    own = [question.approximate for question in questions]
+    stated = sum((each[0] for each in own), Fraction()), sum((each[1] for each in own), Fraction())
+    return ReleasePlan(
+        name="release",
+        neighbors=questions[0].neighbors,
+        budget=Budget(measure=Measure.EPSILON, amount=stated[0]),
+        questions=questions,
+        stated=stated,
+    )

@@ -1,0 +1,71 @@
+"""Thresholds, and hierarchies read as they were measured: what the pipeline releases is the release
+of the same counts in memory."""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.release_plan import ReleasePlan
+from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
+from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.transforms.hierarchy_releases import files_of
+
+ROWS = random_rows(5, 2600)
+RACES = ("white", "black", "nobody")
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
+
+
+def add_remove() -> ReleasePlan:
+    return stated_plan_of(
+        threshold_question("digits", name="digits"),
+        threshold_question("paths", name="paths"),
+        threshold_question("columns", name="keys", keys=RACES),
+        hierarchy_question("digits", name="measured", estimation="none"),
+    )
+
+
+def substitute() -> ReleasePlan:
+    neighbors = Neighbors.SUBSTITUTE
+    return stated_plan_of(
+        threshold_question("paths", name="paths", neighbors=neighbors),
+        threshold_question("bushy", name="keys", keys=RACES, neighbors=neighbors),
+    )
+
+
+def measured() -> ReleasePlan:
+    return release_plan_of(
+        hierarchy_question("digits", name="chains", estimation="none", budget=RHO),
+        hierarchy_question("paths", name="keys", keys=RACES, estimation="none", budget=RHO),
+    )
+
+
+RELEASES: dict[str, Callable[[], ReleasePlan]] = {
+    "add_remove": add_remove,
+    "substitute": substitute,
+    "measured": measured,
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """The rows in several splits."""
+    pq.write_table(ROWS.slice(0, 1500), tmp_path / "rows-a.parquet", row_group_size=500)
+    pq.write_table(ROWS.slice(1500), tmp_path / "rows-b.parquet", row_group_size=700)
+    return str(tmp_path / "rows-*.parquet")
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_pipeline_releases_what_the_counts_in_memory_give(
+    name, source, tmp_path, key, run, release_files, small_splits
+) -> None:
+    plan = RELEASES[name]()
+    run(plan, source, tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    tables = {path: data for path, data in found.items() if "/" in path}
+    assert tables == files_of(plan, ROWS, key)
+    assert json.loads(found["manifest.json"])["spec"] == plan.spec()
