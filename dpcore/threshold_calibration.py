@@ -344,6 +344,8 @@ def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPl
     for number, draft in enumerate(drafts):
         share = unit.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
         search = _rounded_down(Fraction(draft.search_epsilon) * scale)
+        # Rising, so that an estimate tells its round, and none is above that of its parent.
+        below = rounds[-1].estimate if rounds else _short(error)
         free = ThresholdRound(
             cutoff=draft.cutoff,
             search_epsilon=search,
@@ -351,7 +353,7 @@ def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPl
             delta=_rounded_down(share),
             tau=0,
             acceptance=0,
-            estimate=_short(draft.estimate),
+            estimate=max(_short(draft.estimate), below + Fraction(1, _ESTIMATE_UNIT)),
         )
         tau = round(draft.upper - draft.above * float(free.sparse_vector.query_law.scale))
         tau = max(tau, rounds[-1].tau + 1 if rounds else 1)

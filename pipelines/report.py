@@ -25,10 +25,13 @@ from jinja2 import Environment, FileSystemLoader
 
 from dpcore.accounting import epsilon_of
 from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.privacy import Measure
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
+from dpcore.threshold_question import ThresholdQuestion
+from dpcore.universe_question import UniverseQuestion
 from pipelines.guarantee import budget_text, guarantee_in_words
 from pipelines.report_asked import check_asked
 from pipelines.report_extent import MAX_TREES, shown_keys
@@ -37,6 +40,7 @@ from pipelines.report_nodes import ReleasedTables
 from pipelines.report_ordered import ordered_tree
 from pipelines.report_sparse import sparse_tree
 from pipelines.report_sparse_nodes import check_asked_sparse
+from pipelines.report_thresholds import threshold_tree
 from pipelines.report_tree import TreePage
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -44,6 +48,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = {
     "ordered": ("report_ordered.js",),
     "hierarchy": ("report_paths.js", "report_hierarchy.js"),
+    "thresholds": ("report_paths.js", "report_hierarchy.js"),
     "sparse": ("report_paths.js", "report_sparse.js"),
 }
 
@@ -88,6 +93,8 @@ def _pages(
         paths = asked.get(question.name, ())
         if isinstance(question, HierarchyQuestion):
             pages.append(hierarchy_tree(release, question, trees, paths))
+        elif isinstance(question, ThresholdQuestion):
+            pages.append(threshold_tree(release, question, trees, paths))
         elif isinstance(question, SparseQuestion):
             pages.append(sparse_tree(release, question, trees, paths))
         else:
@@ -138,7 +145,7 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
 
 
 def check_asked_paths(
-    release: ReleasedTables, question: HierarchyQuestion | SparseQuestion, paths: Sequence[str]
+    release: ReleasedTables, question: UniverseQuestion | SparseQuestion, paths: Sequence[str]
 ) -> None:
     """Refuses paths of a tree that its page cannot show.
 
@@ -160,12 +167,12 @@ class _Raw(str):
 
 
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
-    amount, name = float(plan.budget.amount), plan.budget.measure.value
+    amount = float(plan.budget.amount)
     several = "Someone who is in k rows is protected with k squared times rho."
     if plan.stated is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.stated)
         numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
-        if plan.sparse:
+        if len(plan.composed) < len(plan.questions):
             several = (
                 "Someone who is in k rows is protected with k times epsilon and at most "
                 "k e^((k - 1) epsilon) times delta."
@@ -182,20 +189,21 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
         "in_numbers": numbers,
         "several_rows": several,
         "budget": budget_text(plan),
-        "measure": name,
     }
 
 
 def _composition(plan: ReleasePlan) -> str:
     """What a stated epsilon and delta consist of."""
     rho = f"rho is {float(plan.budget.amount):.6g}"
-    if not plan.sparse:
-        return f"certified by composing the exact laws of all noise; {rho}"
     if not plan.composed:
         return "which is what the trees spend, added up"
+    if len(plan.composed) == len(plan.questions):
+        return f"certified by composing the exact laws of all noise; {rho}"
+    sparse_alone = len(plan.composed) + len(plan.sparse) == len(plan.questions)
+    own = "the levels of sparse trees" if sparse_alone else "trees with a budget of their own"
     return (
-        "what the levels of sparse trees spend, and what composing the exact laws of the other "
-        f"trees' noise certifies, added up; of these {rho}"
+        f"what {own} spend, and what composing the exact laws of the other trees' noise "
+        f"certifies, added up; of these {rho}"
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dpcore.answers import NODES
 from dpcore.forest import SPINE
-from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.universe_question import UniverseQuestion
 from pipelines.report_extent import MAX_ASKED, Integers
 from pipelines.report_nodes import COLUMNS, ReleasedTables, largest
 
@@ -19,7 +19,7 @@ from pipelines.report_nodes import COLUMNS, ReleasedTables, largest
 Range = tuple[int, int, int]
 
 
-def check_asked(question: HierarchyQuestion, paths: Sequence[str], keys: int) -> None:
+def check_asked(question: UniverseQuestion, paths: Sequence[str], keys: int) -> None:
     """Refuses paths that a page cannot show.
 
     Args:
@@ -40,7 +40,7 @@ def check_asked(question: HierarchyQuestion, paths: Sequence[str], keys: int) ->
 
 
 def asked_levels(
-    release: ReleasedTables, question: HierarchyQuestion, paths: Sequence[str], keys: int
+    release: ReleasedTables, question: UniverseQuestion, paths: Sequence[str], keys: int
 ) -> list[pa.Table]:
     """The nodes of paths, their ancestors, and of their children as many as the page has room for.
 
@@ -67,7 +67,7 @@ def asked_levels(
     return _by_level(question, {code: pa.concat_tables(parts) for code, parts in rows.items()})
 
 
-def _line(question: HierarchyQuestion, level: int, node: int) -> Iterator[Range]:
+def _line(question: UniverseQuestion, level: int, node: int) -> Iterator[Range]:
     """A node and its ancestors."""
     yield level, node, node + 1
     for above in range(level, 0, -1):
@@ -76,7 +76,7 @@ def _line(question: HierarchyQuestion, level: int, node: int) -> Iterator[Range]
 
 
 def _rows(
-    release: ReleasedTables, question: HierarchyQuestion, code: int, ranges: Sequence[Range]
+    release: ReleasedTables, question: UniverseQuestion, code: int, ranges: Sequence[Range]
 ) -> pa.Table:
     """The rows of ranges of nodes of a key."""
     parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
@@ -90,7 +90,7 @@ def _rows(
     return pa.concat_tables(found)
 
 
-def _parts_of(question: HierarchyQuestion, code: int, wanted: Range) -> Iterator[tuple[int, int]]:
+def _parts_of(question: UniverseQuestion, code: int, wanted: Range) -> Iterator[tuple[int, int]]:
     """The parts that hold a range: the first key and the index of each."""
     chunking, tree = question.forest.chunking, question.plan.tree
     level, first, stop = wanted
@@ -117,7 +117,7 @@ def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
     return table.select(COLUMNS).filter(pa.array(kept))
 
 
-def _by_level(question: HierarchyQuestion, keys: dict[int, pa.Table]) -> list[pa.Table]:
+def _by_level(question: UniverseQuestion, keys: dict[int, pa.Table]) -> list[pa.Table]:
     rows = pa.concat_tables(
         [table.append_column("code", [np.full(len(table), code)]) for code, table in keys.items()]
     )

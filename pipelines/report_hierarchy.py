@@ -1,4 +1,8 @@
-"""What the report says of a hierarchy: its levels and their noise, its nodes by their labels."""
+"""What the report says of a hierarchy: its levels and their noise, its nodes by their labels.
+
+`pipelines.report_thresholds` says the like of one whose counts are found between thresholds, and
+shares the nodes and the facts with this.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,12 @@ import pyarrow as pa
 from dpcore.answers import NODES
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_error import plan_errors
+from dpcore.measured_forest import MeasuredForest
 from dpcore.number_texts import ABSENT
+from dpcore.relative_objective import RelativeObjective
 from dpcore.samplers import NoiseLaw
+from dpcore.universe_question import UniverseQuestion
+from pipelines.composition import predicted_hierarchy_error
 from pipelines.report_asked import asked_levels, with_asked
 from pipelines.report_extent import MAX_NODES, Integers, clip, left_out, shown_keys
 from pipelines.report_nodes import (
@@ -36,6 +44,10 @@ _FORMS = {
     "calendar": "one moment, in the levels of a calendar",
     "parents": "one name, whose parents a table lists",
 }
+_AS_MEASURED = (
+    "none: an estimate is the node's own noisy count, and that of a node with a single child its "
+    "child's; estimates of children do not add up, the counts do"
+)
 # In these forms a label is a piece of a code, which reads best whole.
 _CODES = ("digits", "calendar")
 _CHAINS = (
@@ -55,15 +67,43 @@ def hierarchy_tree(
         trees: how many trees share the page.
         paths: of the nodes asked for, which `report_asked.check_asked` has seen.
     """
+    errors = level_errors(question)
+    digits = [digits_of(error) for error in errors]
+    shown = universe_page(release, question, trees, paths, digits)
+    return TreePage(said=shown.said | _context(question, errors), data=shown.data)
+
+
+def universe_page(
+    release: ReleasedTables,
+    question: UniverseQuestion,
+    trees: int,
+    paths: Sequence[str],
+    digits: Sequence[int],
+) -> TreePage:
+    """The nodes of a universe on the page, whatever its mechanism.
+
+    Args:
+        release, question, trees, paths: as for `hierarchy_tree`.
+        digits: the decimals of the numbers of each level.
+
+    Returns:
+        a page to which the mechanism adds its ``kind``, its ``facts`` and what else it says.
+    """
     shown, sizes = shown_keys(question, trees), named_sizes(question)
     limits = level_limits(sizes, MAX_NODES // trees // len(shown))
     nodes = release.batches(NODES, question.name, keys=len(shown), levels=len(limits))
     levels = node_levels(sizes, limits, nodes, shown)
     if paths:
         levels = with_asked(levels, asked_levels(release, question, paths, len(shown)))
-    errors = level_errors(question)
-    digits = [digits_of(error) for error in errors[: len(levels)]]
-    said = _context(question, sizes, errors) | {
+    digits = list(digits[: len(levels)])
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "keyed": question.keys is not None,
+        "noun": "count",
+        "signed": question.is_signed,
+        "in_order": _in_order(question),
+        "given_order": "as in the hierarchy",
+        "policies": list(policies(question)),
         "keys_left_out": left_out(len(shown), question.key_count, "keys"),
         "nodes_shown": _nodes_shown(question, sizes, limits, paths),
     }
@@ -71,7 +111,7 @@ def hierarchy_tree(
     return TreePage(said=said, data=data | _columns(question, sizes, levels, shown, digits))
 
 
-def named_sizes(question: HierarchyQuestion) -> tuple[int, ...]:
+def named_sizes(question: UniverseQuestion) -> tuple[int, ...]:
     """How many nodes of each level have a row: those that only continue a leaf have none."""
     tree = question.domain.tree
     below = (int(np.count_nonzero(labels.codes != ABSENT)) for labels in tree.level_labels[1:])
@@ -80,6 +120,9 @@ def named_sizes(question: HierarchyQuestion) -> tuple[int, ...]:
 
 def level_errors(question: HierarchyQuestion) -> list[float]:
     """The largest standard error of the estimates of each level, from the plan alone."""
+    forest = question.forest
+    if isinstance(forest, MeasuredForest):
+        return [math.sqrt(level.max()) for level in forest.node_variances]
     errors = plan_errors(question.plan)
     return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
 
@@ -87,42 +130,50 @@ def level_errors(question: HierarchyQuestion) -> list[float]:
 # What the template says
 
 
-def _context(
-    question: HierarchyQuestion, sizes: Sequence[int], errors: Sequence[float]
-) -> dict[str, object]:
-    several = any(len(set(_class_laws(question, level))) > 1 for level in range(len(sizes)))
+def _context(question: HierarchyQuestion, errors: Sequence[float]) -> dict[str, object]:
+    levels = range(len(errors))
+    several = any(len(set(_class_laws(question, level))) > 1 for level in levels)
     return {
         "kind": "hierarchy",
-        "name": clip(question.name),
-        "facts": _facts(question, sizes),
-        "levels": _levels(question, sizes, errors),
+        "facts": _facts(question),
+        "levels": _levels(question, errors),
+        "measure": question.plan.budget.measure.value,
         "chains": _CHAINS if several else "",
-        "keyed": question.keys is not None,
         "noun": "count" if question.measure is None else "sum",
-        "signed": question.is_signed,
-        "in_order": _in_order(question),
-        "given_order": "as in the hierarchy",
-        "policies": list(policies(question)),
     }
 
 
-def _in_order(question: HierarchyQuestion) -> bool:
+def _in_order(question: UniverseQuestion) -> bool:
     """Whether nodes stand in their order at first, and not the largest first."""
     return question.domain.tree.form == "calendar"
 
 
-def _facts(question: HierarchyQuestion, sizes: Sequence[int]) -> dict[str, str]:
+def _facts(question: HierarchyQuestion) -> dict[str, str]:
     """What the hierarchy is, name by name."""
-    plan, tree, measure = question.plan, question.domain.tree, question.measure
+    plan, measure, objective = question.plan, question.measure, question.objective
     counted = "rows"
     if measure is not None:
         counted = (
             f"the sum of {clip(measure.column)}, of which each row gives a whole number from "
             f"{measure.lower:,} to {measure.upper:,}"
         )
-    columns = [clip(name) for name in question.domain.columns]
+    facts = {"Counted": counted} | universe_facts(question)
+    facts["Budget"] = f"{plan.budget.measure.value} = {float(plan.budget.amount):.6g}"
+    if plan.public_level is not None:
+        facts["Exact"] = _public(question, plan.public_level)
+    if isinstance(question.forest, MeasuredForest):
+        facts["Estimation"] = _AS_MEASURED
+    if objective is not None:
+        facts["Planned for"] = objective.reads
+        facts["Predicted error"] = predicted_text(objective, predicted_hierarchy_error(question))
+    facts["Intervals"] = f"{100 * question.confidence:.6g} %"
+    return facts
+
+
+def universe_facts(question: UniverseQuestion) -> dict[str, str]:
+    """The columns, leaves and keys of a hierarchy, name by name."""
+    tree, columns = question.domain.tree, [clip(name) for name in question.domain.columns]
     facts = {
-        "Counted": counted,
         "Column" if len(columns) == 1 else "Columns": f"{', '.join(columns)}: {_FORMS[tree.form]}",
         "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
     }
@@ -131,11 +182,12 @@ def _facts(question: HierarchyQuestion, sizes: Sequence[int]) -> dict[str, str]:
             f"{question.key_count:,} of {clip(question.keys.column)}, each with a tree of its own"
         )
         facts["Keys"] = keys
-    facts["Budget"] = f"{plan.budget.measure.value} = {float(plan.budget.amount):.6g}"
-    if plan.public_level is not None:
-        facts["Exact"] = _public(question, plan.public_level)
-    facts["Intervals"] = f"{100 * question.confidence:.6g} %"
     return facts
+
+
+def predicted_text(objective: RelativeObjective, error: float) -> str:
+    """A predicted error with its unit: a part of the count, or rows."""
+    return f"{error:,.4g} {objective.unit}"
 
 
 def _public(question: HierarchyQuestion, level: int) -> str:
@@ -144,10 +196,8 @@ def _public(question: HierarchyQuestion, level: int) -> str:
     return f"{which}, public by declaration and not protected"
 
 
-def _levels(
-    question: HierarchyQuestion, sizes: Sequence[int], errors: Sequence[float]
-) -> list[dict[str, str]]:
-    names = question.domain.tree.level_names
+def _levels(question: HierarchyQuestion, errors: Sequence[float]) -> list[dict[str, str]]:
+    names, sizes = question.domain.tree.level_names, named_sizes(question)
     return [
         {
             "level": f"{level}",
@@ -179,7 +229,7 @@ def _class_laws(question: HierarchyQuestion, level: int) -> list[NoiseLaw | None
 
 
 def _nodes_shown(
-    question: HierarchyQuestion, sizes: Sequence[int], limits: Sequence[int], paths: Sequence[str]
+    question: UniverseQuestion, sizes: Sequence[int], limits: Sequence[int], paths: Sequence[str]
 ) -> str:
     """Which nodes the page holds, and what it leaves out."""
     names = [clip(name) for name in question.domain.tree.level_names]
@@ -201,7 +251,7 @@ def _nodes_shown(
 # What the script reads
 
 
-def _data(question: HierarchyQuestion) -> dict[str, object]:
+def _data(question: UniverseQuestion) -> dict[str, object]:
     """The hierarchy, and how its paths are written."""
     tree = question.domain.tree
     return {
@@ -216,7 +266,7 @@ def _data(question: HierarchyQuestion) -> dict[str, object]:
 
 
 def _columns(
-    question: HierarchyQuestion,
+    question: UniverseQuestion,
     sizes: Sequence[int],
     levels: Sequence[pa.Table],
     shown: Sequence[str | None],
@@ -252,7 +302,7 @@ def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
 
 
 def _nodes(
-    question: HierarchyQuestion, level: int, rows: pa.Table, above: pa.Table | None
+    question: UniverseQuestion, level: int, rows: pa.Table, above: pa.Table | None
 ) -> dict[str, object]:
     """Of the rows of a level: the label, the place of the parent, the number of children."""
     tree, nodes = question.domain.tree, rows["node"].to_numpy()
@@ -266,7 +316,7 @@ def _nodes(
     return found
 
 
-def _child_counts(question: HierarchyQuestion, level: int, nodes: Integers) -> Integers:
+def _child_counts(question: UniverseQuestion, level: int, nodes: Integers) -> Integers:
     """How many children with a row of their own nodes have: 0 of a leaf, also above the last
     level."""
     tree = question.domain.tree

@@ -117,11 +117,15 @@ def of_key(table: pa.Table, place: int) -> pa.Table:
 
 
 def numbers_of(rows: pa.Table, digits: int) -> dict[str, object]:
-    """The columns of numbers as the page's script reads them."""
+    """The columns of numbers as the page's script reads them; an end that is infinite is None."""
     names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
-    columns: dict[str, object] = {
-        name: np.round(rows[column].to_numpy(), digits).tolist() for name, column in names.items()
-    }
+    columns: dict[str, object] = {}
+    for name, column in names.items():
+        values = np.round(rows[column].to_numpy(), digits)
+        finite = values.tolist()
+        for place in np.flatnonzero(np.isinf(values)).tolist():
+            finite[place] = None
+        columns[name] = finite
     return columns | {"count": rows["count"].to_pylist()}
 
 

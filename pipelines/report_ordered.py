@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.answers import CDF, NODES
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import Mechanism
 from dpcore.plan_errors import errors_of
 from dpcore.planner import predicted_cdf_rmse
 from dpcore.published_forest import Consistency
-from dpcore.question import OrderedQuestion
 from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, clip, left_out, shown_keys
 from pipelines.report_figure import (
     KEYS_AT_FIRST,
@@ -75,6 +75,7 @@ def _context(
     return {
         "kind": "ordered",
         "name": clip(question.name),
+        "measure": plan.budget.measure.value,
         "column": clip(domain.column),
         "about": _about(question),
         "keys_left_out": left_out(len(shown), question.key_count, "keys"),

@@ -9,6 +9,7 @@ from dpcore.measure import MeasureColumn
 from dpcore.question import ChunkedQuestion
 from dpcore.sparse_domain import CodeDomain
 from dpcore.sparse_question import SparseQuestion
+from dpcore.universe_question import UniverseQuestion
 from pipelines.report_extent import clip
 
 _DROPPED = "row not counted in this tree"
@@ -24,7 +25,7 @@ _KEYS = {"drop": _DROPPED, "other": "counted under the key other"}
 
 def policies(question: ChunkedQuestion) -> Iterator[dict[str, str]]:
     """The rows of the table of policies: for the columns of a tree, its keys and what it sums."""
-    is_hierarchy = isinstance(question, HierarchyQuestion)
+    is_hierarchy = isinstance(question, UniverseQuestion)
     words, spec = _HIERARCHY if is_hierarchy else _ORDERED, question.domain.spec()
     tree, column = clip(question.name), clip(", ".join(question.domain.columns))
     said = {name: str(spec.get(name)) for name in ("outside", "missing", "unknown")}

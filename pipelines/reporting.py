@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.sparse_question import SparseQuestion
+from dpcore.universe_question import UniverseQuestion
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.user_error import UserError
 
@@ -63,7 +63,7 @@ def _asked(
     return {question.name: paths}
 
 
-def _question(folder: ReleaseFolder, tree: str | None) -> HierarchyQuestion | SparseQuestion:
+def _question(folder: ReleaseFolder, tree: str | None) -> UniverseQuestion | SparseQuestion:
     """The tree of a name, or the only one with paths.
 
     Raises:
@@ -71,7 +71,7 @@ def _question(folder: ReleaseFolder, tree: str | None) -> HierarchyQuestion | Sp
     """
     known = {question.name: question for question in folder.plan.questions}
     if tree is None:
-        kinds = (HierarchyQuestion, SparseQuestion)
+        kinds = (UniverseQuestion, SparseQuestion)
         found = [name for name, each in known.items() if isinstance(each, kinds)]
         if not found:
             raise UserError(f"{folder.path}: path: the release has no hierarchy or sparse tree")
@@ -81,6 +81,6 @@ def _question(folder: ReleaseFolder, tree: str | None) -> HierarchyQuestion | Sp
     if tree not in known:
         raise UserError(f"{folder.path}: there is no tree {tree!r}; it has {', '.join(known)}")
     question = known[tree]
-    if not isinstance(question, (HierarchyQuestion, SparseQuestion)):
+    if not isinstance(question, (UniverseQuestion, SparseQuestion)):
         raise UserError(f"{folder.path}: path: tree {tree} is ordered, and its nodes have no paths")
     return question

@@ -14,9 +14,11 @@ const page = (() => {
   const decimal = (value, digits) => value.toLocaleString("en-US",
     { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
+  // An interval without an upper end has none in the data.
   function intervalText(columns, place, digits) {
+    const low = decimal(columns.low[place], digits), high = columns.high[place];
     return "estimate " + decimal(columns.estimate[place], digits) + ", " +
-      decimal(columns.low[place], digits) + " to " + decimal(columns.high[place], digits);
+      (high === null ? "at least " + low : low + " to " + decimal(high, digits));
   }
 
   // A node: its label, a bar against the largest sibling, its count and what else is said of it.

@@ -28,9 +28,9 @@ from dpcore.domain import (
     OrderedDomain,
     TimestampDomain,
 )
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import release_counts
 from dpcore.release_plan import ReleasePlan

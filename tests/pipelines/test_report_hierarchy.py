@@ -23,9 +23,10 @@ from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_plan import sum_sensitivities
 from dpcore.irregular_planner import plan_irregular
 from dpcore.measure import MeasureColumn
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion, Question
+from dpcore.question import Question
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
 from dpcore.release_plan import ReleasePlan
