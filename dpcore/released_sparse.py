@@ -68,46 +68,38 @@ class ReleasedSparse:
         """The count of the node of a path, as the labels are written; "" is the root.
 
         Raises:
-            ValueError: no such node was published; the sentence says what its count can be.
+            ValueError: the tree can have no node of this path; or none was published, and the
+                sentence says what its count can be.
         """
-        found = self._found(path)
-        if found is None:
-            most = ", ".join(
-                f"{self.question.unpublished_most(level)} at {name}"
-                for level, name in enumerate(self.level_names)
-                if level > 0
-            )
+        level = self.question.domain.level_of_path(path)
+        found = self._found(level, path)
+        if len(found) == 0:
             raise ValueError(
-                f"path {path!r}: no node of this path was published, so it has from 0 to so many "
-                f"rows: {most}"
+                f"path {path!r}: no node of this path was published, so it has from 0 to "
+                f"{self.question.unpublished_most(level)} rows"
             )
-        return self._answers(found[1])[0]
+        return self._answers(found)[0]
 
     def children(self, path: str) -> list[Answer]:
         """The counts of the published nodes right below the node of a path.
 
         Raises:
-            ValueError: no such node was published, or it is a leaf.
+            ValueError: the tree can have no node of this path, none was published, or it is a leaf.
         """
-        found = self._found(path)
-        if found is None or found[0] == self.question.plan.height:
+        domain = self.question.domain
+        level = domain.level_of_path(path)
+        if level == domain.height or len(self._found(level, path)) == 0:
             raise ValueError(f"path {path!r}: no node of this path with children was published")
-        level, _ = found
         rows = self.rows(level + 1)
         if level == 0:
             return self._answers(rows)
-        below = self.question.domain.lies_below(rows["label"].combine_chunks(), path)
-        return self._answers(rows.filter(below))
+        parents = domain.parent_paths(level + 1, rows["label"].combine_chunks())
+        return self._answers(rows.filter(pc.equal(parents, path)))
 
-    def _found(self, path: str) -> tuple[int, pa.Table] | None:
-        if path == "":
-            return 0, self.rows(0)
-        for level in range(self.question.plan.height + 1):
-            rows = self.rows(level)
-            mine = rows.filter(pc.equal(rows["label"], path))
-            if len(mine):
-                return level, mine
-        return None
+    def _found(self, level: int, path: str) -> pa.Table:
+        """The row of the node of a path on its level, if it was published."""
+        rows = self.rows(level)
+        return rows.filter(pc.equal(rows["label"], path)) if level else rows
 
     def _answers(self, rows: pa.Table) -> list[Answer]:
         total = int(self.rows(0)["count"][0].as_py())

@@ -3,12 +3,13 @@
 A leaf is a code of up to 64 bits whose leading bits name its ancestors (`CodeDomain`: addresses,
 hashes, places interleaved with times), or labels that need no public list (`dpcore.sparse_labels`).
 
-What becomes of a row depends on that row alone: rows with a null, a negative or too large code, or
-a text that is no address are dropped.
+What becomes of a row depends on that row alone: rows with a null, a negative or too large code, a
+text that is no address or not UTF-8 (which readers of files do not check) are dropped.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import pyarrow as pa
 from dpcore.address_texts import prefix_texts, read_addresses
 from dpcore.column import AnyArray, Int64Array, fixed_width_values, null_rows
 from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_paths import prefix_codes, refused_path
 
 __all__ = ["CodeDomain", "SparseDomain", "is_text"]
 
@@ -58,6 +60,11 @@ class SparseDomain(ABC):
         """The type of its columns where a file does not tell one, as CSV does not."""
         return pa.string()
 
+    @property
+    @abstractmethod
+    def policies(self) -> dict[str, str]:
+        """What becomes of rows without a leaf, by what they have instead; for the manifest."""
+
     @abstractmethod
     def accepts(self, type: pa.DataType) -> bool:
         """Whether columns of this type can be read; nulls and dictionaries are fine."""
@@ -85,9 +92,42 @@ class SparseDomain(ABC):
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """What nodes of a level are called, (n,) large_string."""
 
+    def level_of_path(self, path: str) -> int:
+        """The level of the node of a path as `paths` writes it, published or not; "" is the root.
+
+        Raises:
+            ValueError: the tree can have no node of this path; the sentence says why.
+        """
+        if path in ("", str(self.paths(0, self.root_keys)[0])):
+            return 0
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise refused_path(path, "it holds letters that no text has") from None
+        return self._level(path)
+
     @abstractmethod
-    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
-        """Which of some paths lie below another one, (n,) bool; both as `paths` writes them."""
+    def _level(self, path: str) -> int:
+        """The level of a path that is not the root's."""
+
+    def parent_paths(self, level: int, paths: pa.Array) -> pa.Array:
+        """The paths of the parents of nodes.
+
+        Args:
+            level: of the nodes, at least 1.
+            paths: (n,) as `paths` writes them.
+
+        Returns:
+            (n,) large_string.
+        """
+        if level == 1:
+            root = self.paths(0, self.root_keys)[0]
+            return pa.repeat(root, len(paths))
+        return self._paths_above(level, paths.cast(pa.large_string()))
+
+    @abstractmethod
+    def _paths_above(self, level: int, paths: pa.Array) -> pa.Array:
+        """The paths of the parents of nodes of a level of 2 or more."""
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
@@ -99,7 +139,7 @@ class SparseDomain(ABC):
         return pa.array([0 if pa.types.is_integer(self.key_type) else ""], self.key_type)
 
     def _checked(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-        """The columns in order, whole and without dictionaries."""
+        """The columns in order, whole, without dictionaries and with null for what is not UTF-8."""
         plain = []
         for name in self.columns:
             column = columns[name]
@@ -109,9 +149,9 @@ class SparseDomain(ABC):
                 )
             if isinstance(column, pa.ChunkedArray):
                 column = column.unify_dictionaries().combine_chunks()
-            plain.append(
-                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-            )
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            plain.append(_readable(column) if is_text(column.type) else column)
         return plain
 
 
@@ -184,6 +224,11 @@ class CodeDomain(SparseDomain):
         """The types that the column may have."""
         return "integers or texts of addresses" if self.notation == "ipv4" else "integers"
 
+    @property
+    def policies(self) -> dict[str, str]:
+        """Each row by itself."""
+        return {"missing": "drop", "outside": "drop"}
+
     def accepts(self, type: pa.DataType) -> bool:
         """Integers; texts as well in the notation of addresses."""
         plain = type.value_type if pa.types.is_dictionary(type) else type
@@ -222,27 +267,40 @@ class CodeDomain(SparseDomain):
         codes = fixed_width_values(keys)
         below = self.bits - self.prefix_bits[level]
         codes = codes << np.uint64(below) if below < 64 else np.zeros_like(codes)
-        digits = None if self.notation == "ipv4" else -(-self.bits // 4)
-        return prefix_texts(codes, self.prefix_bits[level], hex_digits=digits)
+        return prefix_texts(codes, self.prefix_bits[level], hex_digits=self._hex_digits)
 
-    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
-        """Codes of the same leading bits, and more of them.
+    @property
+    def _hex_digits(self) -> int | None:
+        return None if self.notation == "ipv4" else -(-self.bits // 4)
 
-        >>> domain = CodeDomain(column="address", widths=(8, 8, 16))
-        >>> domain.lies_below(pa.array(["10.1.0.0/16", "11.1.0.0/16"]), "10.0.0.0/8").to_pylist()
-        [True, False]
-        """
-        bits = int(path.rpartition("/")[2])
-        hidden = self.bits - bits
+    def _level(self, path: str) -> int:
+        code, _, length = path.rpartition("/")
+        if not self._is_code(code):
+            example = self.paths(1, pa.array([1], pa.uint64()))[0]
+            raise refused_path(path, f"it is no prefix of a code, as {example} is")
+        if length not in map(str, self.prefix_bits):
+            lengths = ", ".join(f"/{bits}" for bits in self.prefix_bits)
+            raise refused_path(path, f"its length /{length} is none of {lengths}")
+        level = self.prefix_bits.index(int(length))
+        whole = pa.array([path], pa.large_string())
+        written = str(self.paths(level, self._prefix_keys(level, whole))[0])
+        if written != path:
+            raise refused_path(path, f"bits are set behind its prefix, which is {written}")
+        return level
 
-        def prefix(text: str) -> tuple[int, bool]:
-            code, _, length = text.rpartition("/")
-            if self.notation == "hex":
-                return int(code, 16) >> hidden, int(length) > bits
-            return int.from_bytes(map(int, code.split(".")), "big") >> hidden, int(length) > bits
+    def _is_code(self, text: str) -> bool:
+        if self._hex_digits is None:
+            return int(read_addresses(pa.array([text], pa.large_string()))[0]) >= 0
+        digits = re.fullmatch(f"[0-9a-f]{{{self._hex_digits}}}", text)
+        return digits is not None and int(text, 16) < 2**self.bits
 
-        wanted = prefix(path)[0], True
-        return pa.array([prefix(text) == wanted for text in paths.to_pylist()], pa.bool_())
+    def _paths_above(self, level: int, paths: pa.Array) -> pa.Array:
+        return self.paths(level - 1, self._prefix_keys(level - 1, paths))
+
+    def _prefix_keys(self, level: int, paths: pa.Array) -> pa.Array:
+        """The keys on a level from 0 of the nodes of prefixes that are as long or longer."""
+        codes = prefix_codes(paths, self._hex_digits)
+        return self.level_keys(level, pa.array(codes))
 
     def spec(self) -> dict[str, Any]:
         """The domain as plain JSON."""
@@ -268,3 +326,21 @@ def _shifted(keys: pa.Array, bits: int) -> pa.Array:
     codes: Int64Array = fixed_width_values(keys)
     # A shift by the whole width is not defined.
     return pa.array(codes >> np.uint64(bits) if bits < 64 else np.zeros_like(codes))
+
+
+def _readable(texts: pa.Array) -> pa.Array:
+    """Texts with null for those that are not UTF-8."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        codes = texts.cast(pa.large_binary()).dictionary_encode()
+        known = [_decoded(each) for each in codes.dictionary.to_pylist()]
+        return pa.array(known, pa.large_string()).take(codes.indices)
+    return texts
+
+
+def _decoded(letters: bytes) -> str | None:
+    try:
+        return letters.decode()
+    except UnicodeDecodeError:
+        return None

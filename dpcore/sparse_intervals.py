@@ -6,6 +6,10 @@ meets one. Here an n is in the interval if, given publication, neither Y or more
 probability of at most (1 - confidence) / 2. So for every n, given that the node is published, the
 interval covers n with at least the confidence. Since |Z| <= R, n is in [Y - R, Y + R] for certain.
 
+This is said of all nodes that pass their threshold. Whoever selects among them by Y again, as the
+pruning of `dpcore.sparse_settling` does, has fewer covered of those that are left, but for certain
+intervals.
+
 Given publication the laws of Y for the different n have a monotone likelihood ratio (the noise is
 log-concave, and a threshold keeps that), so both probabilities are monotone in n.
 

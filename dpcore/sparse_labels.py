@@ -1,5 +1,7 @@
 """Domains of labels that need no public list: countries and cities, URLs, tail numbers.
 
+A row with a label that is not UTF-8 is dropped like one with a null; `policies` tells what else is.
+
 Labels stand in one column a level (`LabelDomain`) or in one text with a separator (`PathDomain`).
 They travel as data, as the key of a node: its labels from the top, joined. A label is published
 only with a node that passes its threshold, so the labels of the data need not be public.
@@ -7,10 +9,14 @@ only with a node that passes its threshold, so the labels of the data need not b
 
 from __future__ import annotations
 
+import functools
+import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +24,8 @@ from dpcore.column import fixed_width_values
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_domain import CodeDomain, SparseDomain, is_text
 from dpcore.sparse_keys import text_prefixes
+from dpcore.sparse_paths import paths_above, refused_path
+from dpcore.sparse_plan import ROOT_NAME
 
 __all__ = ["LabelDomain", "PathDomain", "domain_from_spec"]
 
@@ -29,8 +37,12 @@ class _TextDomain(SparseDomain):
     """Keys are labels joined by a sign of one byte."""
 
     key_type = pa.large_string()
-    path_joint: str
     joint: str
+
+    @property
+    @abstractmethod
+    def path_separator(self) -> str | None:
+        """Between the labels of a path; None: a slash, with a backslash before one in a label."""
 
     def level_keys(self, level: int, keys: pa.Array) -> pa.Array:
         """The first labels of keys; null where a key has fewer."""
@@ -40,20 +52,20 @@ class _TextDomain(SparseDomain):
         """The keys without their last labels."""
         return text_prefixes(keys, level - 1, ord(self.joint))
 
-    def lies_below(self, paths: pa.Array, path: str) -> pa.Array:
-        """Texts that go on from the path with a separator."""
-        return pc.starts_with(paths, path + self.path_joint)
+    def _paths_above(self, level: int, paths: pa.Array) -> pa.Array:
+        return paths_above(paths, self.path_separator)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelDomain(_TextDomain):
-    """Labels in columns of their own, the top level's first; a row with a null is dropped.
+    """Labels in columns of their own, the top level's first; a row with a null, or with an empty
+    label, is dropped.
 
     Args:
-        label_columns: (h,) texts or integers, all different.
+        label_columns: (h,) texts or integers, all different; none is called root.
 
     Raises:
-        ValueError: no column, or one twice.
+        ValueError: no column, one twice, or one called root.
 
     >>> domain = LabelDomain(label_columns=("origin", "dest"))
     >>> counts = domain.leaf_counts(
@@ -66,11 +78,16 @@ class LabelDomain(_TextDomain):
 
     needed = "texts or integers"
     joint = _JOINT
-    path_joint = "/"
+    path_separator = None
 
     def __post_init__(self) -> None:
         if not self.label_columns or len(set(self.label_columns)) < len(self.label_columns):
             raise ValueError("label_columns: there must be one a level, all different")
+        if ROOT_NAME in self.label_columns:
+            raise ValueError(
+                f"label_columns: a column is called {ROOT_NAME}, which is the name of the level "
+                "above all columns; give the column another name"
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -81,6 +98,11 @@ class LabelDomain(_TextDomain):
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
         """The levels are named as the columns."""
         return self.label_columns
+
+    @property
+    def policies(self) -> dict[str, str]:
+        """Each row by itself."""
+        return {"missing": "drop", "an empty label": "drop", "not UTF-8": "drop"}
 
     def accepts(self, type: pa.DataType) -> bool:
         """Texts and integers."""
@@ -95,16 +117,27 @@ class LabelDomain(_TextDomain):
         groups = pa.table(plain, names=names).group_by(names, use_threads=False)
         table = groups.aggregate([([], "count_all")]).drop_null()
         labels = [_escaped(table.column(name).combine_chunks()) for name in names]
+        filled = functools.reduce(pc.and_, [pc.not_equal(each, "") for each in labels])
         keys = pc.binary_join_element_wise(*labels, pa.scalar(_JOINT, pa.large_string()))
-        counts = fixed_width_values(table.column("count_all").combine_chunks())
+        counts = table.column("count_all").combine_chunks().filter(filled)
         # No two keys are alike: this only sorts them.
-        return NodeCounts.grouped(keys, counts)
+        return NodeCounts.grouped(keys.filter(filled), fixed_width_values(counts))
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
-        """Labels joined by "/"; a backslash stands before one inside a label, "" is the root."""
+        """Labels joined by "/"; a backslash stands before one, or before a backslash, inside a
+        label; "" is the root."""
         quoted = (("\\", "\\\\"), ("/", "\\/"))
         plain = ((_JOINT, "/"), (_ESCAPE + "B", _JOINT), (_ESCAPE + "A", _ESCAPE))
         return _replaced(keys, *quoted, *plain)
+
+    def _level(self, path: str) -> int:
+        if re.fullmatch(r"(?s)(?:[^\\]|\\[\\/])*", path) is None:
+            why = "a backslash must stand before a slash or a backslash inside a label"
+            raise refused_path(path, why)
+        labels = re.sub(r"(?s)\\.", "x", path).split("/")
+        if "" in labels:
+            raise refused_path(path, "it has an empty label, and rows with one are not counted")
+        return _within(path, len(labels), self.height)
 
     def spec(self) -> dict[str, Any]:
         """The domain as plain JSON."""
@@ -115,7 +148,9 @@ class LabelDomain(_TextDomain):
 class PathDomain(_TextDomain):
     """Texts of labels with a separator, such as URLs; a row counts down to where its text ends.
 
-    Labels below level h are cut off. Two separators in a row have an empty label between them.
+    Labels below level h are cut off. Separators at the beginning are passed over, as if they were
+    not there, and a text without any label is dropped; further on two separators in a row have an
+    empty label between them.
 
     Args:
         column: of texts.
@@ -126,7 +161,7 @@ class PathDomain(_TextDomain):
         ValueError: a depth or a separator out of range.
 
     >>> domain = PathDomain(column="url", depth=2)
-    >>> counts = domain.leaf_counts({"url": pa.array(["a/b/c", "a/b", "a"])})
+    >>> counts = domain.leaf_counts({"url": pa.array(["a/b/c", "/a/b", "a", "/"])})
     >>> counts.keys.to_pylist(), domain.level_keys(2, counts.keys).to_pylist()
     (['a', 'a/b'], [None, 'a/b'])
     """
@@ -149,7 +184,7 @@ class PathDomain(_TextDomain):
         return self.separator
 
     @property
-    def path_joint(self) -> str:  # type: ignore[override]
+    def path_separator(self) -> str:
         """The separator."""
         return self.separator
 
@@ -163,6 +198,16 @@ class PathDomain(_TextDomain):
         """The levels are named by their numbers."""
         return tuple(f"level {level}" for level in range(1, self.depth + 1))
 
+    @property
+    def policies(self) -> dict[str, str]:
+        """Each row by itself."""
+        return {
+            "missing": "drop",
+            "separators at the beginning": "passed over",
+            "no label": "drop",
+            "not UTF-8": "drop",
+        }
+
     def accepts(self, type: pa.DataType) -> bool:
         """Texts."""
         plain = type.value_type if pa.types.is_dictionary(type) else type
@@ -172,12 +217,21 @@ class PathDomain(_TextDomain):
         """The exact counts of the paths of a batch; see `SparseDomain`."""
         (column,) = self._checked(columns)
         found = NodeCounts.grouped(column.drop_null().cast(pa.large_string()))
-        keys = pc.coalesce(self.level_keys(self.height, found.keys), found.keys)
-        return NodeCounts.grouped(keys, found.counts)
+        # A first label that is empty would have the path of the root.
+        keys = pc.ascii_ltrim(found.keys, characters=self.separator)
+        keys = pc.coalesce(self.level_keys(self.height, keys), keys)
+        filled = pc.not_equal(keys, "")
+        return NodeCounts.grouped(keys.filter(filled), found.counts[np.asarray(filled)])
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """The texts as they are; "" is the root."""
         return keys
+
+    def _level(self, path: str) -> int:
+        if path.startswith(self.separator):
+            why = f"it begins with the separator {self.separator!r}, which is passed over in rows"
+            raise refused_path(path, why)
+        return _within(path, path.count(self.separator) + 1, self.height)
 
     def spec(self) -> dict[str, Any]:
         """The domain as plain JSON."""
@@ -207,6 +261,13 @@ def domain_from_spec(spec: Mapping[str, Any]) -> SparseDomain:
     if spec["form"] == "code":
         return CodeDomain(**{**fields, "widths": tuple(spec["widths"])})
     raise ValueError(f"form is {spec['form']!r}; it must be code, labels or path")
+
+
+def _within(path: str, labels: int, height: int) -> int:
+    """The level of a path of so many labels."""
+    if labels > height:
+        raise refused_path(path, f"it has {labels} labels, and the tree {height} below its root")
+    return labels
 
 
 def _escaped(labels: pa.Array) -> pa.Array:

@@ -47,6 +47,8 @@ __all__ = ["SparseLevel", "SparsePlan", "plan_sparse", "pure_epsilon_refusal"]
 
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
+# The level of the root, beside those that the domain names.
+ROOT_NAME = "root"
 _HALF = Fraction(1, 2)
 # Bits of the square roots of weights.
 _ROOT_BITS = 32
@@ -311,7 +313,7 @@ def plan_sparse(
     root_weight: Fraction = Fraction(1, 16),
     rows: int = 1,
     public_total: bool = False,
-    root_name: str = "root",
+    root_name: str = ROOT_NAME,
 ) -> SparsePlan:
     """Split a budget over the levels so that the weighted sum of the thresholds is small.
 
@@ -345,7 +347,7 @@ def plan_sparse(
     if not epsilon > 0:
         raise ValueError(f"epsilon is {epsilon}; it must be above 0")
     if not 0 < delta < _HALF:
-        raise ValueError(f"delta is {delta}; it must be above 0 and below 1/2")
+        raise ValueError(f"delta: it is {delta}, and must be above 0 and below 1/2")
     below = [1] * len(names) if weights is None else list(weights)
     if len(below) != len(names):
         raise ValueError(f"weights: there are {len(below)} for {len(names)} levels below the root")

@@ -36,7 +36,7 @@ class SparseQuestion(Question):
         shards: in how many parts each level below the root is handled.
 
     Raises:
-        ValueError: parts that do not fit each other.
+        ValueError: parts that do not fit each other, or a budget whose noise is out of range.
 
     >>> from dpcore.sparse_domain import CodeDomain
     >>> from dpcore.sparse_plan import plan_sparse
@@ -68,6 +68,15 @@ class SparseQuestion(Question):
             raise ValueError("plan: the total is not public where rows may be dropped")
         if self.shards < 1:
             raise ValueError(f"shards: {self.shards} is not at least 1")
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Refuses a budget whose noise cannot be drawn now, not when it is drawn."""
+        try:
+            for level in range(self.plan.height + 1):
+                self.plan.law(level)
+        except ValueError as error:
+            raise ValueError(f"plan: no noise fits the budget of a level, as the {error}") from None
 
     @property
     def neighbors(self) -> Neighbors:

@@ -4,15 +4,18 @@ Everything here is computed from what was published, so it costs no privacy.
 
 - *Estimate*: the node's own noisy count; unbiased before it passed the threshold, so counts of
   2 R rows or less are overstated on average. NaN for an implied node (`dpcore.sparse_bounds`).
-- *Interval*: given that the node is published, it covers the true count with at least the
+- *Interval*: given that the node passed its threshold, it covers the true count with at least the
   confidence, whatever that count is (`dpcore.sparse_intervals`); within the certain bounds, which
   hold always. For an implied node it is the certain bounds.
 - *Count*: nonnegative integers within the certain bounds, near the estimates; the children of a
-  node sum to at most the node's count, and what is missing is in nodes that were not published.
+  node sum to at most the node's count, and what is missing is in nodes that were not published
+  (`dpcore.sparse_consistency`).
 - *Pruning*: subtrees that the noise does not tell from nothing, or from few rows, are folded into
-  their parents, where their rows remain counted.
+  their parents, where their rows remain counted. To fold by `Pruning.rows` selects nodes by their
+  intervals once more: these cover with the confidence before it, and of the nodes that stay those
+  near `rows` may be covered more rarely. The certain bounds hold for whatever stays.
 
-Source: derived here; top-down consistency as in `dpcore.consistency`.
+Source: derived here.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.sparse_bounds import KnownLevel, certain_bounds, child_sums, known_tree
+from dpcore.sparse_consistency import consistent_counts
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_domain import SparseDomain
 from dpcore.sparse_intervals import published_bounds
@@ -44,7 +48,8 @@ class Pruning:
 
     The mechanism itself folds what the noise does not tell from nothing: a node that is published
     is not empty, and one of a single unit's rows is published with a probability of at most
-    delta_l. A larger `rows` folds what is not told from less than so many rows.
+    delta_l. A larger `rows` folds what is not told from less than so many rows, which selects nodes
+    by their intervals: what these cover is said of the nodes before it.
 
     Args:
         rows: a node is kept if its interval begins at so many rows or more, or one below it does;
@@ -78,7 +83,9 @@ its parent.')
         if self.rows:
             sentence += (
                 f" So is a subtree in which no node's interval, at confidence {confidence:g}, "
-                f"begins at {self.rows} rows or more."
+                f"begins at {self.rows} rows or more. The intervals cover at this confidence the "
+                "counts of the nodes that passed their thresholds, before this folding, which "
+                "selects by the intervals; of the nodes that stay fewer may be covered."
             )
         return sentence
 
@@ -91,8 +98,8 @@ class SettledLevel:
         keys: uint64 or large_string, (n,).
         estimate: (n,) noisy counts in rows; NaN for an implied node.
         std_error: (n,) of the noise, in rows; NaN for an implied node.
-        ci_low, ci_high: (n,) the interval, in rows.
-        least, most: (n,) the certain bounds, in rows.
+        ci_low, ci_high: (n,) the interval, in rows; at the confidence before pruning by rows.
+        least, most: (n,) the certain bounds, in rows; they hold whatever was pruned.
         count: (n,) consistent counts, in rows.
     """
 
@@ -139,7 +146,7 @@ def settle(
     ...     NodeCounts(keys=pa.array(keys, pa.uint64()), counts=np.array(noisy))
     ...     for keys, noisy in counts])
     >>> [level.count.tolist() for level in levels]
-    [[500], [85, 415], [70]]
+    [[509], [89, 420], [70]]
     """
     tree = known_tree(domain, published)
     bounds = certain_bounds(plan, tree)
@@ -148,7 +155,7 @@ def settle(
         for number, (level, own) in enumerate(zip(tree, bounds, strict=True))
     ]
     kept = _kept(tree, intervals, Pruning() if pruning is None else pruning)
-    counts = _consistent_counts(tree, bounds, kept)
+    counts = consistent_counts(plan, tree, bounds, kept)
     return [
         _settled(plan, number, *parts)
         for number, parts in enumerate(zip(tree, bounds, intervals, kept, counts, strict=True))
@@ -210,62 +217,6 @@ def _kept(tree: Sequence[KnownLevel], intervals: Bounds, pruning: Pruning) -> li
             own = own | (below > 0)
         kept.append(own if number else np.ones(1, np.bool_))
     return kept[::-1]
-
-
-def _consistent_counts(
-    tree: Sequence[KnownLevel], bounds: Bounds, kept: Sequence[Flags]
-) -> list[Integers]:
-    """Counts of all nodes, top down; folded ones have no part in what their parents distribute."""
-    wanted = _wanted_counts(tree, bounds, kept)
-    counts = [wanted[0]]
-    for number in range(1, len(tree)):
-        least = np.where(kept[number], bounds[number][0], 0)
-        counts.append(_lowered(wanted[number], least, tree[number].parents, counts[-1]))
-    return counts
-
-
-def _wanted_counts(
-    tree: Sequence[KnownLevel], bounds: Bounds, kept: Sequence[Flags]
-) -> list[Integers]:
-    """Noisy counts, for implied nodes the sum of the children's, within the certain bounds."""
-    wanted: list[Integers] = []
-    for number in range(len(tree) - 1, -1, -1):
-        level = tree[number]
-        own = level.noisy
-        if wanted:
-            own = np.where(level.measured, own, child_sums(tree[number + 1], wanted[-1], len(own)))
-        wanted.append(np.where(kept[number], np.clip(own, *bounds[number]), 0))
-    return wanted[::-1]
-
-
-def _lowered(wanted: Integers, least: Integers, parents: Integers, totals: Integers) -> Integers:
-    """The nearest integers (least squares) to `wanted`, each at least `least`, whose sum over the
-    children of a node is at most its total.
-
-    Where they sum to too much, all children go down by the same number, though not below their
-    least counts; a remainder goes to the first of those that still can.
-    """
-    order = np.lexsort((wanted - least, parents))
-    slack, owner = (wanted - least)[order], parents[order]
-    sums = np.zeros(len(totals), np.int64)
-    np.add.at(sums, parents, wanted)
-    excess = np.maximum(sums - totals, 0)
-    sizes = np.bincount(parents, minlength=len(totals))
-    starts = np.cumsum(sizes) - sizes
-    left = sizes[owner] - (np.arange(len(owner)) - starts[owner])
-    running = np.concatenate([[0], np.cumsum(slack)])
-    before = running[:-1] - running[starts[owner]]
-    emptied = before + slack * left <= excess[owner]
-    # The children that are not emptied, the last of each node, share what is left of its excess.
-    taken, many = np.zeros(len(totals), np.int64), np.zeros(len(totals), np.int64)
-    np.add.at(taken, owner[emptied], slack[emptied])
-    np.add.at(many, owner[~emptied], 1)
-    share, extra = np.divmod(excess - taken, np.maximum(many, 1))
-    rank = np.arange(len(owner)) - (starts + sizes - many)[owner]
-    down = np.where(emptied, slack, share[owner] + (rank < extra[owner]))
-    lowered: Integers = wanted.copy()
-    lowered[order] -= down
-    return lowered
 
 
 def _settled(

@@ -241,8 +241,7 @@ def _sparse_entry(question: SparseQuestion) -> dict[str, object]:
         },
         "policies": {
             ", ".join(question.columns): {
-                "missing": "drop",
-                "outside": "drop",
+                **question.domain.policies,
                 "unknown": "counted above, and released if it passes its threshold",
             }
         },

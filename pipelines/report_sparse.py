@@ -78,8 +78,13 @@ def _facts(question: SparseQuestion) -> dict[str, str]:
         "Leaves": leaves,
         "Labels": _labels(question),
         "Budget": f"epsilon = {float(plan.epsilon):.6g}, delta = {float(plan.delta):.6g}",
-        "Intervals": f"at least {_percent(question.confidence)}, given that the node is published",
+        "Intervals": _intervals(question),
     }
+
+
+def _intervals(question: SparseQuestion) -> str:
+    said = f"at least {_percent(question.confidence)}, given that the node passed its threshold"
+    return said + (", before the folding" if question.pruning.rows else "")
 
 
 def _form(question: SparseQuestion) -> str:

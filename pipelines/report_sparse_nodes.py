@@ -20,7 +20,7 @@ from dpcore.sparse_domain import SparseDomain
 from dpcore.sparse_question import SparseQuestion
 from pipelines.report_extent import MAX_ASKED, Integers
 from pipelines.report_nodes import ReleasedTables, texts_of
-from pipelines.report_sparse_paths import line_of, own_labels, parent_paths
+from pipelines.report_sparse_paths import line_of, own_labels
 
 COLUMNS = ("level", "label", "estimate", "ci_low", "ci_high", "count")
 
@@ -146,7 +146,7 @@ class _Asked:
         if len(self._lines[level]):
             self._found.append(rows.filter(pc.is_in(_text(rows), self._lines[level])))
         if level and len(self._ends[level - 1]):
-            parents = parent_paths(self._domain, level, _text(rows))
+            parents = self._domain.parent_paths(level, _text(rows))
             below = rows.filter(pc.is_in(parents, self._ends[level - 1]))
             self._below = [_first(pa.concat_tables([*self._below, below]), self._room)]
 
@@ -200,7 +200,7 @@ def _children(
 
 def _parent_places(domain: SparseDomain, level: int, rows: pa.Table, above: pa.Table) -> Integers:
     """The places of the parents of the rows of a level among some rows above, -1 for others."""
-    parents = parent_paths(domain, level, _text(rows))
+    parents = domain.parent_paths(level, _text(rows))
     found = pc.index_in(parents, _text(above)).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 

@@ -153,11 +153,18 @@ def test_the_largest_of_a_level(release: Release, form: str) -> None:
 
 def test_refusals(release: Release) -> None:
     tree = tree_of(release, "labels")
-    for path in ("z", "a/", "/", "a/z", "b/c"):  # the label b/c is written b\/c
-        with pytest.raises(ValueError, match="no node of this path was published"):
+    most = {level: tree.question.unpublished_most(level) for level in (1, 2)}
+    for path, level in (("z", 1), ("a/z", 2), ("b/c", 2)):  # the label b/c is written b\/c
+        with pytest.raises(ValueError, match=f"so it has from 0 to {most[level]} rows$"):
             tree.at_path(path)
         with pytest.raises(ValueError, match="no node of this path with children"):
             tree.children(path)
+    for path in ("a/", "/", "a/b/c", "a\\b"):
+        for ask in (tree.at_path, tree.children):
+            with pytest.raises(ValueError, match=r"^path [^:]*: (it has|a backslash)"):
+                ask(path)
+    with pytest.raises(ValueError, match="its length /1 is none of"):
+        tree_of(release, "codes").at_path("00/1")
     leaf = tree.top(1, 2)[0].label
     with pytest.raises(ValueError, match="no node of this path with children"):
         tree.children(leaf)

@@ -94,7 +94,7 @@ def test_codes_that_are_none_are_dropped_row_by_row() -> None:
 def test_labels_are_counted_as_tuples(rows: list[tuple[str, str | None, str]]) -> None:
     domain = LabelDomain(label_columns=("x", "y", "z"))
     columns = {n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate("xyz")}
-    kept = [row for row in rows if row[1] is not None]
+    kept = [row for row in rows if all(row)]
     levels = dict(level_counts(domain, domain.leaf_counts(columns)))
     for level in range(4):
         expected = Counter(
@@ -120,10 +120,48 @@ def test_labels_of_several_types() -> None:
 def test_paths_count_down_to_where_they_end(paths: list[str | None]) -> None:
     domain = PathDomain(column="p", depth=3)
     found = counted(domain, {"p": pa.array(paths, pa.string())})
-    labels = [path.split("/") for path in paths if path is not None]
+    texts = [path.lstrip("/") for path in paths if path is not None]
+    labels = [text.split("/") for text in texts if text]
     for level in range(4):
         expected = Counter("/".join(each[:level]) for each in labels if len(each) >= level)
         assert found[level] == dict(expected)
+
+
+def unchecked(values: list[bytes | None], type: pa.DataType) -> pa.Array:
+    """Texts of any bytes, as a reader of Parquet files hands them on."""
+    letters = pa.array(values, pa.large_binary() if pa.types.is_large_string(type) else pa.binary())
+    return pa.Array.from_buffers(type, len(values), letters.buffers())
+
+
+ODD = [b"a/b", b"\xff/b", None, b"a/\xc3", b"a/b", b"10.1.0.7", b"10.1.0.\xff", b"a/\xc3\xa9"]
+
+
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("encoded", ["plain", "dictionary", "sliced", "chunked"])
+def test_texts_that_are_not_utf8_are_dropped_row_by_row(type: pa.DataType, encoded: str) -> None:
+    texts = unchecked(ODD, type)
+    if encoded == "dictionary":
+        texts = texts.dictionary_encode()
+    elif encoded == "sliced":
+        texts = unchecked([b"\xff", *ODD, b"\xff"], type)[1:-1]
+    elif encoded == "chunked":
+        texts = pa.chunked_array([texts[:3], texts[3:]])
+    paths = PathDomain(column="p", depth=2)
+    assert counted(paths, {"p": texts})[2] == {"a/b": 2, "a/é": 1}
+    assert counted(BYTES, {"a": texts})[4] == {"10.1.0.7/32": 1}
+    pairs = LabelDomain(label_columns=("x", "y"))
+    numbers = pa.array([1, 2, 3, 4, 5, 6, None, 8])
+    leaves = {"a\\/b/1": 1, "a\\/b/5": 1, "10.1.0.7/6": 1, "a\\/é/8": 1}
+    assert counted(pairs, {"x": texts, "y": numbers})[2] == leaves
+
+
+def test_empty_first_labels_do_not_take_the_path_of_the_root() -> None:
+    paths = PathDomain(column="p", depth=2)
+    column = pa.array(["", "/", "//", "/a/b", "//a/b/c", "a//b"])
+    assert counted(paths, {"p": column}) == [{"": 3}, {"a": 3}, {"a/b": 2, "a/": 1}]
+    pairs = LabelDomain(label_columns=("x", "y"))
+    columns = {"x": pa.array(["", "a", "", "a"]), "y": pa.array(["b", "", "", "b"])}
+    assert counted(pairs, columns) == [{"": 1}, {"a": 1}, {"a/b": 1}]
 
 
 @settings(deadline=None)
@@ -227,6 +265,7 @@ def test_an_odd_number_of_bits() -> None:
         (lambda: CodeDomain(column="c", widths=(32,), notation="x"), "notation is 'x'"),
         (lambda: LabelDomain(label_columns=()), "label_columns"),
         (lambda: LabelDomain(label_columns=("a", "a")), "label_columns"),
+        (lambda: LabelDomain(label_columns=("a", "root")), "a column is called root"),
         (lambda: PathDomain(column="c", depth=0), "depth is 0"),
         (lambda: PathDomain(column="c", depth=1, separator="::"), "separator is '::'"),
         (lambda: PathDomain(column="c", depth=1, separator="é"), "separator is 'é'"),

