@@ -45,11 +45,14 @@ def sparse_policies(question: SparseQuestion) -> dict[str, str]:
     outside = ""
     if isinstance(question.domain, CodeDomain):
         outside = f"no code of {question.domain.bits} bits: {_DROPPED}"
+    missing = _DROPPED
+    if not isinstance(question.domain, CodeDomain):
+        missing += "; likewise texts that are empty or not UTF-8"
     return {
         "column": clip(", ".join(question.columns)),
         "tree": clip(question.name),
         "outside": outside,
-        "missing": _DROPPED,
+        "missing": missing,
         "unknown": "nothing is listed; counted in the nodes above where not published",
     }
 

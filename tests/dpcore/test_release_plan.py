@@ -121,10 +121,11 @@ def test_sparse_trees_alone_add_up_exactly() -> None:
 
 
 def test_nothing_left_for_the_others_is_refused() -> None:
-    tree = hierarchy_question("bushy", budget=rho(TINY))
+    little = Fraction(1, 10**12)
+    tree = hierarchy_question("bushy", budget=rho(little))
     for stated in (SPARSE, (SPARSE[0], WHOLE[1]), (WHOLE[0], SPARSE[1])):
         with pytest.raises(ValueError, match="the noise does not keep"):
-            release(sparse(), tree, stated=stated, amount=TINY)
+            release(sparse(), tree, stated=stated, amount=little)
 
 
 def test_a_delta_that_is_spent_must_be_stated() -> None:
