@@ -38,7 +38,8 @@ from dpcore.randomness import public_stream
 from dpcore.relative_objective import RelativeObjective
 from dpcore.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
 from dpcore.threshold_estimation import smallest_threshold
-from dpcore.threshold_plan import ThresholdPlan, threshold_estimates
+from dpcore.threshold_plan import ThresholdPlan
+from dpcore.threshold_release import threshold_estimates
 
 Integers = npt.NDArray[np.int64]
 

@@ -383,11 +383,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fractions", type=part, nargs="+", default=[0.01, 0.1, 1.0])
     parser.add_argument("--profile", metavar="CONFIG", help="watch the release of this instead")
     parser.add_argument("--json", action="store_true", help="of the profile, for programs")
-    parser.add_argument(
-        "--sparse-counts",
-        action="store_true",
-        help="of the profile: count by sorting, as where dense arrays would not fit memory",
-    )
+    text = "of the profile: count by sorting, as where dense arrays would not fit memory"
+    parser.add_argument("--sparse-counts", action="store_true", help=text)
     chosen = parser.parse_args(arguments)
     if chosen.profile:
         if chosen.sparse_counts:

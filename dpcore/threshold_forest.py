@@ -24,7 +24,8 @@ from dpcore.irregular_tree import IrregularTree
 from dpcore.noise import MAX_COUNT, Integers, NoiseSource
 from dpcore.privacy import Budget, Neighbors
 from dpcore.threshold_error import ThresholdErrors
-from dpcore.threshold_plan import ThresholdPlan, released_trees_estimates
+from dpcore.threshold_plan import ThresholdPlan
+from dpcore.threshold_release import released_trees_estimates
 
 
 @dataclass(frozen=True, kw_only=True)

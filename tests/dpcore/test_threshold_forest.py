@@ -27,7 +27,8 @@ from dpcore.threshold_forest import (
     TreeThresholds,
     threshold_intervals,
 )
-from dpcore.threshold_plan import ThresholdPlan, released_threshold_estimates
+from dpcore.threshold_plan import ThresholdPlan
+from dpcore.threshold_release import released_threshold_estimates
 from dpcore.tree import Tree
 from tests.dpcore.test_threshold_error import simulated
 from tests.dpcore.threshold_questions import claiming, round_of, short_plan, whole_plan

@@ -23,13 +23,8 @@ from dpcore.noise import NoiseSource
 from dpcore.privacy import Neighbors
 from dpcore.randomness import ReleaseKey, public_stream
 from dpcore.threshold_calibration import calibrate
-from dpcore.threshold_plan import (
-    ThresholdPlan,
-    ThresholdRound,
-    released_threshold_estimates,
-    threshold_estimates,
-    threshold_plan_from_spec,
-)
+from dpcore.threshold_plan import ThresholdPlan, ThresholdRound, threshold_plan_from_spec
+from dpcore.threshold_release import released_threshold_estimates, threshold_estimates
 from dpcore.tree import Tree
 
 FALSE_ALARM = 1e-6
