@@ -50,6 +50,7 @@ class HierarchyQuestion(UniverseQuestion):
     Raises:
         ValueError: parts that do not fit each other.
 
+    >>> from dpcore.hierarchy_domain import HierarchyDomain
     >>> from dpcore.irregular_planner import plan_irregular
     >>> from dpcore.universe_leaves import universe_from_codes
     >>> places = HierarchyDomain(

@@ -509,7 +509,12 @@ def test_a_release_that_does_not_keep_what_it_states_is_refused(
             release(epsilon, delta)
 
 
-def test_a_pure_budget_states_no_delta(make_question: Make, make_release_plan: Make) -> None:
-    plan = make_release_plan(make_question(leaves=6, plan=independent(6, SETTINGS[3])))
-    with pytest.raises(ValueError, match=r"^delta: the budget behind it must be a rho"):
-        replace(plan, stated=(Fraction(1), Fraction(1, 1000)))
+def test_pure_budgets_beside_a_delta_add_up_to_epsilon(
+    make_question: Make, make_release_plan: Make
+) -> None:
+    """Laplace noise spends no delta; what it spends of epsilon must be stated."""
+    question = make_question(leaves=6, plan=independent(6, SETTINGS[3]))
+    plan, spent = make_release_plan(question), question.plan.budget.amount
+    assert replace(plan, stated=(spent, Fraction(1, 1000))).composed == ()
+    with pytest.raises(ValueError, match=r"^delta: the noise does not keep"):
+        replace(plan, stated=(spent - Fraction(1, 10**9), Fraction(1, 1000)))

@@ -159,7 +159,9 @@ def test_the_examples_of_the_document() -> None:
                 sizes.append(domain.tree.level_sizes)
     blocks, routes, hours = (1, 1, 2, 2, 3, 4), (1, 2, 3), (1, 1, 12, 365, 8760)
     with_other = (1, 3, 4)
-    assert sizes == [blocks, with_other, (1, 2, 2, 2), (1, 1, 2), hours, blocks, routes]
+    relative = [blocks, blocks]
+    named = [blocks, with_other, (1, 2, 2, 2), (1, 1, 2), hours]
+    assert sizes == [*named, *relative, blocks, routes]
 
 
 # --- refusals of keys ---
