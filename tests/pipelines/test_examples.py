@@ -1,0 +1,59 @@
+"""The examples: each configuration plans as it stands, and the census runs on blocks of a file."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.randomness import ReleaseKey
+from dpcore.released_hierarchy import ReleasedHierarchy
+from dpcore.sparse_question import SparseQuestion
+from pipelines.command import main
+from pipelines.configuration import load_configuration
+from pipelines.release_folder import ReleaseFolder
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BLOCKS = """\
+GEOID,pop,pop_white,pop_black,pop_hisp,pop_aian,pop_asian,pop_nhpi,pop_other,pop_two
+440010301001000,5,3,1,0,0,1,0,0,0
+440010301001001,0,0,0,0,0,0,0,0,0
+440030201011000,4000,2500,700,600,0,100,0,0,100
+"""
+
+
+@pytest.mark.parametrize("name", ["flights", "routes"])
+def test_plans_without_any_data(name: str) -> None:
+    plan = load_configuration(str(EXAMPLES / f"{name}.yaml")).plan()
+    assert len(plan.questions) >= 2
+
+
+def test_routes_are_a_calendar_and_a_sparse_tree() -> None:
+    hours, routes = load_configuration(str(EXAMPLES / "routes.yaml")).plan().questions
+    assert isinstance(hours, HierarchyQuestion) and isinstance(routes, SparseQuestion)
+    assert hours.plan.tree.level_sizes == (1, 2, 13, 366, 366 * 24)
+    assert routes.domain.names == ("origin", "dest", "carrier", "tailnum")
+
+
+def test_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("blocks.csv").write_text(BLOCKS, encoding="ascii")
+    write_census = runpy.run_path(str(EXAMPLES / "census.py"))["write_census"]
+    write_census(Path("blocks.csv"), Path("data/census"))
+    shutil.copy(EXAMPLES / "census.yaml", "census.yaml")
+    key = Path("release.key")
+    key.write_text(ReleaseKey(bytes(range(32))).to_text(), encoding="ascii")
+    key.chmod(0o600)
+    assert main(["release", "census.yaml"]) == 0
+    release = ReleaseFolder("out/census-blocks").release
+    population, by_race = release.tree("population"), release.tree("population_by_race")
+    assert isinstance(population, ReleasedHierarchy) and isinstance(by_race, ReleasedHierarchy)
+    # Noise of scales below 40: beyond 1,000 once in e^25.
+    assert population.at_path("44").estimate == pytest.approx(4005, abs=1000)
+    assert by_race.at_path("44003", "white").estimate == pytest.approx(2500, abs=1000)
+    blocks = population.children("44001030100" + "1")
+    assert [block.label for block in blocks] == ["440010301001000", "440010301001001"]
+    assert sum(block.count for block in blocks) == population.at_path("440010301001").count
