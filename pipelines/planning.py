@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcore.accounting import epsilon_of
 from dpcore.candidates import candidates
-from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.hierarchy_question import NONE, HierarchyQuestion
 from dpcore.irregular_planner import predicted_node_rmse
 from dpcore.node_weights import NodeWeights
 from dpcore.objectives import CdfObjective, Objective
@@ -171,6 +171,8 @@ def _hierarchy_target(
 
     if isinstance(question, ThresholdQuestion) or section.objective == "relative":
         raise UserError("--target-error: is for errors in rows, not for the objective relative")
+    if section.estimation == NONE:
+        raise UserError("--target-error: is for least squares, not for the estimation none")
 
     def error(amount: Fraction) -> float:
         budget = Budget(measure=measure, amount=amount)

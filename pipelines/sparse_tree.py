@@ -147,8 +147,12 @@ class SparseTree(Section):
         weights = dict.fromkeys(names, Fraction(1))
         for name, each in given.items():
             if name not in weights:
-                raise RuleBroken(unknown_key(str(name), names).replace("unknown key", "no level"))
-            weights[name] = rules.amount(each)
+                hint = unknown_key(str(name), names).removeprefix("unknown key; ")
+                raise RuleBroken(f"{shown(name)} is no level below the root; {hint}")
+            try:
+                weights[name] = rules.amount(each)
+            except RuleBroken as broken:
+                raise RuleBroken(str(broken), at=f".{name}") from None
         return list(weights.values())
 
 

@@ -276,6 +276,14 @@ def test_the_budget_of_a_target(places: Places) -> None:
     assert tree["predicted"]["nodes_rmse"] == pytest.approx(5, rel=1e-2)
 
 
+def test_a_target_of_counts_as_they_were_measured_is_refused(places: Places) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = [settings["trees"][0] | {"mechanism": "tree", "estimation": "none"}]
+
+    outcome = places.run("plan", places.configure(change), "--target-error", "5")
+    assert outcome.code == 2 and "--target-error: is for least squares" in outcome.err
+
+
 def test_bad_types_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
     workspace = Places(tmp_path)
     rows = {"code": CODES, "amount": ["kumquat"] * len(CODES)}

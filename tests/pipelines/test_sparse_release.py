@@ -231,7 +231,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "pruning below 0": (APPROXIMATE, {"prune_below": -1}, "prune_below: -1 must be a whole number"),
     "pruning of a part": (APPROXIMATE, {"prune_below": 1.5}, "prune_below: 1.5 must be a whole"),
     "too few weights": (APPROXIMATE, {"level_weights": [1]}, "must be 4 numbers, one for each of"),
-    "no such level": (APPROXIMATE, {"level_weights": {"/9": 1}}, "level_weights: no level"),
+    "no weight of a level": (APPROXIMATE, {"level_weights": {"/8": 0}}, "level_weights./8: 0 must"),
+    "no such level": (APPROXIMATE, {"level_weights": {"/9": 1}}, "'/9' is no level below the root"),
     "a weight of 0": (APPROXIMATE, {"level_weights": [1, 1, 1, 0]}, "must be a number above 0"),
     "columns and column": (
         APPROXIMATE,
