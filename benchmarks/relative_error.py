@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.accounting import rho_of
+from dpcore.irregular_plan import IrregularPlan
 from dpcore.irregular_tree import IrregularTree
 from dpcore.noise import MAX_COUNT
 from dpcore.privacy import Budget, Measure, Neighbors
@@ -96,12 +97,12 @@ def noise_errors(name: str, objective: RelativeObjective, digits: int | None) ->
     """The least predicted errors of one noise, by column: of Laplace where there are no digits."""
     measure = Measure.EPSILON if digits is None else Measure.RHO
     amount = EPSILON if digits is None else rho_of(EPSILON, Fraction(1, 10**digits))
-    found = noise_candidates(
+    plan = IrregularPlan.leaves_only(
         tree=shape(name),
         neighbors=Neighbors.ADD_REMOVE,
         budget=Budget(measure=measure, amount=amount),
-        objective=objective,
     )
+    found = noise_candidates(plan, objective)
     errors: dict[str, float] = {}
     for each in found:
         column = _column(each)

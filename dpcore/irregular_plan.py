@@ -181,6 +181,28 @@ class IrregularPlan:
         if self.public_level is not None and any(amounts[: self.public_level + 1]):
             raise ValueError("level_amounts: a level that is public needs no budget")
 
+    @classmethod
+    def leaves_only(
+        cls,
+        *,
+        tree: IrregularTree,
+        neighbors: Neighbors,
+        budget: Budget,
+        public_level: int | None = None,
+        keyed: bool = False,
+        sensitivities: Sensitivities = (),
+    ) -> IrregularPlan:
+        """The plan that spends everything on the leaves, from which a split is looked for."""
+        return cls(
+            tree=tree,
+            neighbors=neighbors,
+            budget=budget,
+            level_amounts=(*[Fraction(0)] * tree.height, budget.amount),
+            public_level=public_level,
+            keyed=keyed,
+            sensitivities=sensitivities,
+        )
+
     def __getstate__(self) -> dict[str, object]:
         """What travels to a worker: the plan, not what is computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

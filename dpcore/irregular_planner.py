@@ -92,19 +92,29 @@ def plan_irregular(
     >>> [round(float(amount), 2) for amount in plan.level_amounts]
     [0.0, 0.58, 0.42]
     """
-    everything = IrregularPlan(
+    leaves_only = IrregularPlan.leaves_only(
         tree=tree,
         neighbors=neighbors,
         budget=budget,
-        level_amounts=(*[Fraction(0)] * tree.height, budget.amount),
         public_level=public_level,
         keyed=keyed,
         sensitivities=sensitivities,
     )
-    if tree.height == 0:
-        return everything
-    weights = weights or NodeWeights(levels=(1.0,) * (tree.height + 1))
-    return with_shares(everything, _Search(everything, weights).best())
+    return with_best_shares(leaves_only, weights)
+
+
+def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) -> IrregularPlan:
+    """The plan with its budget split for the smallest predicted error.
+
+    Args:
+        plan: any; how its budget is split does not matter.
+        weights: as for `plan_irregular`.
+    """
+    height = plan.tree.height
+    if height == 0:
+        return plan
+    weights = weights or NodeWeights(levels=(1.0,) * (height + 1))
+    return with_shares(plan, _Search(plan, weights).best())
 
 
 def with_shares(plan: IrregularPlan, shares: Sequence[float] | Floats) -> IrregularPlan:
@@ -122,10 +132,12 @@ def with_shares(plan: IrregularPlan, shares: Sequence[float] | Floats) -> Irregu
 
 
 def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
-    """The plan with its budget split equally over the levels that are not public."""
+    """The plan with its budget split equally, to the last digit, over the levels that are not
+    public."""
     public = 0 if plan.public_level is None else plan.public_level + 1
     measured = plan.tree.height + 1 - public
-    return with_shares(plan, [0.0] * public + [1 / measured] * measured)
+    part = plan.budget.amount / measured
+    return replace(plan, level_amounts=(Fraction(0),) * public + (part,) * measured)
 
 
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:

@@ -155,3 +155,18 @@ class MeasuredForest(IrregularForest):
             for level in laws
         ]
         return self._by_node(bounds)
+
+
+def measured_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
+    """(h + 1,) the root mean, over each level's nodes, of the variance of the count as measured.
+
+    Args:
+        plan: as for `MeasuredForest`.
+    """
+    variances, tree = MeasuredForest(plan).node_variances, plan.tree
+    weights: list[Integers | None] = [None] * tree.height
+    weights.append(tree.fanouts[-1] if tree.height else None)
+    return tuple(
+        float(np.sqrt(np.average(level, weights=own)))
+        for level, own in zip(variances, weights, strict=True)
+    )

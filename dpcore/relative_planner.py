@@ -20,8 +20,7 @@ Source: derived here; the baselines from Ghazi, Kamath, Kumar, Manurangsi, Wu, C
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -31,7 +30,7 @@ from dpcore.accounting import rho_of
 from dpcore.chunks import CHUNK_LEAVES
 from dpcore.irregular_error import plan_errors
 from dpcore.irregular_plan import IrregularPlan, Sensitivities
-from dpcore.irregular_planner import plan_irregular
+from dpcore.irregular_planner import with_best_shares, with_equal_shares
 from dpcore.irregular_tree import IrregularTree
 from dpcore.node_weights import NodeWeights
 from dpcore.noise import MAX_COUNT
@@ -118,18 +117,6 @@ class RelativeChoice:
         return self.best.label
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Question:
-    """What every candidate answers."""
-
-    tree: IrregularTree
-    neighbors: Neighbors
-    objective: RelativeObjective
-    public_level: int | None
-    keyed: bool
-    sensitivities: Sensitivities
-
-
 def plan_relative(
     *,
     tree: IrregularTree,
@@ -171,48 +158,65 @@ def plan_relative(
      ('Laplace tree', 4.22)]
     """
     objective.check_height(tree.height)
-    question = _Question(
-        tree=tree,
-        neighbors=neighbors,
-        objective=objective,
-        public_level=public_level,
-        keyed=keyed,
-        sensitivities=sensitivities,
-    )
     budgets = [Budget(measure=Measure.EPSILON, amount=epsilon)]
     if delta is not None:
         budgets.append(Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta)))
-    found = [each for budget in budgets for each in _noise_candidates(question, budget)]
+    found: list[RelativeCandidate] = []
+    for budget in budgets:
+        leaves_only = IrregularPlan.leaves_only(
+            tree=tree,
+            neighbors=neighbors,
+            budget=budget,
+            public_level=public_level,
+            keyed=keyed,
+            sensitivities=sensitivities,
+        )
+        found += noise_candidates(leaves_only, objective)
     if delta is not None:
-        found += _threshold_candidates(question, epsilon, delta, rows, root_bound)
+        thresholds = threshold_candidate(
+            tree=tree,
+            neighbors=neighbors,
+            epsilon=epsilon,
+            delta=delta,
+            objective=objective,
+            rows=rows,
+            root_bound=root_bound,
+        )
+        found += [] if thresholds is None else [thresholds]
     return RelativeChoice(candidates=tuple(sorted(found, key=lambda each: each.predicted)))
 
 
 def noise_candidates(
-    *,
-    tree: IrregularTree,
-    neighbors: Neighbors,
-    budget: Budget,
-    objective: RelativeObjective,
-    public_level: int | None = None,
-    keyed: bool = False,
-    sensitivities: Sensitivities = (),
+    plan: IrregularPlan, objective: RelativeObjective
 ) -> tuple[RelativeCandidate, ...]:
-    """The candidates of one noise alone: as they are, and after least squares.
+    """The candidates of one noise alone: as measured, and after least squares at two splits.
 
     Args:
-        budget: of epsilon (Laplace) or rho (Gaussian).
-        tree, neighbors, objective, public_level, keyed, sensitivities: as for `plan_relative`.
+        plan: of epsilon (Laplace) or rho (Gaussian); how its budget is split does not matter.
+        objective: what the plan is best for.
     """
-    question = _Question(
-        tree=tree,
-        neighbors=neighbors,
-        objective=objective,
-        public_level=public_level,
-        keyed=keyed,
-        sensitivities=sensitivities,
-    )
-    return tuple(_noise_candidates(question, budget))
+    equal, name = with_equal_shares(plan), _NAMES[plan.budget.measure]
+    found = [
+        RelativeCandidate(
+            label=f"{name} tree",
+            plan=equal,
+            estimation="none",
+            predicted=objective.of_measurements(equal),
+        )
+    ]
+    splits = [(equal, "equal split")]
+    if 0 < plan.tree.height <= _TALLEST_SEARCH[plan.budget.measure]:
+        splits.append((_best_split(equal, objective), "best split"))
+    found += [
+        RelativeCandidate(
+            label=f"least squares, {name}, {split}",
+            plan=each,
+            estimation="least_squares",
+            predicted=objective.of_estimates(each),
+        )
+        for each, split in splits
+    ]
+    return tuple(found)
 
 
 def threshold_candidate(
@@ -230,60 +234,38 @@ def threshold_candidate(
     Args:
         tree, neighbors, epsilon, delta, objective, rows, root_bound: as for `plan_relative`.
     """
-    question = _Question(
-        tree=tree,
-        neighbors=neighbors,
-        objective=objective,
-        public_level=None,
-        keyed=False,
-        sensitivities=(),
-    )
-    return next(_threshold_candidates(question, epsilon, delta, rows, root_bound), None)
-
-
-def _noise_candidates(question: _Question, budget: Budget) -> Iterator[RelativeCandidate]:
-    """The tree of one noise as it is, and after least squares at two splits."""
-    equal, objective = _equal_split(question, budget), question.objective
-    name = _NAMES[budget.measure]
-    yield RelativeCandidate(
-        label=f"{name} tree",
-        plan=equal,
-        estimation="none",
-        predicted=objective.of_measurements(equal),
-    )
-    splits = [(equal, "equal split")]
-    if question.tree.height and question.tree.height <= _TALLEST_SEARCH[budget.measure]:
-        splits.append((_best_split(question, equal), "best split"))
-    for plan, split in splits:
-        yield RelativeCandidate(
-            label=f"least squares, {name}, {split}",
-            plan=plan,
-            estimation="least_squares",
-            predicted=objective.of_estimates(plan),
+    height = tree.height
+    if tree.leaves > CHUNK_LEAVES:
+        return None
+    if objective.guess is not None and max(objective.guess) > root_bound:
+        raise ValueError(
+            f"guess: {max(objective.guess):g} rows are above root_bound, which is {root_bound}"
         )
-
-
-def _equal_split(question: _Question, budget: Budget) -> IrregularPlan:
-    """Every level that is not public gets the same part of the budget."""
-    height = question.tree.height
-    plan = IrregularPlan(
-        tree=question.tree,
-        neighbors=question.neighbors,
-        budget=budget,
-        level_amounts=(*[Fraction(0)] * height, budget.amount),
-        public_level=question.public_level,
-        keyed=question.keyed,
-        sensitivities=question.sensitivities,
+    found: list[tuple[float, ThresholdPlan]] = []
+    for layout in _layouts(objective):
+        plan = calibrate(
+            height=height,
+            epsilon=epsilon,
+            delta=delta,
+            neighbors=neighbors,
+            rows=rows,
+            alpha=layout,
+            root_bound=root_bound,
+            score=lambda errors: objective.of_thresholds(errors, height),
+        )
+        errors = ThresholdErrors(plan, height=height, root_bound=root_bound)
+        found.append((objective.of_thresholds(errors, height), plan))
+    if not found:
+        return None
+    predicted, plan = min(found, key=lambda pair: pair[0])
+    return RelativeCandidate(
+        label="thresholds", plan=plan, estimation="thresholds", predicted=predicted
     )
-    public = 0 if question.public_level is None else question.public_level + 1
-    measured = height + 1 - public
-    part = budget.amount / measured
-    return replace(plan, level_amounts=(Fraction(0),) * public + (part,) * measured)
 
 
-def _best_split(question: _Question, equal: IrregularPlan) -> IrregularPlan:
+def _best_split(equal: IrregularPlan, objective: RelativeObjective) -> IrregularPlan:
     """The split of the least objective, found by turns of weights and splits."""
-    objective, height = question.objective, question.tree.height
+    height = equal.tree.height
     multipliers = objective.weights(height)
     best, best_value, plan = equal, objective.of_estimates(equal), equal
     weights = np.zeros(height + 1)
@@ -292,15 +274,7 @@ def _best_split(question: _Question, equal: IrregularPlan) -> IrregularPlan:
         if not moved.sum() > 0 or float(np.abs(moved - weights).max()) < _SETTLED:
             break
         weights = moved
-        plan = plan_irregular(
-            tree=question.tree,
-            budget=equal.budget,
-            neighbors=question.neighbors,
-            weights=NodeWeights(levels=tuple(weights.tolist())),
-            public_level=question.public_level,
-            keyed=question.keyed,
-            sensitivities=question.sensitivities,
-        )
+        plan = with_best_shares(equal, NodeWeights(levels=tuple(weights.tolist())))
         value = objective.of_estimates(plan)
         if value < best_value:
             best, best_value = plan, value
@@ -326,38 +300,6 @@ def _turned(
         multipliers = grown / grown.sum() if grown.sum() > 0 else multipliers
     total = float(weights.sum())
     return (weights / total if total > 0 else weights), multipliers
-
-
-def _threshold_candidates(
-    question: _Question, epsilon: Fraction, delta: Fraction, rows: int, root_bound: int
-) -> Iterator[RelativeCandidate]:
-    """Counts between thresholds, where the tree fits one chunk and some error is forgiven."""
-    objective, height = question.objective, question.tree.height
-    if question.tree.leaves > CHUNK_LEAVES:
-        return
-    if objective.guess is not None and max(objective.guess) > root_bound:
-        raise ValueError(
-            f"guess: {max(objective.guess):g} rows are above root_bound, which is {root_bound}"
-        )
-    found: list[tuple[float, ThresholdPlan]] = []
-    for layout in _layouts(objective):
-        plan = calibrate(
-            height=height,
-            epsilon=epsilon,
-            delta=delta,
-            neighbors=question.neighbors,
-            rows=rows,
-            alpha=layout,
-            root_bound=root_bound,
-            score=lambda errors: objective.of_thresholds(errors, height),
-        )
-        errors = ThresholdErrors(plan, height=height, root_bound=root_bound)
-        found.append((objective.of_thresholds(errors, height), plan))
-    if found:
-        predicted, plan = min(found, key=lambda pair: pair[0])
-        yield RelativeCandidate(
-            label="thresholds", plan=plan, estimation="thresholds", predicted=predicted
-        )
 
 
 def _layouts(objective: RelativeObjective) -> tuple[float, ...]:

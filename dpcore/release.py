@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from dpcore.answers import NODES
 from dpcore.noise import Integers, NoiseSource, combine_digests, counts_digest
 from dpcore.ordered_question import OrderedQuestion
 from dpcore.question import ChunkedQuestion
@@ -21,7 +22,7 @@ from dpcore.randomness import ReleaseKey
 from dpcore.release_plan import ReleasePlan
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
-from dpcore.released_sparse import NODES, ReleasedSparse
+from dpcore.released_sparse import ReleasedSparse
 from dpcore.released_tree import Answer, ReadPart, ReleasedTree
 from dpcore.solution import solve_tree
 from dpcore.sparse_counts import NodeCounts

@@ -148,6 +148,14 @@ class ReleasePlan:
         """
         return {question.name: question for question in self.chunked}[name]
 
+    def sparse_question(self, name: str) -> SparseQuestion:
+        """The question of a name, about a tree too large to list.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {question.name: question for question in self.sparse}[name]
+
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.answers import NODES
 from dpcore.released_tree import Answer, ReadPart
 from dpcore.sparse_question import SparseQuestion
-
-NODES = "nodes"
 
 
 class ReleasedSparse:

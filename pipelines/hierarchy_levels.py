@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpcore.hierarchy_question import LEAST_SQUARES, NONE, HierarchyQuestion
-from dpcore.irregular_plan import IrregularPlan
 from dpcore.irregular_planner import predicted_level_rmse, with_equal_shares
-from dpcore.measured_forest import MeasuredForest
+from dpcore.measured_forest import measured_level_rmse
 from dpcore.threshold_question import ThresholdQuestion
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.guarantee import hierarchy_levels_of
@@ -50,23 +49,11 @@ def _predicted(question: HierarchyQuestion) -> dict[str, Any]:
     if question.estimation == LEAST_SQUARES:
         levels = list(predicted_level_rmse(question.plan))
     else:
-        levels = _measured_level_rmse(question.plan)
+        levels = list(measured_level_rmse(question.plan))
     predicted: dict[str, Any] = {"level_rmse": levels}
     if question.objective is None:
         return predicted | {"nodes_rmse": predicted_hierarchy_error(question)}
     return predicted | {question.objective.metric: predicted_hierarchy_error(question)}
-
-
-def _measured_level_rmse(plan: IrregularPlan) -> list[float]:
-    """The root mean squares over each level's nodes of the noise that their counts have."""
-    variances, tree = MeasuredForest(plan).node_variances, plan.tree
-    means = [float(level.mean()) for level in variances[:-1]]
-    if tree.height:
-        leaves = tree.fanouts[-1]
-        means.append(float((variances[-1] * leaves).sum() / leaves.sum()))
-    else:
-        means.append(float(variances[-1][0]))
-    return [math.sqrt(mean) for mean in means]
 
 
 def print_hierarchy(question: HierarchyQuestion, entry: dict[str, Any]) -> None:

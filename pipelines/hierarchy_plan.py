@@ -8,11 +8,10 @@ from functools import lru_cache
 
 from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
 from dpcore.irregular_plan import IrregularPlan, Sensitivities, sum_sensitivities
-from dpcore.irregular_planner import plan_irregular, with_equal_shares
-from dpcore.irregular_tree import IrregularTree
+from dpcore.irregular_planner import with_best_shares, with_equal_shares
 from dpcore.privacy import Budget, Neighbors
 from dpcore.relative_objective import RelativeObjective
-from dpcore.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
+from dpcore.relative_planner import noise_candidates, threshold_candidate
 from dpcore.threshold_forest import TreeThresholds
 from dpcore.threshold_plan import ThresholdPlan
 from dpcore.threshold_question import ThresholdQuestion
@@ -70,7 +69,14 @@ def threshold_question(
     if delta is None:
         raise ValueError("delta: the mechanism thresholds needs one beside epsilon")
     shape, objective = tree.domain.tree.shape, tree.relative
-    found = _thresholds(shape, neighbors, epsilon, delta, objective, tree.rows_at_most)
+    found = _threshold_candidate(
+        tree=shape,
+        neighbors=neighbors,
+        epsilon=epsilon,
+        delta=delta,
+        objective=objective,
+        root_bound=tree.rows_at_most,
+    )
     if found is None or not isinstance(found.plan, ThresholdPlan):
         raise ValueError(
             "mechanism: thresholds need a tree of at most 2^17 leaves and an error that is forgiven"
@@ -134,11 +140,10 @@ def hierarchy_plan(
             shape, neighbors, lower=bounds.lower, upper=bounds.upper, keyed=keyed
         )
     amounts = tree.level_budgets
-    leaves_only = IrregularPlan(
+    leaves_only = IrregularPlan.leaves_only(
         tree=shape,
         neighbors=neighbors,
         budget=budget,
-        level_amounts=(*[Fraction(0)] * shape.height, budget.amount),
         public_level=public,
         keyed=keyed,
         sensitivities=sensitivities,
@@ -149,36 +154,11 @@ def hierarchy_plan(
         return with_equal_shares(leaves_only), tree.estimation or LEAST_SQUARES
     if tree.objective == "relative":
         return _best_of_noise(leaves_only, tree.relative, tree.estimation)
-    planned = plan_irregular(
-        tree=shape,
-        budget=budget,
-        neighbors=neighbors,
-        weights=tree.weights,
-        public_level=public,
-        keyed=keyed,
-        sensitivities=sensitivities,
-    )
-    return planned, LEAST_SQUARES
+    return with_best_shares(leaves_only, tree.weights), LEAST_SQUARES
 
 
-# A search of seconds, which comparing compositions asks for several times.
-@lru_cache(maxsize=32)
-def _thresholds(
-    tree: IrregularTree,
-    neighbors: Neighbors,
-    epsilon: Fraction,
-    delta: Fraction,
-    objective: RelativeObjective,
-    rows_at_most: int,
-) -> RelativeCandidate | None:
-    return threshold_candidate(
-        tree=tree,
-        neighbors=neighbors,
-        epsilon=epsilon,
-        delta=delta,
-        objective=objective,
-        root_bound=rows_at_most,
-    )
+# Searches of seconds, which comparing compositions asks for several times.
+_threshold_candidate = lru_cache(maxsize=32)(threshold_candidate)
 
 
 @lru_cache(maxsize=32)
@@ -187,15 +167,7 @@ def _best_of_noise(
 ) -> tuple[IrregularPlan, str]:
     """The best split for errors relative to counts, and the name of its estimation: the one that is
     asked for, or of all."""
-    found = noise_candidates(
-        tree=plan.tree,
-        neighbors=plan.neighbors,
-        budget=plan.budget,
-        objective=objective,
-        public_level=plan.public_level,
-        keyed=plan.keyed,
-        sensitivities=plan.sensitivities,
-    )
+    found = noise_candidates(plan, objective)
     allowed = [each for each in found if estimation in (None, each.estimation)]
     best = min(allowed, key=lambda each: each.predicted)
     assert isinstance(best.plan, IrregularPlan)

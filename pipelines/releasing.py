@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import create_runner
 
 from dpcore import __version__
+from dpcore.answers import CDF, NODES
 from dpcore.release_plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.guarantee import manifest_of
@@ -32,7 +33,7 @@ from pipelines.user_error import UserError
 from transforms import csv_rows, files, parquet_rows
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.parts import CDF, NODES, planned_parts
+from transforms.parts import planned_parts
 from transforms.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
 from transforms.universe_file import share_universes

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.released_sparse import NODES
+from dpcore.answers import NODES
 from dpcore.sparse_domain import SparseDomain
 from dpcore.sparse_question import SparseQuestion
 from pipelines.report_extent import MAX_ASKED, Integers

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.answers import NODES
 from dpcore.release_plan import ReleasePlan
 
-NODES, CDF = "nodes", "cdf"
 SPINE_INDEX = -1
 
 

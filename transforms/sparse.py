@@ -13,6 +13,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dpcore.answers import NODES
 from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_question import SparseQuestion
@@ -23,7 +24,7 @@ from transforms.conservation import check_once, level_rows, tree_chunks, tree_ro
 from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
-from transforms.parts import NODES, Part, parquet_bytes
+from transforms.parts import Part, parquet_bytes
 from transforms.read import BALANCE
 from transforms.solve import KeyedDoFn, pack_digest
 from transforms.write import PartsWriter
@@ -106,11 +107,6 @@ class PublishShards(beam.PTransform):
         )
 
 
-def sparse_question(plan: ReleasePlan, name: str) -> SparseQuestion:
-    """The sparse question of a name."""
-    return {question.name: question for question in plan.sparse}[name]
-
-
 @beam.typehints.with_output_types(tuple[ShardKey, bytes])
 class _EmptyShards(beam.DoFn):
     def __init__(self, plan: ReleasePlan) -> None:
@@ -178,7 +174,7 @@ class _MergeShard(KeyedDoFn):
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
         key, partials = element
         name, level, shard = key
-        counts = merge_shard(sparse_question(self._plan, name).domain, partials)
+        counts = merge_shard(self._plan.sparse_question(name).domain, partials)
         yield key, counts.to_bytes()
         digest = shard_digest(self._key, self._plan.name, name, level, shard, counts)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
@@ -192,7 +188,7 @@ class _Publish(KeyedDoFn):
         self, element: tuple[ShardKey, bytes], digest: Sequence[bytes]
     ) -> Iterator[tuple[str, bytes]]:
         (name, level, shard), packed = element
-        question = sparse_question(self._plan, name)
+        question = self._plan.sparse_question(name)
         counts, noise = NodeCounts.from_bytes(packed), self.source(digest)
         nodes = publish_shard(question.plan, question.domain, name, level, shard, counts, noise)
         yield name, pack_many([bytes([level]), shard.to_bytes(4, "big"), nodes.to_bytes()])
@@ -202,7 +198,7 @@ class _Publish(KeyedDoFn):
 class _WriteLevels(PartsWriter):
     def process(self, element: tuple[str, Iterable[bytes]]) -> Iterator[bytes]:
         name, messages = element
-        question = sparse_question(self._plan, name)
+        question = self._plan.sparse_question(name)
         received = [
             ((level[0], int.from_bytes(shard, "big")), nodes)
             for level, shard, nodes in map(unpack_many, messages)

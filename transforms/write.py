@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.answers import chunk_tables
+from dpcore.answers import CDF, NODES, chunk_tables
 from dpcore.ordered_question import OrderedQuestion
 from dpcore.quantiles import QuantileCells
 from dpcore.release_plan import ReleasePlan
@@ -28,16 +28,7 @@ from transforms.errors import ReleaseError
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
 from transforms.metrics import BYTES_WRITTEN, PARTS_WRITTEN
-from transforms.parts import (
-    CDF,
-    NODES,
-    SPINE_INDEX,
-    Part,
-    Receipt,
-    parquet_bytes,
-    planned_parts,
-    sha256,
-)
+from transforms.parts import SPINE_INDEX, Part, Receipt, parquet_bytes, planned_parts, sha256
 from transforms.progress import advance
 from transforms.record import MANIFEST, check_record, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer

@@ -119,10 +119,12 @@ def test_the_best_split_is_not_far_behind_random_ones(
     objective: RelativeObjective, measure: Measure, amount: Fraction
 ) -> None:
     found = noise_candidates(
-        tree=TREE,
-        neighbors=Neighbors.ADD_REMOVE,
-        budget=Budget(measure=measure, amount=amount),
-        objective=objective,
+        IrregularPlan.leaves_only(
+            tree=TREE,
+            neighbors=Neighbors.ADD_REMOVE,
+            budget=Budget(measure=measure, amount=amount),
+        ),
+        objective,
     )
     best = found[-1]
     assert isinstance(best.plan, IrregularPlan) and "best split" in best.label
@@ -140,10 +142,12 @@ def test_guesses_change_the_plan() -> None:
     amounts = []
     for objective in (heavy, plain):
         plan = noise_candidates(
-            tree=TREE,
-            neighbors=Neighbors.ADD_REMOVE,
-            budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
-            objective=objective,
+            IrregularPlan.leaves_only(
+                tree=TREE,
+                neighbors=Neighbors.ADD_REMOVE,
+                budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
+            ),
+            objective,
         )[-1].plan
         assert isinstance(plan, IrregularPlan)
         amounts.append(sum(plan.level_amounts[:2]))

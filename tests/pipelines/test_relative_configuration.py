@@ -123,8 +123,8 @@ def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
 
 
 def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch) -> None:
-    def worse(**given: Any) -> Any:
-        found = hierarchy_plan_candidates(**given)
+    def worse(*given: Any) -> Any:
+        found = hierarchy_plan_candidates(*given)
         return tuple(
             replace(each, predicted=1e9 if each.estimation == "least_squares" else 1.0)
             for each in found
