@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from dpcore.guarantee import hierarchy_levels_of
 from dpcore.hierarchy_question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.irregular_planner import predicted_level_rmse, with_equal_shares
 from dpcore.measured_forest import measured_level_rmse
 from dpcore.threshold_question import ThresholdQuestion
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
-from pipelines.guarantee import hierarchy_levels_of
 
 _ROUNDS_SHOWN = 6
 

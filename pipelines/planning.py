@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcore.accounting import epsilon_of
 from dpcore.candidates import candidates
+from dpcore.guarantee import budget_text, counted, estimate_in_words, scale_of
 from dpcore.hierarchy_question import NONE, HierarchyQuestion
 from dpcore.irregular_planner import predicted_node_rmse
 from dpcore.node_weights import NodeWeights
@@ -24,7 +25,6 @@ from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
 from dpcore.threshold_question import ThresholdQuestion
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.guarantee import budget_text, counted, estimate_in_words, scale_of
 from pipelines.hierarchy_levels import (
     hierarchy_entry,
     print_hierarchy,

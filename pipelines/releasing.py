@@ -22,9 +22,9 @@ from apache_beam.runners.runner import create_runner
 
 from dpcore import __version__
 from dpcore.answers import CDF, NODES
+from dpcore.guarantee import manifest_of
 from dpcore.release_plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.guarantee import manifest_of
 from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import MANIFEST, FolderError, ReleaseFolder
 from pipelines.reporting import REPORT, write_report

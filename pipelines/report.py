@@ -24,6 +24,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
 from dpcore.accounting import epsilon_of
+from dpcore.guarantee import budget_text, guarantee_in_words
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.ordered_question import OrderedQuestion
 from dpcore.privacy import Measure
@@ -32,7 +33,6 @@ from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
 from dpcore.threshold_question import ThresholdQuestion
 from dpcore.universe_question import UniverseQuestion
-from pipelines.guarantee import budget_text, guarantee_in_words
 from pipelines.report_asked import check_asked
 from pipelines.report_extent import MAX_TREES, shown_keys
 from pipelines.report_hierarchy import hierarchy_tree

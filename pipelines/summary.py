@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpcore.guarantee import budget_text
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.question import Question
 from dpcore.released_cdf import ReleasedCdf
 from dpcore.released_hierarchy import ReleasedHierarchy
 from dpcore.released_sparse import ReleasedSparse
 from dpcore.released_tree import Answer
-from pipelines.guarantee import budget_text
 from pipelines.release_folder import ReleaseFolder
 
 _KEYS_SHOWN = 5

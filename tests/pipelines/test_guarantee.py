@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from dpcore.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from pipelines.configuration import parse_configuration
-from pipelines.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
 

@@ -14,9 +14,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.guarantee import guarantee_in_words
 from pipelines import releasing
 from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.guarantee import guarantee_in_words
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused

@@ -28,6 +28,7 @@ from dpcore.domain import (
     OrderedDomain,
     TimestampDomain,
 )
+from dpcore.guarantee import guarantee_in_words
 from dpcore.ordered_question import OrderedQuestion
 from dpcore.plan import TreePlan
 from dpcore.privacy import Budget, Measure, Neighbors
@@ -35,7 +36,6 @@ from dpcore.randomness import ReleaseKey
 from dpcore.release import release_counts
 from dpcore.release_plan import ReleasePlan
 from dpcore.tree import Tree
-from pipelines.guarantee import guarantee_in_words
 from pipelines.report import write_report_html
 from pipelines.report_extent import MAX_KEYS, clip
 from tests.pipelines.report_page import Tables, elements_of

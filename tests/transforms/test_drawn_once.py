@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import __version__
+from dpcore.guarantee import manifest_of
 from pipelines.configuration import load_configuration
-from pipelines.guarantee import manifest_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 
