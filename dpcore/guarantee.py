@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
+
+from dpcore import __version__
 from dpcore.estimators import Estimator
 from dpcore.hierarchy_question import HierarchyQuestion
 from dpcore.ordered_question import OrderedQuestion
@@ -12,6 +17,9 @@ from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.sparse_question import SparseQuestion
 from dpcore.threshold_question import ThresholdQuestion
+
+# The entry of a manifest that tells whether the others are as they were written.
+CHECKSUM = "checksum"
 
 _NEIGHBORS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
@@ -255,25 +263,45 @@ def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
     return {plan.budget.measure.value: str(plan.budget.amount)}
 
 
-def manifest_of(plan: ReleasePlan, version: str) -> dict[str, object]:
-    """What the manifest says beside the specification and the list of parts.
+def guarantee_numbers(plan: ReleasePlan) -> dict[str, str]:
+    """The guarantee as the manifest states it for programs: relation, unit and budget."""
+    stated = plan.stated
+    return {
+        "neighbors": plan.neighbors.value,
+        "unit": "row",
+        **_shared_budget(plan),
+        **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
+    }
+
+
+def manifest_of(plan: ReleasePlan) -> dict[str, object]:
+    """What the manifest says beside the nonce, the record and the list of parts.
 
     It holds nothing of the data: no number of rows, no time, no fingerprint.
     """
     return {
-        "dptrees": version,
+        "spec": plan.spec(),
+        "dptrees": __version__,
         "guarantee": {
             "words": guarantee_in_words(plan),
-            "neighbors": plan.neighbors.value,
-            "unit": "row",
-            **_shared_budget(plan),
-            **(
-                {}
-                if plan.stated is None
-                else {"epsilon": str(plan.stated[0]), "delta": str(plan.stated[1])}
-            ),
+            **guarantee_numbers(plan),
             "assumes": "the release key stays secret; the operator, the workers and their storage "
-            "are trusted",
+            "are trusted; under one folder it speaks of one data set",
         },
         "trees": [_tree_entry(question) for question in plan.questions],
     }
+
+
+def checksum_of(manifest: Mapping[str, object]) -> str:
+    """SHA-256, in hexadecimal, of a manifest's other entries in canonical JSON.
+
+    It tells that an entry was damaged or edited by hand, not by whom: whoever edits can write
+    another checksum too.
+
+    >>> checksum_of({"a": 1, "b": [2]}) == checksum_of({"b": [2], "a": 1, CHECKSUM: "old"})
+    True
+    """
+    entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
+    plain = json.loads(json.dumps(entries))  # as it is read back
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -2,10 +2,11 @@
 
 An engine may run a bundle any number of times. The noise of a level of a chunk is therefore the
 output of an exact sampler on a keystream whose seed is HMAC-SHA256(release key, ...) of everything
-that distinguishes this draw: the release, its specification, the tree, key, chunk and level, and
-the *global digest*, a keyed digest over all exact counts. A retry draws the same bits; a run on
-changed data, or under another specification, draws all of them afresh. The guarantee is therefore
-computational: who learns the key loses the privacy of every release made under it.
+that distinguishes this draw: the release, the nonce of its folder, its specification, the tree,
+key, chunk and level, and the *global digest*, a keyed digest over all exact counts. A retry draws
+the same bits; a run on changed data, under another specification or into another folder draws all
+of them afresh. The guarantee is therefore computational: who learns the key loses the privacy of
+every release made under it.
 
 Source: the design, section 3.
 """
@@ -39,6 +40,8 @@ class NoiseSource:
         spec_digest: of the specification: all that shapes the law of what is released.
         global_digest: from `counts_digest` of every chunk, summed.
         own_digest: of the counts that get the noise, see `of_counts`.
+        nonce: of the release's folder, public; empty in memory, where equal counts under one key
+            are to give equal noise, so that asking twice averages nothing out.
     """
 
     key: ReleaseKey
@@ -46,6 +49,7 @@ class NoiseSource:
     spec_digest: bytes
     global_digest: bytes
     own_digest: bytes = b""
+    nonce: bytes = b""
 
     def of_counts(self, counts: Integers) -> NoiseSource:
         """The source for these counts alone.
@@ -61,6 +65,7 @@ class NoiseSource:
         return self.key.stream(
             "noise",
             self.release,
+            self.nonce,
             self.spec_digest,
             self.global_digest,
             self.own_digest,
@@ -71,8 +76,13 @@ class NoiseSource:
         )
 
     def record(self) -> bytes:
-        """What identifies this draw without telling anything of the data to who lacks the key."""
-        return self.key.digest("record", self.release, self.spec_digest, self.global_digest)
+        """What identifies this draw without telling anything of the data to who lacks the key.
+
+        Two records under one nonce are equal where the exact counts are: who has both learns that.
+        """
+        return self.key.digest(
+            "record", self.release, self.nonce, self.spec_digest, self.global_digest
+        )
 
 
 def counts_digest(

@@ -28,7 +28,9 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-__all__ = ["RandomStream", "ReleaseKey", "public_stream"]
+__all__ = ["NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"]
+
+NONCE_BYTES: Final = 16
 
 _SECRET_BYTES: Final = 32
 _TEXT_PREFIX: Final = "dptrees-key-1:"
@@ -132,7 +134,7 @@ class ReleaseKey:
     def generate(cls) -> ReleaseKey:
         """Return a new key from the operating system's randomness.
 
-        Only making a key uses this; a release never does.
+        Only making a key and a folder's nonce use it (`draw_nonce`); no noise ever does.
 
         >>> ReleaseKey.generate().check_value() == ReleaseKey.generate().check_value()
         False
@@ -223,6 +225,18 @@ class ReleaseKey:
 
     def _mac(self, *parts: bytes | str | int) -> bytes:
         return hmac.digest(self._secret, b"".join(map(_encoded_part, parts)), "sha256")
+
+
+def draw_nonce() -> bytes:
+    """Return a nonce from the operating system's randomness: `NONCE_BYTES` bytes, public.
+
+    A folder of a release gets one, once, before its job starts. It is part of every seed, so that
+    two folders with one key and the same counts get independent noise.
+
+    >>> len(draw_nonce()), draw_nonce() == draw_nonce()
+    (16, False)
+    """
+    return secrets.token_bytes(NONCE_BYTES)
 
 
 def public_stream(*parts: bytes | str | int) -> RandomStream:

@@ -79,6 +79,8 @@ def release_counts(
     counts: Mapping[str, Integers],
     key: ReleaseKey,
     leaves: Mapping[str, NodeCounts] | None = None,
+    *,
+    nonce: bytes = b"",
 ) -> Release:
     """A release of exact counts held in memory, the same as the pipeline's.
 
@@ -87,6 +89,8 @@ def release_counts(
         counts: of every tree by name: (keys * K,) or (keys, K) exact counts of the leaves.
         key: the release key; noise is a pure function of it, the plan and the counts.
         leaves: of every sparse tree by name, the exact counts of its leaves.
+        nonce: of the folder whose release is wanted. Without one the same counts always get the
+            same noise: nothing averages out, but two releases tell whether their counts are equal.
 
     Returns:
         the release. The exact counts are not part of it.
@@ -107,6 +111,7 @@ def release_counts(
         release=plan.name,
         spec_digest=plan.digest,
         global_digest=combine_digests(digest),
+        nonce=nonce,
     )
     parts: dict[tuple[str, str, int, int], pa.Table] = {}
     quantiles = []

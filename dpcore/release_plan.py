@@ -25,7 +25,9 @@ from dpcore.threshold_question import threshold_question_from_spec
 from dpcore.universe import Universe
 
 # Changes whenever the same specification would give other bits in a release.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+# Format 2 drew other bits (without a folder's nonce), but its specifications read the same.
+_READ_FORMATS = (2, FORMAT_VERSION)
 
 # From the digest of a universe to the universe.
 ReadUniverse = Callable[[str], Universe]
@@ -206,8 +208,9 @@ def plan_from_spec(
     Raises:
         ValueError: the specification is of another format, or of a hierarchy without a universe.
     """
-    if spec.get("format") != FORMAT_VERSION:
-        raise ValueError(f"format: {spec.get('format')} is not {FORMAT_VERSION}, this program's")
+    if spec.get("format") not in _READ_FORMATS:
+        known = " or ".join(map(str, _READ_FORMATS))
+        raise ValueError(f"format: {spec.get('format')} is not {known}, which this program reads")
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)

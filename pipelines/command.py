@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -112,9 +113,10 @@ def _add_release(commands: Commands) -> None:
         if not chosen.verbose:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
-        from pipelines.releasing import run_release
+        from pipelines.releasing import Wanted, run_release
 
-        return run_release(chosen.config, rest)
+        wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
+        return run_release(chosen.config, rest, wanted)
 
     parser = _add(
         commands,
@@ -124,6 +126,32 @@ def _add_release(commands: Commands) -> None:
     )
     parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--repair",
+        action="store_true",
+        help="make damaged files of a finished release again, from the same rows and key; fails "
+        "where the rows are others, and so tells that they are",
+    )
+    again.add_argument(
+        "--discard",
+        action="store_true",
+        help="delete what an interrupted run left, and spend the budget anew",
+    )
+    parser.add_argument(
+        "--nonce",
+        type=_nonce,
+        metavar="HEX",
+        help="32 hexadecimal digits, in place of the random nonce of the folder: only to compare "
+        "engines or files, since releases of one key and nonce show whether their rows are equal",
+    )
+
+
+def _nonce(text: str) -> bytes:
+    """The nonce of a text; argparse tells what is wrong with another."""
+    if not re.fullmatch("[0-9a-fA-F]{32}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} must be 32 hexadecimal digits")
+    return bytes.fromhex(text)
 
 
 def _add_query(commands: Commands) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpcore.forest import SPINE
+from dpcore.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.question import ChunkedQuestion
 from dpcore.release import Release
 from dpcore.release_plan import ReleasePlan, plan_from_spec
@@ -56,6 +57,7 @@ class ReleaseFolder:
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
                 if isinstance(question, ChunkedQuestion):
                     question.remember_widths(question.read_widths(tree["interval_widths"]))
+            self._check(self.manifest, spec)
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
                     str(part["file"]),
@@ -67,6 +69,20 @@ class ReleaseFolder:
             raise FolderError(
                 f"{path}: its manifest cannot be read by this program: {error}"
             ) from None
+
+    def _check(self, manifest: Mapping[str, object], spec: Mapping[str, object]) -> None:
+        """Sees that the manifest is as it was written, and its guarantee that of its specification.
+
+        Raises:
+            ValueError: it was edited or damaged.
+        """
+        wanted, stated = guarantee_numbers(self.plan), manifest["guarantee"]
+        assert isinstance(stated, dict)
+        if {name: stated.get(name) for name in wanted} != wanted:
+            raise ValueError("its guarantee is not that of its specification")
+        # Format 2 had no checksum.
+        if spec["format"] != 2 and manifest[CHECKSUM] != checksum_of(manifest):
+            raise ValueError("it was edited or damaged: its checksum is another one")
 
     def _universe(self, digest: str) -> Universe:
         """The universe of a hierarchy, which the release holds once for all its trees."""
@@ -82,7 +98,9 @@ class ReleaseFolder:
     @property
     def files(self) -> list[str]:
         """The paths, within the folder, of all files that the manifest names."""
-        return [name for name, _ in self._parts.values()]
+        beside = self.manifest.get("files", {})
+        assert isinstance(beside, dict)
+        return [*(name for name, _ in self._parts.values()), *beside]
 
     @property
     def release(self) -> Release:

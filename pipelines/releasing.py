@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -20,13 +19,11 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import create_runner
 
-from dpcore import __version__
 from dpcore.answers import CDF, NODES
-from dpcore.guarantee import manifest_of
 from dpcore.release_plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
-from pipelines.release_folder import MANIFEST, FolderError, ReleaseFolder
+from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
 from pipelines.user_error import UserError
@@ -36,6 +33,8 @@ from transforms.key_reference import KeyReference
 from transforms.parts import planned_parts
 from transforms.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
+from transforms.standing import stands
+from transforms.sweep import discard, missing_files, sweep_temporary, sweep_unnamed
 from transforms.universe_file import share_universes
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
@@ -49,33 +48,59 @@ _REFUSED_RUNNERS = {
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
-def run_release(path: str, arguments: list[str]) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of a folder beside the release itself.
+
+    Args:
+        nonce: fixes the folder's nonce, only to compare engines or files.
+        repair: make the parts of a finished release again from the same rows.
+        discard: delete the beginning of a release, and spend its budget anew.
+    """
+
+    nonce: bytes | None = None
+    repair: bool = False
+    discard: bool = False
+
+
+def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
+
+    Where its folder holds the finished release of the same specification, no row is read: whether
+    the rows are still the same is nobody's to learn from a second run.
 
     Args:
         path: of the YAML file.
         arguments: Beam options.
+        wanted: of the folder.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
+    wanted = wanted or Wanted()
     configuration = load_configuration(path)
-    plan = configuration.plan()
+    plan, output = configuration.plan(), configuration.output
     options = beam_options(arguments)
-    key = configuration.key.checked()
     files.use_options(options)
-    _check_filesystems((*configuration.input_paths, configuration.output))
+    if _check_output(output, plan) and not wanted.repair:
+        _check_standing(output, wanted)
+        print(
+            f"{output}: a release of this specification is already there; no row was read, and "
+            "nothing was drawn or spent again"
+        )
+        return _finish(output, plan, standing=True)
+    key = configuration.key.checked()
+    _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
-    existed = _check_output(configuration.output, plan)
+    _prepare(output, plan, wanted)
     parts = sum(1 for _ in planned_parts(plan))
     # Elsewhere the workers are other processes: what they wrote is looked for.
     elsewhere = options.view_as(StandardOptions).runner != LOCAL_RUNNER
-    present = partial(_parts_present, configuration.output) if elsewhere else None
+    present = partial(_parts_present, output) if elsewhere else None
     with progress_bar(sum(size for _, size in matched), parts, present):
-        _run(configuration, plan, key, options)
-    _finish(configuration.output, existed=existed)
-    return 0
+        _run(configuration, plan, key, options, wanted)
+    return _finish(output, plan, standing=False)
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:
@@ -153,23 +178,49 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
     """Whether the output already holds a release of this very specification.
 
     Raises:
-        UserError: it holds another release, or is a file.
+        UserError: it holds another release, is a file, or cannot be written.
     """
+    _check_filesystems((output,))
     if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"output: {output} is not a folder")
     if files.is_local(output) and not _writable(output):
         raise UserError(f"output: {output} cannot be written: permission denied")
-    if not files.exists(files.join(output, MANIFEST)):
-        return False
-    try:
-        same = ReleaseFolder(output).plan.spec() == plan.spec()
-    except FolderError as error:
-        raise UserError(f"output: {error}") from None
-    if not same:
+    return stands(output, plan)
+
+
+def _check_standing(output: str, wanted: Wanted) -> None:
+    """Sees that a finished release is whole, and that nothing was asked that it cannot take.
+
+    Raises:
+        UserError: files are missing, or the release is to be discarded or to have another nonce.
+    """
+    if wanted.discard:
+        discard(output)  # refused
+    folder = ReleaseFolder(output)
+    if wanted.nonce is not None and folder.manifest.get("nonce") != wanted.nonce.hex():
+        raise UserError(f"nonce: {output} holds a release with another nonce")
+    missing = missing_files(output, folder.files)
+    if missing:
         raise UserError(
-            f"output: {output} holds a release of another specification; choose another output"
+            f"{output}: {missing[0]} is missing, and {len(missing) - 1} more of the release's "
+            "files; --repair makes them again from the same rows"
         )
-    return True
+
+
+def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
+    """What is asked of the folder before the job.
+
+    Raises:
+        UserError: there is no release to repair.
+        StandingError: there is a finished one, which is not discarded.
+    """
+    if wanted.repair and not stands(output, plan):
+        raise UserError(
+            f"--repair: {output} holds no finished release; run without it to finish one"
+        )
+    if wanted.discard:
+        discard(output)
+        print(f"{output}: what an earlier run began is discarded; what it drew counts as spent")
 
 
 def _writable(folder: str) -> bool:
@@ -181,7 +232,11 @@ def _writable(folder: str) -> bool:
 
 
 def _run(
-    configuration: Configuration, plan: ReleasePlan, key: KeyReference, options: PipelineOptions
+    configuration: Configuration,
+    plan: ReleasePlan,
+    key: KeyReference,
+    options: PipelineOptions,
+    wanted: Wanted,
 ) -> None:
     """Builds and runs the job, and tells its failure in one sentence where it has one."""
     output = files.absolute(configuration.output)
@@ -196,10 +251,7 @@ def _run(
                 plan=plan,
             )
             rows | "Release" >> ReleaseTrees(
-                plan,
-                key=key,
-                output=output,
-                manifest=manifest_of(plan, __version__),
+                plan, key=key, output=output, nonce=wanted.nonce, repair=wanted.repair
             )
     except Exception as error:
         sentence = sentence_in(f"{error} {error.__cause__ or ''}")
@@ -208,32 +260,18 @@ def _run(
         raise InputError(sentence) from None
 
 
-def _finish(output: str, *, existed: bool) -> None:
+def _finish(output: str, plan: ReleasePlan, *, standing: bool) -> int:
     """Clears what is no part of the release, writes the report and tells what there is."""
     folder = ReleaseFolder(output)
-    files.delete(sorted(set(_strays(output, folder))))  # a glob may give a file twice
-    if existed:
-        print(f"{output}: this very release is already there; nothing was drawn or spent again")
+    sweep_unnamed(output, plan)
+    sweep_temporary(output)
     report = files.join(output, REPORT)
-    if not existed or not files.exists(report):
+    if not standing or not files.exists(report):
         write_report(output)
     print_summary(folder, report)
+    return 0
 
 
 def _parts_present(output: str) -> int:
     """How many parts lie in the output."""
     return sum(1 for kind in (NODES, CDF) for _ in files.names_below(files.join(output, kind)))
-
-
-def _strays(output: str, folder: ReleaseFolder) -> Iterator[str]:
-    """Files of earlier, interrupted runs that the manifest does not name; none but our own."""
-    trees = "|".join(re.escape(question.name) for question in folder.plan.questions)
-    part = re.compile(rf"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet")
-    temporary = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
-    named = {files.join(output, *name.split("/")) for name in folder.files}
-    for place in (output, files.join(output, NODES), files.join(output, CDF)):
-        for path in files.names_below(place):
-            name = path.rsplit("/", 1)[-1]
-            stray = place != output and path not in named and part.fullmatch(name)
-            if stray or temporary.fullmatch(name):
-                yield path

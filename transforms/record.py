@@ -1,9 +1,13 @@
 """The record of a draw: written beside the output before anything noisy leaves the job.
 
-It is a keyed digest of the release's id, specification and exact counts: equal for every run that
-would draw the same noise, different for any other, and meaningless without the key. A later run
-into the same folder with another record is refused, since it would be a second release of changed
-data (or of another specification) under the budget of one.
+It is a keyed digest of the release's id, the folder's nonce, the specification and the exact
+counts: equal for every run that would draw the same noise, different for any other, and meaningless
+without the key. A later run into the same folder with another record is refused, since it would be
+a second release of changed data (or of another specification) under the budget of one.
+
+The refusal tells that the exact counts changed, and its absence that they did not: to whoever may
+run the job again on data of their choice, in a folder whose release was begun and not finished
+(`transforms.standing` answers for finished ones, before a row is read), or as a repair.
 """
 
 import json
@@ -57,5 +61,5 @@ def _another_draw(folder: str) -> RecordError:
     return RecordError(
         f"output: {folder} holds a release, or the beginning of one, made from other data, with "
         "another key or another configuration; a second release spends its budget again, so choose "
-        "another output"
+        "another output, or start an unfinished one anew with --discard"
     )

@@ -19,6 +19,7 @@ from dpcore.chunked_forest import AnyChunk
 from dpcore.forest import Measurements, RootSolutions
 from dpcore.noise import NoiseSource, combine_digests, counts_digest
 from dpcore.question import ChunkedQuestion
+from dpcore.randomness import NONCE_BYTES
 from dpcore.release_plan import ReleasePlan
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
@@ -51,14 +52,16 @@ class KeyedDoFn(beam.DoFn):
     def setup(self) -> None:
         self._key = self._reference.load()
 
-    def source(self, global_digest: Sequence[bytes]) -> NoiseSource:
-        """The source of noise from the global digest, which is to come exactly once."""
-        check_once("the global digest", [len(each) for each in global_digest], [32])
+    def source(self, draw: Sequence[bytes]) -> NoiseSource:
+        """The source of noise from the folder's nonce and the global digest behind it, which are to
+        come exactly once."""
+        check_once("the global digest", [len(each) for each in draw], [NONCE_BYTES + 32])
         return NoiseSource(
             key=self._key,
             release=self._plan.name,
             spec_digest=self._plan.digest,
-            global_digest=global_digest[0],
+            global_digest=draw[0][NONCE_BYTES:],
+            nonce=draw[0][:NONCE_BYTES],
         )
 
 
@@ -103,15 +106,17 @@ class RecordDraw(beam.PTransform):
         plan: the questions.
         key: where the release key lies.
         output: the folder of the release.
+        nonce: of the folder.
 
     Returns:
-        PCollection[bytes] of one element: the global digest, after it was recorded. The input is
-        PCollection[bytes], a digest of each chunk and shard, and the balance.
+        PCollection[bytes] of one element: the nonce and the global digest, after the draw was
+        recorded. The input is PCollection[bytes], a digest of each chunk and shard, and the
+        balance.
     """
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
         super().__init__()
-        self._plan, self._key, self._output = plan, key, output
+        self._plan, self._key, self._output, self._nonce = plan, key, output, nonce
 
     def expand(self, inputs: Any) -> Any:
         digests, balance = inputs
@@ -119,10 +124,11 @@ class RecordDraw(beam.PTransform):
         return (
             digests
             | "GlobalDigest" >> beam.CombineGlobally(SumDigests()).without_defaults()
-            # bytes -> the same bytes, once the balance holds and the draw is recorded
+            # bytes -> the nonce and the same bytes, once the balance holds and the draw is recorded
             | "Record"
             >> beam.ParDo(
-                _Record(self._plan, self._key, self._output), beam.pvalue.AsDict(balanced)
+                _Record(self._plan, self._key, self._output, self._nonce),
+                beam.pvalue.AsDict(balanced),
             )
         )
 
@@ -197,17 +203,17 @@ class _Digest(KeyedDoFn):
 class _Record(KeyedDoFn):
     """Lets the noise be drawn once nothing was lost and the draw is recorded."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
         super().__init__(plan, key)
-        self._output = output
+        self._output, self._nonce = output, nonce
 
     def process(self, summed: bytes, balance: Mapping[str, int]) -> Iterator[bytes]:
         check_balance(self._plan, balance)
         total, chunks = unpack_digest(summed)
         check_digests(self._plan, chunks)
-        digest = combine_digests(total)
-        check_record(self._output, self.source([digest]).record())
-        yield digest
+        draw = self._nonce + combine_digests(total)
+        check_record(self._output, self.source([draw]).record())
+        yield draw
 
 
 @beam.typehints.with_output_types(tuple[ChunkKey, bytes], **{ROOTS: tuple[SpineKey, bytes]})

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.answers import CDF, NODES, chunk_tables
+from dpcore.guarantee import CHECKSUM, checksum_of
+from dpcore.noise import NoiseSource
 from dpcore.ordered_question import OrderedQuestion
 from dpcore.quantiles import QuantileCells
 from dpcore.release_plan import ReleasePlan
@@ -32,9 +34,9 @@ from transforms.parts import SPINE_INDEX, Part, Receipt, parquet_bytes, planned_
 from transforms.progress import advance
 from transforms.record import MANIFEST, check_record, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
+from transforms.standing import read_manifest
+from transforms.sweep import QUANTILES, sweep_unnamed
 from transforms.universe_file import universe_files
-
-QUANTILES = "quantiles.parquet"
 
 
 class WriteRelease(beam.PTransform):
@@ -54,7 +56,7 @@ class WriteRelease(beam.PTransform):
         self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
     ) -> None:
         super().__init__()
-        self._plan, self._key, self._output, self._manifest = plan, key, output, dict(manifest)
+        self._plan, self._key, self._output, self._manifest = plan, key, output, manifest
 
     def expand(self, inputs: Any) -> Any:
         chunks, spines, recorded, *others = inputs
@@ -137,36 +139,56 @@ class _Commit(KeyedDoFn):
         super().__init__(plan, key)
         self._output, self._manifest = output, manifest
 
-    def process(
-        self, element: tuple[int, Iterable[bytes]], digest: Sequence[bytes]
-    ) -> Iterator[str]:
-        path, record = files.join(self._output, MANIFEST), self.source(digest).record()
-        if not self._stands(path, record):
-            self._commit(path, record, element[1])
+    def process(self, element: tuple[int, Iterable[bytes]], draw: Sequence[bytes]) -> Iterator[str]:
+        path, source = files.join(self._output, MANIFEST), self.source(draw)
+        receipts = _by_part(map(Receipt.from_bytes, element[1]))
+        check_once("the parts of the release", receipts, planned_parts(self._plan))
+        extra = self._beside_parts(receipts)
+        if self._stands(path, source.record()):
+            self._mend(path, extra)
+        else:
+            self._commit(path, source, receipts, extra)
+        sweep_unnamed(self._output, self._plan)
         yield path
 
-    def _commit(self, path: str, record: bytes, received: Iterable[bytes]) -> None:
-        receipts = _by_part(map(Receipt.from_bytes, received))
-        check_once("the parts of the release", receipts, planned_parts(self._plan))
-        # Object stores let two jobs at once both record their draw; the last one's stays.
-        check_record(self._output, record)
+    def _beside_parts(self, receipts: Mapping[Part, Receipt]) -> dict[str, bytes]:
+        """The files that are made of what all parts of a tree told, by name."""
         tables = [
             _quantiles(question, receipts)
             for question in self._plan.chunked
             if isinstance(question, OrderedQuestion) and question.quantiles
         ]
-        extra = {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}
+        return {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}
+
+    def _commit(
+        self,
+        path: str,
+        source: NoiseSource,
+        receipts: Mapping[Part, Receipt],
+        extra: Mapping[str, bytes],
+    ) -> None:
+        record = source.record()
+        # Object stores let two jobs at once both record their draw; the last one's stays.
+        check_record(self._output, record)
         for name, data in extra.items():
             files.write_whole(files.join(self._output, name), data)
         checksums = universe_files(self._plan)
         checksums |= {name: sha256(data) for name, data in extra.items()}
-        manifest = manifest_text(self._manifest, record, receipts.values(), checksums)
+        entries = {**self._manifest, "nonce": source.nonce.hex()}
+        manifest = manifest_text(entries, record, receipts.values(), checksums)
         if not files.write_once(path, manifest):
             self._stands(path, record)
 
+    def _mend(self, path: str, extra: Mapping[str, bytes]) -> None:
+        """Writes again those files that the manifest which stands names by these very bytes."""
+        named = read_manifest(path).get("files", {})
+        for name, data in extra.items():
+            if named.get(name) == sha256(data):
+                files.write_whole(files.join(self._output, name), data)
+
     def _stands(self, path: str, record: bytes) -> bool:
-        """Whether this very draw is released already: it then stays as it is, even where another
-        version or processor would write its floats with other last bits.
+        """Whether this very draw is released already: its manifest then stays as it is, even where
+        another version or processor would write its floats with other last bits.
 
         Raises:
             CommitError: another release is there.
@@ -215,15 +237,7 @@ def manifest_text(
         | {"tree": each.part.tree, "key": each.part.key, "chunk": each.part.index}
         for each in receipts
     ]
-    return (
-        json.dumps(
-            dict(manifest)
-            | {
-                "record": record.hex(),
-                "parts": listed,
-                "files": dict(checksums),
-            },
-            indent=1,
-        )
-        + "\n"
-    ).encode()
+    entries: dict[str, object] = dict(manifest)
+    entries |= {"record": record.hex(), "parts": listed, "files": dict(checksums)}
+    entries[CHECKSUM] = checksum_of(entries)
+    return (json.dumps(entries, indent=1) + "\n").encode()

@@ -17,9 +17,15 @@ LAW = DiscreteLaplace(scale=Fraction(10**6))
 
 
 def source(
-    key: ReleaseKey = KEY, release: str = "r", spec: bytes = b"s", counts: bytes = b"c"
+    key: ReleaseKey = KEY,
+    release: str = "r",
+    spec: bytes = b"s",
+    counts: bytes = b"c",
+    nonce: bytes = b"",
 ) -> NoiseSource:
-    return NoiseSource(key=key, release=release, spec_digest=spec, global_digest=counts)
+    return NoiseSource(
+        key=key, release=release, spec_digest=spec, global_digest=counts, nonce=nonce
+    )
 
 
 SOURCES = [
@@ -28,6 +34,8 @@ SOURCES = [
     source(release="r2"),
     source(spec=b"s2"),
     source(counts=b"c2"),
+    source(nonce=bytes(16)),
+    source(nonce=bytes(15) + b"n"),
     source(spec=b"sc", counts=b""),  # the same bytes, cut elsewhere
 ]
 PLACES = [

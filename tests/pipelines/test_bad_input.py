@@ -211,7 +211,7 @@ def test_damaged_parquet(workspace: Workspace, kind: str, index: int) -> None:
     spoil, words = DAMAGES[kind]
     spoil(workspace.file(index))
     assert_refused(workspace, workspace.release(), f"input: {workspace.file(index)}", words)
-    assert not workspace.output.exists()
+    assert contents(workspace.output).keys() <= {"nonce.json"}
 
 
 def as_csv(workspace: Workspace) -> list[Path]:
@@ -248,7 +248,7 @@ def test_spoilt_csv(workspace: Workspace, kind: str, index: int) -> None:
         file.write(SPOILT_CSV[kind])
     outcome = workspace.release(csv_input)
     assert_refused(workspace, outcome, f"input: {paths[index]}", "CSV", "as many fields as")
-    assert not workspace.output.exists()
+    assert contents(workspace.output).keys() <= {"nonce.json"}
 
 
 def test_csv_without_a_column(workspace: Workspace) -> None:
@@ -290,9 +290,6 @@ def one_row_more(workspace: Workspace) -> Change | None:
 
 
 OTHER_RELEASES: dict[str, tuple[Callable[[Workspace], Change | None], str]] = {
-    "other rows": (other_rows, "made from other data, with another key"),
-    "one row more": (one_row_more, "made from other data, with another key"),
-    "other key": (other_key, "made from other data, with another key"),
     "other budget": (lambda _: at("privacy.epsilon", 2), "another specification"),
     "other name": (lambda _: at("release", "large"), "another specification"),
     "other cells": (lambda _: at("trees.0.domain.cells", 20), "another specification"),
@@ -309,6 +306,26 @@ def test_output_holds_another_release(workspace: Workspace, released: Workspace,
     assert contents(workspace.output) == before
 
 
+OTHER_DRAWS = {"other rows": other_rows, "one row more": one_row_more, "other key": other_key}
+
+
+@pytest.mark.parametrize("kind", OTHER_DRAWS)
+def test_output_holds_a_release_of_other_rows(
+    workspace: Workspace, released: Workspace, kind: str
+) -> None:
+    """A second run tells nothing of them; a repair compares, and says so."""
+    shutil.copytree(released.output, workspace.output)
+    before = contents(workspace.output)
+    again = workspace.release()
+    assert again.code == 0
+    OTHER_DRAWS[kind](workspace)
+    assert workspace.release() == again
+    outcome = workspace.release(None, "--repair")
+    words = "made from other data, with another key", "another output"
+    assert_refused(workspace, outcome, f"output: {workspace.output}", *words)
+    assert contents(workspace.output) == before
+
+
 def test_output_holds_this_release(workspace: Workspace, released: Workspace) -> None:
     shutil.copytree(released.output, workspace.output)
     before = contents(workspace.output)
@@ -317,7 +334,7 @@ def test_output_holds_this_release(workspace: Workspace, released: Workspace) ->
         os.utime(path, (1, 1))
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
-    assert "already there; nothing was drawn or spent again" in outcome.out
+    assert "already there; no row was read" in outcome.out
     assert contents(workspace.output) == before
     assert manifest.stat().st_mtime == report.stat().st_mtime == 1
 
@@ -328,9 +345,11 @@ def test_output_holds_the_beginning_of_another_release(
     """A record without a manifest is a draw too: its noise may have been seen."""
     workspace.output.mkdir()
     shutil.copy(released.output / "record.json", workspace.output)
+    shutil.copy(released.output / "nonce.json", workspace.output)
     other_rows(workspace)
-    assert_refused(workspace, workspace.release(), "made from other data, with another key")
-    assert set(contents(workspace.output)) == {"record.json"}
+    outcome = workspace.release()
+    assert_refused(workspace, outcome, "made from other data, with another key", "--discard")
+    assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
 
 
 def test_output_holds_a_damaged_manifest(workspace: Workspace) -> None:
@@ -367,11 +386,11 @@ class FullDisk:
         self.sync(handle)
 
 
-# The record, two kinds of parts of two trees, the quantiles, the manifest; then the report.
-WRITES = 7
+# The nonce, the record, two kinds of parts of two trees, quantiles, manifest; then the report.
+WRITES = 8
 
 
-@pytest.mark.parametrize("files", [0, 1, 3, 5, 6])
+@pytest.mark.parametrize("files", [0, 1, 2, 4, 6, 7])
 def test_disk_full(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
@@ -413,7 +432,7 @@ def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 2 and out == ""
     assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
-    assert set(contents(workspace.output)) == {"record.json"}
+    assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
 
 
 # What this process runs, it runs without the rights of the superuser.
@@ -476,7 +495,10 @@ def test_no_permission(workspace: Workspace) -> None:
     ):
         assert sentence.startswith("dptrees: ") and place in sentence
         assert "permission denied" in sentence.lower()
-    assert set(contents(closed)) - {"half/record.json"} == {"in/rows.parquet", "key"}
+    assert set(contents(closed)) - {"half/record.json", "half/nonce.json"} == {
+        "in/rows.parquet",
+        "key",
+    }
 
 
 # The options of Beam.

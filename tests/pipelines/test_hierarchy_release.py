@@ -226,7 +226,7 @@ def test_a_release_that_is_there_is_not_made_again(places: Places) -> None:
         settings["trees"] = settings["trees"][:2]
 
     outcome = places.release(change)
-    assert outcome.code == 0 and "already there; nothing was drawn or spent again" in outcome.out
+    assert outcome.code == 0 and "already there; no row was read" in outcome.out
     assert (places.output / "manifest.json").read_bytes() == manifest
     assert {path: path.read_bytes() for path in places.output.rglob("*.parquet")} == before
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import __version__
+from dpcore.guarantee import checksum_of
 from dpcore.release_plan import FORMAT_VERSION, plan_from_spec
 from dpcore.samplers import SAMPLER_VERSION
 from pipelines.configuration import load_configuration
@@ -36,7 +37,8 @@ def manifest_of(workspace: Workspace) -> dict[str, Any]:
 
 def test_manifest_holds_what_the_design_says(released: Workspace) -> None:
     manifest = manifest_of(released)
-    assert list(manifest) == ["spec", "dptrees", "guarantee", "trees", "record", "parts", "files"]
+    entries = "spec dptrees guarantee trees nonce record parts files checksum"
+    assert list(manifest) == entries.split()
     assert manifest["dptrees"] == __version__
     spec = manifest["spec"]
     assert (spec["format"], spec["sampler"]) == (FORMAT_VERSION, SAMPLER_VERSION)
@@ -86,6 +88,7 @@ def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest without what stands for the bytes of the noisy tables."""
     known = dict(manifest)
     known.pop("record")
+    known.pop("checksum")
     known["files"] = sorted(known["files"])
     known["parts"] = [
         {name: value for name, value in part.items() if name not in ("file", "sha256")}
@@ -225,14 +228,55 @@ def test_missing_part(workspace: Workspace, copied: Path) -> None:
     assert outcome.err == f"dptrees: {path}: cannot be read: No such file or directory\n"
 
 
-def test_damaged_part_is_mended_by_the_same_release(
-    workspace: Workspace, copied: Path, released: Workspace
-) -> None:
-    (path,) = copied.glob("cdf/all-*.parquet")
+@pytest.mark.parametrize("name", ["cdf/all-*.parquet", "quantiles.parquet"])
+def test_damaged_file_is_mended_by_a_repair(workspace: Workspace, copied: Path, name: str) -> None:
+    (path,) = copied.glob(name)
     before = path.read_bytes()
     path.write_bytes(b"")
-    assert workspace.release().code == 0
+    assert workspace.release(None, "--repair").code == 0
     assert path.read_bytes() == before
+
+
+def test_missing_file_is_told_and_mended_by_a_repair(workspace: Workspace, copied: Path) -> None:
+    (path,) = copied.glob("cdf/all-*.parquet")
+    before = path.read_bytes()
+    path.unlink()
+    outcome = workspace.release()
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"cdf/{path.name} is missing" in outcome.err and "--repair" in outcome.err
+    assert workspace.release(None, "--repair").code == 0
+    assert path.read_bytes() == before
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    "the words": {"words": "perfect privacy"},
+    "the budget": {"epsilon": "1/100"},
+    "the unit": {"unit": "person"},
+}
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_edited_guarantee_is_noticed(workspace: Workspace, copied: Path, kind: str) -> None:
+    guarantee = json.loads((copied / "manifest.json").read_text())["guarantee"]
+    edit(copied, {"guarantee": guarantee | EDITS[kind]})
+    outcome = workspace.run("query", copied, "cdf", "50", "--tree", "all")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "its manifest cannot be read by this program: it" in outcome.err
+    if kind != "the words":  # another checksum does not help
+        manifest = json.loads((copied / "manifest.json").read_text())
+        edit(copied, {"checksum": checksum_of(manifest)})
+        with pytest.raises(FolderError, match="its guarantee is not that of its specification"):
+            ReleaseFolder(str(copied))
+
+
+def test_a_release_of_the_format_before_is_read(copied: Path) -> None:
+    """Format 2 had no nonce and no checksum."""
+    path = copied / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["spec"]["format"] = 2
+    del manifest["nonce"], manifest["checksum"]
+    path.write_text(json.dumps(manifest))
+    assert ReleaseFolder(str(copied)).release.tree("all").node(0, 0).count > 0
 
 
 def test_files_beside_the_named_ones_are_not_read(released: Workspace, copied: Path) -> None:

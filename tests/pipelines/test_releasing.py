@@ -18,11 +18,12 @@ from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import LOCAL_RUNNER, beam_options
+from tests.pipelines.conftest import NONCE
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-BESIDE_PARTS = {"manifest.json", "record.json", "quantiles.parquet", "report.html"}
+BESIDE_PARTS = {"manifest.json", "nonce.json", "record.json", "report.html"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -74,7 +75,7 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
     elsewhere.mkdir()
     os.environ["TMPDIR"], before = str(elsewhere), os.environ.get("TMPDIR")
     try:
-        process = workspace.start("release", path)
+        process = workspace.start("release", path, *NONCE)
     finally:
         os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
     killed_at(process, lambda: MOMENTS[moment](workspace.output))

@@ -1,6 +1,6 @@
 """Small plans, rows, a fixed key and the job, as the tests of the transforms need them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from transforms.release import ReleaseTrees
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 SECRET = bytes(range(7, 39))
+# In place of the folders' own, so that releases can be compared.
+NONCE = bytes(range(16))
 
 MakePlan = Callable[..., ReleasePlan]
 Run = Callable[..., None]
@@ -46,6 +48,12 @@ def key_file(tmp_path: Path, key: ReleaseKey) -> Path:
     path.write_text(key.to_text() + "\n")
     path.chmod(0o600)
     return path
+
+
+@pytest.fixture
+def nonce() -> bytes:
+    """Of the folders that `run` makes releases in."""
+    return NONCE
 
 
 @pytest.fixture
@@ -171,7 +179,8 @@ def run(reference: KeyReference) -> Run:
         *,
         format: str = "parquet",
         pipeline_options: Sequence[str] = (),
-        manifest: Mapping[str, object] | None = None,
+        nonce: bytes | None = NONCE,
+        repair: bool = False,
     ) -> None:
         options = PipelineOptions(
             [f"--runner={LOCAL_RUNNER}", *pipeline_options], save_main_session=False
@@ -180,7 +189,7 @@ def run(reference: KeyReference) -> Run:
         with beam.Pipeline(options=options) as pipeline:
             read = pipeline | "Read" >> ReadBatches(patterns=chosen, format=format, plan=plan)
             read | "Release" >> ReleaseTrees(
-                plan, key=reference, output=str(output), manifest=manifest
+                plan, key=reference, output=str(output), nonce=nonce, repair=repair
             )
 
     return ran
@@ -221,7 +230,7 @@ def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[st
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
 
     def expected(plan: ReleasePlan, table: pa.Table) -> dict[str, bytes]:
-        release: Release = release_counts(plan, _exact_counts(plan, table), key)
+        release: Release = release_counts(plan, _exact_counts(plan, table), key, nonce=NONCE)
         found = {}
         for part in planned_parts(plan):
             data = parquet_bytes(_part(release, part))

@@ -19,6 +19,7 @@ from tests.dpcore.hierarchy_questions import leaf_counts
 from transforms.parts import parquet_bytes, planned_parts, sha256
 
 DELTA = Fraction(1, 10**4)
+NONCE = bytes(range(16))  # as in conftest
 
 
 def files_of(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
@@ -26,7 +27,7 @@ def files_of(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, by
     columns = {name: rows[name] for name in rows.column_names}
     counts: dict[str, Any] = {q.name: leaf_counts(q, rows) for q in plan.chunked}  # type: ignore[arg-type]
     leaves = {q.name: q.domain.leaf_counts(columns) for q in plan.sparse}
-    release = release_counts(plan, counts, key, leaves)
+    release = release_counts(plan, counts, key, leaves, nonce=NONCE)
     found = {}
     for part in planned_parts(plan):
         data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))

@@ -12,8 +12,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import __version__
-from dpcore.guarantee import manifest_of
 from pipelines.configuration import load_configuration
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -54,19 +52,20 @@ def configuration(tmp_path: Path, key_file: Path, data: str) -> Path:
 def in_process(configuration: Path, data: str, run, tmp_path, release_files) -> dict[str, bytes]:
     """The files of the configuration's release, made in this process."""
     plan = load_configuration(str(configuration)).plan()
-    run(plan, data, tmp_path / "in process", manifest=manifest_of(plan, __version__))
+    run(plan, data, tmp_path / "in process")
     files = release_files(tmp_path / "in process")
-    assert {"manifest.json", "record.json", "quantiles.parquet"} < files.keys()
+    assert {"manifest.json", "nonce.json", "record.json", "quantiles.parquet"} < files.keys()
     assert sum(name.startswith("nodes/value-") for name in files) > 2
     return files
 
 
 @pytest.fixture
-def commanded(configuration: Path, tmp_path: Path, release_files) -> Release:
+def commanded(configuration: Path, tmp_path: Path, release_files, nonce: bytes) -> Release:
     """Makes the release by the command, in a process of its own, and returns its files."""
 
     def released(*options: str) -> dict[str, bytes]:
         command = [sys.executable, "-m", "pipelines.command", "release", str(configuration)]
+        command += ["--nonce", nonce.hex()]
         done = subprocess.run(
             [*command, *options],
             cwd=PROJECT,

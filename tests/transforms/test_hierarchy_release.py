@@ -112,7 +112,9 @@ def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]
     }
     tables = {name: data for name, data in found.items() if "/" in name or "quant" in name}
     assert tables == expected
-    assert found.keys() - tables.keys() == {"manifest.json", "record.json"} | universes
+    assert (
+        found.keys() - tables.keys() == {"manifest.json", "nonce.json", "record.json"} | universes
+    )
     manifest = json.loads(found["manifest.json"])
     assert set(manifest["files"]) >= universes
     assert manifest["spec"] == plan.spec()

@@ -33,6 +33,7 @@ from transforms.read import match_files, open_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUCKET, OUTPUT = "mem://bucket", "mem://bucket/out"
+NONCE = ["--nonce", bytes(range(16)).hex()]
 
 Failure = Callable[[str, str], None]
 
@@ -207,7 +208,7 @@ def local(tmp_path: Path, key_file: Path, data: str, release_files) -> dict[str,
     """The same release in a local folder."""
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump(settings(data, str(tmp_path / "local"), key_file)))
-    assert main(["release", str(path)]) == 0
+    assert main(["release", str(path), *NONCE]) == 0
     return release_files(tmp_path / "local")
 
 
@@ -215,23 +216,22 @@ def test_the_command_releases_to_the_store_what_it_releases_locally(
     configuration, local, store, capsys
 ) -> None:
     capsys.readouterr()
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     assert below(store, OUTPUT) == local
     assert b"<html" in store[f"{OUTPUT}/report.html"]
     assert f"report:  {OUTPUT}/report.html" in capsys.readouterr().out
 
 
-def test_the_same_again_is_a_no_op_and_other_data_is_refused(
-    configuration, store, capsys, rows
-) -> None:
-    assert main(["release", configuration]) == 0
+def test_again_is_a_no_op_and_other_data_no_repair(configuration, store, capsys, rows) -> None:
+    assert main(["release", configuration, *NONCE]) == 0
     before = dict(store)
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     assert store == before
     assert "already there" in capsys.readouterr().out
 
     store[f"{BUCKET}/rows/a.parquet"] = parquet(rows.slice(1, 1700))
-    assert main(["release", configuration]) == 2
+    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, "--repair"]) == 2
     assert "another output" in capsys.readouterr().err
     assert below(store, OUTPUT) == below(before, OUTPUT)
 
@@ -239,17 +239,17 @@ def test_the_same_again_is_a_no_op_and_other_data_is_refused(
 def test_another_specification_is_refused_before_rows_are_read(
     configuration, store, capsys
 ) -> None:
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     before = dict(store)
     text = Path(configuration).read_text()
     Path(configuration).write_text(text.replace("epsilon: 1", "epsilon: 2"))
-    assert main(["release", configuration]) == 2
+    assert main(["release", configuration, *NONCE]) == 2
     assert "another specification" in capsys.readouterr().err
     assert store == before
 
 
 def test_query_and_report_read_the_store(configuration, store, capsys) -> None:
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     page = store.pop(f"{OUTPUT}/report.html")
     capsys.readouterr()
     assert main(["report", OUTPUT]) == 0
@@ -263,7 +263,7 @@ def test_query_and_report_read_the_store(configuration, store, capsys) -> None:
 
 
 def test_a_damaged_or_missing_part_is_refused(configuration, store) -> None:
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     folder = ReleaseFolder(OUTPUT)
     path = f"{OUTPUT}/{next(name for name in folder.files if name.startswith('cdf/value'))}"
     good = store[path]
@@ -283,7 +283,7 @@ def test_a_damaged_or_missing_part_is_refused(configuration, store) -> None:
 def test_strays_of_earlier_runs_are_swept(configuration, store, local) -> None:
     store[f"{OUTPUT}/nodes/value-000000-000000-feedfeedfeedfeed.parquet"] = b"stray"
     store[f"{OUTPUT}/notes.txt"] = b"mine"
-    assert main(["release", configuration]) == 0
+    assert main(["release", configuration, *NONCE]) == 0
     assert below(store, OUTPUT) == local | {"notes.txt": b"mine"}
 
 
@@ -305,7 +305,7 @@ def test_a_failing_write_is_told_and_the_run_completed_later(
     assert sentence is not None and sentence.startswith(f"output: {OUTPUT}/")
     assert sentence.endswith(f"{ending} cannot be written: 503: slow down")
     left, expected = below(store, OUTPUT), expected_files(plan, rows)
-    record = left.pop("record.json", None)
+    record, _ = left.pop("record.json", None), left.pop("nonce.json")
     assert (record is None) == (ending == "record.json")
     assert left.items() <= expected.items()  # no half of an object, and no manifest
 
@@ -313,7 +313,7 @@ def test_a_failing_write_is_told_and_the_run_completed_later(
     run(plan, data, OUTPUT)
     made = below(store, OUTPUT)
     assert expected.items() <= made.items()
-    assert made.keys() - expected.keys() == {"manifest.json", "record.json"}
+    assert made.keys() - expected.keys() == {"manifest.json", "nonce.json", "record.json"}
     assert record in (None, made["record.json"])
 
 
@@ -490,14 +490,14 @@ def reached(bucket: Bucket, store, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> None:
     whole = s3_configuration("whole")
-    assert main(["release", whole, *bucket.options]) == 0
+    assert main(["release", whole, *NONCE, *bucket.options]) == 0
     released = bucket.contents("whole")
     assert {"manifest.json", "record.json", "quantiles.parquet"} < released.keys()
     assert bucket.names("whole/report.html")
 
     # Killed between its parts, and run again: the same release.
     path = s3_configuration("killed")
-    process = bucket.start("release", path, *bucket.options)
+    process = bucket.start("release", path, *NONCE, *bucket.options)
     killed_at(process, lambda: len(bucket.names("killed/nodes/")) >= 1)
     left = bucket.contents("killed")
     assert "manifest.json" not in left and left.items() <= released.items()
@@ -516,7 +516,8 @@ def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> Non
     assert json.loads(capsys.readouterr().out)["answers"]
 
     bucket.put("rows/a.parquet", parquet(rows.slice(1, 1700)))
-    assert main(["release", whole]) == 2
+    assert main(["release", whole]) == 0
+    assert main(["release", whole, "--repair"]) == 2
     assert "choose another output" in capsys.readouterr().err
     assert bucket.contents("whole") == released
 

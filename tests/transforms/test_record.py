@@ -56,10 +56,10 @@ def test_of_two_draws_at_once_one_is_refused(tmp_path) -> None:
 def refused(run, tmp_path, release_files):
     """Runs a job into a folder that holds something, and sees it refused and nothing changed."""
 
-    def check(plan, data) -> None:
+    def check(plan, data, **options) -> None:
         before = release_files(tmp_path / "out")
         with pytest.raises(Exception) as caught:
-            run(plan, data, tmp_path / "out")
+            run(plan, data, tmp_path / "out", **options)
         sentence = sentence_in(str(caught.value))
         assert sentence is not None and OTHER_DATA in sentence
         assert release_files(tmp_path / "out") == before
@@ -67,12 +67,10 @@ def refused(run, tmp_path, release_files):
     return check
 
 
-def test_other_data_into_a_folder_with_a_release(
-    make_plan, data, rows, tmp_path, run, refused
-) -> None:
+def test_other_data_as_a_repair_of_a_release(make_plan, data, rows, tmp_path, run, refused) -> None:
     run(make_plan(), data, tmp_path / "out")
     pq.write_table(rows.slice(0, rows.num_rows - 1), tmp_path / "fewer.parquet")
-    refused(make_plan(), str(tmp_path / "fewer.parquet"))
+    refused(make_plan(), str(tmp_path / "fewer.parquet"), repair=True)
 
 
 def test_another_plan_or_id_into_a_folder_with_a_record(

@@ -38,7 +38,7 @@ def check(plan, data, table, tmp_path, run, release_files, expected_files, **opt
     run(plan, data, tmp_path / "out", **options)
     found = release_files(tmp_path / "out")
     assert tables(found) == expected_files(plan, table)
-    assert set(found) - set(tables(found)) == {"manifest.json", "record.json"}
+    assert set(found) - set(tables(found)) == {"manifest.json", "nonce.json", "record.json"}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -106,13 +106,13 @@ def test_only_nulls_in_columns_without_a_type(
 
 
 def test_batches_of_one_s_own_pipeline(
-    make_plan, rows, tmp_path, reference, release_files, expected_files
+    make_plan, rows, tmp_path, reference, nonce, release_files, expected_files
 ) -> None:
     plan = make_plan("value", "carrier")
     runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
     with beam.Pipeline(runner) as pipeline:
         batches = pipeline | beam.Create(rows.combine_chunks().to_batches(max_chunksize=400))
-        batches | ReleaseTrees(plan, key=reference, output=str(tmp_path / "out"))
+        batches | ReleaseTrees(plan, key=reference, output=str(tmp_path / "out"), nonce=nonce)
     assert tables(release_files(tmp_path / "out")) == expected_files(plan, rows)
 
 

@@ -76,9 +76,10 @@ def test_a_chunk_s_digest(plan, chunks, reference, key) -> None:
 
 def test_the_global_digest_comes_once(plan, reference) -> None:
     step = ready(_Measure(plan, reference))
-    digest = bytes(32)
-    assert step.source([digest]).global_digest == digest
-    for wrong in ([], [digest, digest], [b"short"]):
+    nonce, digest = bytes(range(16)), bytes(range(32))
+    source = step.source([nonce + digest])
+    assert (source.nonce, source.global_digest) == (nonce, digest)
+    for wrong in ([], [nonce + digest] * 2, [b"short"], [digest]):
         with pytest.raises(ConservationError, match="the global digest did not arrive"):
             step.source(wrong)
 
@@ -88,7 +89,7 @@ def measured(plan, chunks, reference):
     step = ready(_Measure(plan, reference))
     messages, roots = {}, []
     for key, counts in chunks.items():
-        message, root = step.process((key, pack(counts)), [bytes(32)])
+        message, root = step.process((key, pack(counts)), [bytes(48)])
         messages[key] = message[1]
         roots.append(root.value)
     return messages, roots
@@ -106,7 +107,7 @@ def test_the_spine_takes_its_chunks_in_any_order(plan, chunks, reference) -> Non
 
     def solved(order: list[bytes]) -> list[object]:
         return sorted(
-            getattr(each, "value", each) for each in spine.process((key, order), [bytes(32)])
+            getattr(each, "value", each) for each in spine.process((key, order), [bytes(48)])
         )
 
     first = solved(messages)
@@ -121,7 +122,7 @@ def test_a_chunk_needs_both_messages_once(plan, chunks, reference) -> None:
     messages, roots = measured(plan, chunks, reference)
     spine = ready(_SolveSpine(plan, reference))
     given_roots = (roots[0][0], [message for _, message in roots])
-    answers = [each for each in spine.process(given_roots, [bytes(32)]) if isinstance(each, tuple)]
+    answers = [each for each in spine.process(given_roots, [bytes(48)]) if isinstance(each, tuple)]
     for key, solution in answers:
         both = [messages[key], solution]
         noisy, solved = read_answer(plan, key, both)
@@ -136,7 +137,7 @@ def test_a_chunk_needs_both_messages_once(plan, chunks, reference) -> None:
 
 
 def test_nothing_is_recorded_before_the_balance_holds(plan, chunks, reference, tmp_path) -> None:
-    step = ready(_Record(plan, reference, str(tmp_path / "out")))
+    step = ready(_Record(plan, reference, str(tmp_path / "out"), bytes(range(16))))
     whole = pack_digest(5, len(chunks))
     balanced = {"chunks of tree value": len(chunks)}
     for digest, balance in (
@@ -147,5 +148,5 @@ def test_nothing_is_recorded_before_the_balance_holds(plan, chunks, reference, t
         with pytest.raises(ConservationError):
             list(step.process(digest, balance))
         assert not (tmp_path / "out").exists()
-    assert list(step.process(whole, balanced)) == [combine_digests(5)]
+    assert list(step.process(whole, balanced)) == [bytes(range(16)) + combine_digests(5)]
     assert (tmp_path / "out" / "record.json").exists()

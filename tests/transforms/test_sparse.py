@@ -91,7 +91,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     run(plan, source, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert tables(found) == files_of(plan, ROWS, key)
-    assert found.keys() - tables(found).keys() == {"manifest.json", "record.json"}
+    assert found.keys() - tables(found).keys() == {"manifest.json", "nonce.json", "record.json"}
     parts = json.loads(found["manifest.json"])["parts"]
     assert [(part["tree"], part["chunk"]) for part in parts] == sorted(
         (q.name, level) for q in plan.sparse for level in range(q.plan.height + 1)

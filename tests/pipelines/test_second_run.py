@@ -1,0 +1,126 @@
+"""What a second run tells: nothing of the rows, but where that is asked for and said.
+
+With a victim's row taken out and another put in, an exit code would tell whether both fall into the
+same cells, exactly and at any epsilon; so would tables that are the same bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+OTHER_NONCE = ("--nonce", 32 * "f")
+
+
+def exchange(workspace: Workspace, value: float) -> None:
+    """Take the first row out, and put in one of this value."""
+    rows = pq.read_table(workspace.file(0)).slice(1)
+    row = pa.table({"x": [value], "place": ["north"]})
+    pq.write_table(pa.concat_tables([row, rows]), workspace.file(0))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def plain(workspace: Workspace, *options: str):
+    """Run the release as a person does, without a nonce."""
+    return workspace.run("release", workspace.configure(), *options)
+
+
+def test_a_second_run_tells_no_cell(workspace: Workspace) -> None:
+    exchange(workspace, 3.0)
+    assert plain(workspace).code == 0
+    before, outcomes = files(workspace.output), []
+    for value in (3.1, 97.0):  # of the same cell as the victim's, and of another
+        exchange(workspace, value)
+        outcomes.append(plain(workspace))
+    assert outcomes[0] == outcomes[1] and outcomes[0].code == 0
+    assert files(workspace.output) == before
+
+
+def test_a_second_run_reads_no_row_and_needs_no_key(workspace: Workspace) -> None:
+    assert plain(workspace).code == 0
+    shutil.rmtree(workspace.rows)
+    workspace.key.unlink()
+    outcome = plain(workspace)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "is already there; no row was read" in outcome.out
+
+
+def test_another_folder_shows_no_equal_bytes(workspace: Workspace, tmp_path: Path) -> None:
+    assert plain(workspace).code == 0
+    first = files(workspace.output)
+    shutil.move(workspace.output, tmp_path / "first")
+    assert plain(workspace).code == 0
+    second = files(workspace.output)
+    parts = {name for name in first if name.startswith(("nodes/", "cdf/"))}
+    assert parts and not parts & second.keys()
+    for name in ("record.json", "nonce.json", "quantiles.parquet"):
+        assert first[name] != second[name]
+
+
+def test_the_same_nonce_shows_equal_bytes(workspace: Workspace, tmp_path: Path) -> None:
+    """Why it is for comparing engines and files alone."""
+    assert plain(workspace, *OTHER_NONCE).code == 0
+    shutil.move(workspace.output, tmp_path / "first")
+    assert plain(workspace, *OTHER_NONCE).code == 0
+    assert files(workspace.output) == files(tmp_path / "first")
+
+
+def test_a_killed_run_is_finished_or_discarded(workspace: Workspace) -> None:
+    assert plain(workspace).code == 0
+    finished = files(workspace.output)
+    (workspace.output / "manifest.json").unlink()
+    assert plain(workspace).code == 0
+    assert files(workspace.output) == finished
+
+    (workspace.output / "manifest.json").unlink()
+    exchange(workspace, 3.0)
+    refused = plain(workspace)
+    assert refused.code == 2 and "start an unfinished one anew with --discard" in refused.err
+    outcome = plain(workspace, "--discard")
+    assert outcome.code == 0 and "what it drew counts as spent" in outcome.out
+    assert (
+        not {name for name in finished if name.startswith("nodes/")}
+        & files(workspace.output).keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--repair",), "holds no finished release; run without it"),
+        (("--nonce", "00"), "'00' must be 32 hexadecimal digits"),
+        (("--nonce", 32 * "g"), "must be 32 hexadecimal digits"),
+        (("--repair", "--discard"), "not allowed with argument"),
+    ],
+)
+def test_options_that_cannot_be(workspace: Workspace, options: tuple[str, ...], words: str) -> None:
+    outcome = plain(workspace, *options)
+    assert outcome.code == 2 and words in outcome.err
+    assert not workspace.output.exists()
+
+
+def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(
+    workspace: Workspace, released: Workspace
+) -> None:
+    shutil.copytree(released.output, workspace.output)
+    before = files(workspace.output)
+    for options, words in (
+        (("--discard",), "holds a finished release, which --discard does not remove"),
+        (OTHER_NONCE, "holds a release with another nonce"),
+        (("--repair", *OTHER_NONCE), "has another nonce already"),
+    ):
+        outcome = plain(workspace, *options)
+        assert outcome.code == 2 and words in outcome.err, outcome
+        assert files(workspace.output) == before

@@ -1,0 +1,49 @@
+"""The nonce of a folder: drawn once, whoever comes first, and part of every seed."""
+
+import json
+import threading
+
+import pytest
+
+from dpcore.randomness import NONCE_BYTES
+from transforms.nonce import NONCE, NonceError, folder_nonce
+
+
+def test_drawn_once_for_a_folder(tmp_path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    nonce = folder_nonce(one)
+    assert len(nonce) == NONCE_BYTES and folder_nonce(one) == nonce
+    assert json.loads((tmp_path / "one" / NONCE).read_text()) == {"nonce": nonce.hex()}
+    assert folder_nonce(other) != nonce
+
+
+def test_fixed(tmp_path) -> None:
+    folder, nonce = str(tmp_path / "out"), bytes(range(NONCE_BYTES))
+    assert folder_nonce(folder, nonce) == nonce == folder_nonce(folder)
+    with pytest.raises(NonceError, match="has another nonce already; choose another output"):
+        folder_nonce(folder, bytes(NONCE_BYTES))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": 3}', '{"nonce": "00"}'])
+def test_damaged(tmp_path, text: str) -> None:
+    (tmp_path / NONCE).write_text(text)
+    with pytest.raises(NonceError, match=f"{NONCE} is damaged"):
+        folder_nonce(str(tmp_path))
+    assert (tmp_path / NONCE).read_text() == text
+
+
+def test_two_launchers_at_once_get_the_same(tmp_path) -> None:
+    for attempt in range(20):
+        folder, found = str(tmp_path / str(attempt)), []
+        barrier = threading.Barrier(2)
+
+        def draw(folder=folder, found=found, barrier=barrier) -> None:
+            barrier.wait()
+            found.append(folder_nonce(folder))
+
+        threads = [threading.Thread(target=draw) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 2 and len(set(found)) == 1

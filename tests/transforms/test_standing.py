@@ -1,0 +1,89 @@
+"""A release that stands is found by its specification, before a row is read."""
+
+import json
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from transforms.errors import InputError
+from transforms.release import ReleaseTrees
+from transforms.standing import StandingError, stands
+
+RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+class Untouched(beam.DoFn):
+    """Fails where a row is read."""
+
+    def process(self, element):
+        raise AssertionError("a row was read")
+
+
+def test_it_stands_once_its_manifest_does(make_plan, data, run, tmp_path) -> None:
+    out, plan = tmp_path / "out", make_plan()
+    assert not stands(str(out), plan)
+    run(plan, data, out)
+    assert stands(str(out), plan)
+    with pytest.raises(StandingError, match="a release of another specification; choose another"):
+        stands(str(out), make_plan(cells=29))
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["spec"]["format"] = 2
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StandingError, match="of another version of dptrees"):
+        stands(str(out), plan)
+
+
+def test_the_transform_compares_no_rows_with_those_of_a_release_that_stands(
+    make_plan, data, rows, run, tmp_path, reference, release_files
+) -> None:
+    out, plan, seen = tmp_path / "out", make_plan(), tmp_path / "seen"
+    run(plan, data, out)
+    before = release_files(out)
+    with beam.Pipeline(RUNNER) as pipeline:
+        batches = pipeline | beam.Create(rows.slice(0, 5).to_batches())
+        manifest = batches | ReleaseTrees(plan, key=reference, output=str(out))
+        manifest | beam.Map(lambda path: seen.write_text(path))
+    assert release_files(out) == before
+    assert seen.read_text() == str(out / "manifest.json")
+
+
+def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path, reference) -> None:
+    from pipelines.release_folder import ReleaseFolder
+
+    out = tmp_path / "out"
+    with beam.Pipeline(RUNNER) as pipeline:
+        batches = pipeline | beam.Create(rows.combine_chunks().to_batches(max_chunksize=400))
+        batches | ReleaseTrees(make_plan(), key=reference, output=str(out))
+    answer = ReleaseFolder(str(out)).release.tree("value").node(0, 0)
+    assert abs(answer.estimate - 2850) < 200
+
+
+WINDOWS = {
+    "fixed": beam.WindowInto(beam.window.FixedWindows(60)),
+    "global, triggered": beam.WindowInto(
+        beam.window.GlobalWindows(),
+        trigger=beam.trigger.Repeatedly(beam.trigger.AfterCount(3)),
+        accumulation_mode=beam.trigger.AccumulationMode.DISCARDING,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_windowed_rows_are_refused_when_the_graph_is_built(
+    kind, make_plan, tmp_path, reference
+) -> None:
+    pipeline = beam.Pipeline(RUNNER)
+    batch = pa.RecordBatch.from_pydict({"value": [1.0]})
+    rows = pipeline | beam.Create([batch]) | WINDOWS[kind]
+    with pytest.raises(InputError, match="they are windowed or triggered, but a release counts"):
+        rows | ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_unbounded_rows_are_refused_when_the_graph_is_built(make_plan, tmp_path, reference) -> None:
+    from apache_beam.testing.test_stream import TestStream
+
+    rows = beam.Pipeline(RUNNER) | TestStream()
+    with pytest.raises(InputError, match="they have no end, but a release counts all rows once"):
+        rows | ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))

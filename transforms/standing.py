@@ -1,0 +1,65 @@
+"""A release that stands: found before a row is read, and never made again.
+
+What a second run would tell (an exit code, equal bytes) would be an exact test of the data, at any
+epsilon. So where the manifest of the same specification stands, nothing is read and nothing is
+compared; a folder with the manifest of another one is refused by its specification alone.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dpcore.release_plan import ReleasePlan
+from transforms import files
+from transforms.errors import ReleaseError
+from transforms.record import MANIFEST
+
+
+class StandingError(ReleaseError):
+    """The folder holds another release, or none where one is needed."""
+
+
+def stands(folder: str, plan: ReleasePlan) -> bool:
+    """Whether a folder holds the finished release of a specification.
+
+    Args:
+        folder: on any Beam filesystem.
+        plan: the specification.
+
+    Raises:
+        StandingError: the folder holds a release of another specification, or a damaged manifest.
+    """
+    path = files.join(folder, MANIFEST)
+    if not files.exists(path):
+        return False
+    found, wanted = read_manifest(path).get("spec"), json.loads(json.dumps(plan.spec()))
+    if not isinstance(found, dict):
+        raise _damaged(path)
+    if found.get("format") != wanted["format"]:
+        raise StandingError(
+            f"output: {path} is a manifest of another version of dptrees; choose another output"
+        )
+    if found != wanted:
+        raise StandingError(
+            f"output: {folder} holds a release of another specification; choose another output"
+        )
+    return True
+
+
+def read_manifest(path: str) -> Mapping[str, Any]:
+    """The entries of a manifest.
+
+    Raises:
+        StandingError: it is damaged.
+    """
+    try:
+        manifest = json.loads(files.read_bytes(path))
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise _damaged(path)
+    return manifest
+
+
+def _damaged(path: str) -> StandingError:
+    return StandingError(f"output: {path} is not a manifest; the release is damaged")

@@ -1,0 +1,94 @@
+"""What lies in a release's folder and is no part of it: found, and cleared.
+
+Interrupted runs leave parts that no manifest names, and half-written files. Should an engine have
+drawn a chunk twice (it computed counts anew from files that changed meanwhile), both draws lie
+there: published together, they would spend the budget twice. So once the manifest stands, what it
+does not name goes. Files that are not ours stay.
+"""
+
+import re
+from collections.abc import Iterable
+
+from dpcore.answers import CDF, NODES
+from dpcore.release_plan import ReleasePlan
+from transforms import files
+from transforms.nonce import NONCE
+from transforms.record import MANIFEST, RECORD
+from transforms.standing import StandingError, read_manifest
+
+QUANTILES = "quantiles.parquet"
+
+# Of trees of these names: a tree's, the first key's code, the chunk, and a prefix of the checksum.
+_PART = r"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet"
+_UNIVERSE = re.compile(r"universe-[0-9a-f]{16}\.parquet")
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
+
+
+def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
+    """Deletes the parts that the manifest which stands in a folder does not name.
+
+    Args:
+        folder: of a finished release.
+        plan: its specification: names the parts.
+
+    Raises:
+        StandingError: its manifest is damaged.
+        OutputError: the filesystem does not let it be read.
+    """
+    manifest = read_manifest(files.join(folder, MANIFEST))
+    named = {files.join(folder, *part["file"].split("/")) for part in manifest["parts"]}
+    trees = "|".join(re.escape(question.name) for question in plan.questions)
+    files.delete(sorted(_parts(folder, trees) - named))
+
+
+def sweep_temporary(folder: str) -> None:
+    """Deletes the half-written files that killed writers left in a folder."""
+    files.delete(sorted(path for path in _present(folder) if _TEMPORARY.fullmatch(_name(path))))
+
+
+def discard(folder: str) -> None:
+    """Deletes the beginning of a release, so that another one can start in its folder.
+
+    The nonce goes first: a discarding that is interrupted leaves a record that no other draw
+    matches, never a nonce under which a second draw could be compared with the first.
+
+    Args:
+        folder: without a manifest.
+
+    Raises:
+        StandingError: the folder holds a finished release.
+    """
+    if files.exists(files.join(folder, MANIFEST)):
+        raise StandingError(
+            f"output: {folder} holds a finished release, which --discard does not remove; choose "
+            "another output"
+        )
+    present = _present(folder)
+    shared = {path for path in present if _UNIVERSE.fullmatch(_name(path))}
+    files.delete(sorted(present & {files.join(folder, NONCE)}))
+    files.delete(sorted(_parts(folder, ".+") | shared))
+    sweep_temporary(folder)
+    files.delete(sorted(present & {files.join(folder, name) for name in (QUANTILES, RECORD)}))
+
+
+def missing_files(folder: str, names: Iterable[str]) -> list[str]:
+    """Those of a release's files, by their names within it, that are not in its folder."""
+    present = _present(folder)
+    return [name for name in names if files.join(folder, *name.split("/")) not in present]
+
+
+def _present(folder: str) -> set[str]:
+    """The paths of all files of a folder, and of its folders of parts."""
+    places = (folder, files.join(folder, NODES), files.join(folder, CDF))
+    return {path for place in places for path in files.names_below(place)}
+
+
+def _parts(folder: str, trees: str) -> set[str]:
+    """The paths of all files that are named as parts of some trees are, a regular expression."""
+    part = re.compile(_PART.format(trees=trees))
+    below = (files.names_below(files.join(folder, kind)) for kind in (NODES, CDF))
+    return {path for paths in below for path in paths if part.fullmatch(_name(path))}
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
