@@ -1,11 +1,13 @@
 """What is no part of a release goes; what is not ours, and what is published, stays."""
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise import NoiseSource
+from transforms.parts import parquet_bytes
 from transforms.standing import StandingError
 from transforms.sweep import discard, missing_files, sweep_temporary, sweep_unnamed
 
@@ -41,21 +43,23 @@ def test_what_the_manifest_does_not_name_goes(
     assert missing_files(str(out), released) == ["record.json"]
 
 
-def test_two_draws_of_a_chunk_do_not_both_stay(
+def test_of_two_draws_of_a_chunk_the_loser_is_cleared(
     make_plan, data, run, tmp_path, release_files, monkeypatch
 ) -> None:
-    """Files changed while an engine computed counts anew: each attempt at a bundle finds others."""
-    of_counts, attempts = NoiseSource.of_counts, iter(range(100))
+    """As if files changed while an engine computed again: each attempt at a part writes another."""
+    attempts = iter(range(100))
 
-    def changed(source: NoiseSource, counts):
-        return of_counts(source, counts + next(attempts))
+    def other_bytes(table: pa.Table) -> bytes:
+        return parquet_bytes(table.replace_schema_metadata({"attempt": str(next(attempts))}))
 
-    monkeypatch.setattr(NoiseSource, "of_counts", changed)
+    monkeypatch.setattr("transforms.write.parquet_bytes", other_bytes)
     out = tmp_path / "out"
     run(make_plan(), data, out, pipeline_options=["--direct_runner_bundle_repeat=2"])
-    assert next(attempts) > 2
-    names = [name for name in release_files(out) if name.startswith("nodes/")]
-    assert len(names) == 1
+    assert next(attempts) > 5
+    parts = [name for name in release_files(out) if name.startswith(("nodes/", "cdf/"))]
+    assert len(parts) == 2 and missing_files(str(out), parts) == []
+    named = {part["file"] for part in json.loads((out / "manifest.json").read_text())["parts"]}
+    assert named == set(parts)
 
 
 def test_the_beginning_of_a_release_is_discarded(
