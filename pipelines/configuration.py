@@ -6,6 +6,7 @@ and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,6 +27,7 @@ from pipelines.sections import AnyTree, ReleaseSection
 from pipelines.sparse_tree import SparseTree, sparse_question
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document, read_document
+from transforms.csv_format import CsvFormat
 from transforms.key_reference import KeyReference
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -47,6 +49,7 @@ class Configuration:
         release: the release's id.
         input_format: "parquet" or "csv".
         input_paths: files or globs, at least one.
+        input_options: of the reader of the format, as `transforms.read.ReadBatches` takes them.
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
         confidence: of all intervals.
@@ -60,6 +63,7 @@ class Configuration:
     release: str
     input_format: str
     input_paths: tuple[str, ...]
+    input_options: Mapping[str, CsvFormat]
     output: str
     key: KeyReference
     confidence: float
@@ -245,6 +249,7 @@ def _checked(values: object, source: str) -> Configuration:
         release=section.release,
         input_format=section.input.format,
         input_paths=section.input.path,
+        input_options={"csv": section.input.csv} if section.input.format == "csv" else {},
         output=section.output,
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         confidence=section.confidence,
