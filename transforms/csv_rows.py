@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 
 from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
-from transforms.csv_format import DEFAULT_FORMAT, CsvFormat
+from transforms.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.csv_lines import MalformedHeader, MalformedRow, read_header, well_formed_rows
 from transforms.errors import InputError
 
@@ -157,7 +157,7 @@ def _skip(_: pa_csv.InvalidRow) -> str:
 def _malformed(path: str) -> InputError:
     return InputError(
         f"input: {path} has a malformed row, and input.malformed is fail: as many fields as in the "
-        "header, every quote closed, UTF-8, and at most 16 MiB"
+        f"header, every quote closed, UTF-8, and at most {ROW_BYTES // 2**20} MiB"
     )
 
 
