@@ -6,6 +6,7 @@ and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,6 +27,7 @@ from pipelines.sections import AnyTree, ReleaseSection
 from pipelines.sparse_tree import SparseTree, sparse_question
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document, read_document
+from transforms.csv_format import CsvFormat
 from transforms.key_reference import KeyReference
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -47,6 +49,7 @@ class Configuration:
         release: the release's id.
         input_format: "parquet" or "csv".
         input_paths: files or globs, at least one.
+        input_options: of the reader of the format, as `transforms.read.ReadBatches` takes them.
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
         confidence: of all intervals.
@@ -60,6 +63,7 @@ class Configuration:
     release: str
     input_format: str
     input_paths: tuple[str, ...]
+    input_options: Mapping[str, CsvFormat]
     output: str
     key: KeyReference
     confidence: float
@@ -72,7 +76,7 @@ class Configuration:
         """The plan of every tree, each with its share of the budget (`pipelines.composition`).
 
         The number of rows counts as public only where the relation is substitute, the tree has no
-        keys and no policy of its domain drops rows.
+        keys and no policy, of its domain or of the reader, drops rows.
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree.
@@ -94,7 +98,13 @@ class Configuration:
             self.neighbors is Neighbors.SUBSTITUTE
             and tree.keys is None
             and not tree.domain.drops_rows
+            and not self.reader_drops_rows
         )
+
+    @property
+    def reader_drops_rows(self) -> bool:
+        """Whether rows may be left out before any domain sees them: malformed ones of CSV."""
+        return any(format.malformed == "drop" for format in self.input_options.values())
 
     def tree_plan(self, tree: OrderedTree, budget: Budget) -> TreePlan:
         """The plan of one tree.
@@ -149,7 +159,11 @@ class Configuration:
                         confidence=self.confidence,
                     )
                 return hierarchy_question(
-                    tree, budget=budget, neighbors=self.neighbors, confidence=self.confidence
+                    tree,
+                    budget=budget,
+                    neighbors=self.neighbors,
+                    confidence=self.confidence,
+                    total_known=not self.reader_drops_rows,
                 )
             return OrderedQuestion(
                 name=tree.name,
@@ -177,7 +191,7 @@ class Configuration:
         if key == "estimation" and isinstance(tree, OrderedTree) and not self.public_total(tree):
             rule += (
                 "; it is public under substitute, where the tree has no by and no policy of its "
-                "domain drops rows"
+                "domain or of the input drops rows"
             )
         if key == "delta":
             return ConfigurationError(f"{self.source}: privacy.delta: trees[{index}]: {rule}")
@@ -245,6 +259,7 @@ def _checked(values: object, source: str) -> Configuration:
         release=section.release,
         input_format=section.input.format,
         input_paths=section.input.path,
+        input_options={"csv": section.input.csv} if section.input.format == "csv" else {},
         output=section.output,
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         confidence=section.confidence,

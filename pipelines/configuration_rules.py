@@ -210,6 +210,13 @@ def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str
     return check
 
 
+def truth(value: object) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise RuleBroken(f"{shown(value)} must be true or false")
+    return value
+
+
 def key_reference(value: object) -> str:
     """Where the release key lies. The value is not shown: it may be the key itself."""
     if not isinstance(value, str) or not _KEY_REFERENCE.fullmatch(value):

@@ -171,7 +171,7 @@ def _check_filesystems(paths: tuple[str, ...]) -> None:
 def _check_first_file(configuration: Configuration, plan: ReleasePlan, path: str) -> None:
     """Sees before the job starts that the columns are there and of the right types."""
     reader = {"parquet": parquet_rows, "csv": csv_rows}[configuration.input_format]
-    reader.splits(open_file(path), path, plan)
+    reader.splits(open_file(path), path, plan, **configuration.input_options)
 
 
 def _check_output(output: str, plan: ReleasePlan) -> bool:
@@ -248,6 +248,7 @@ def _run(
             rows = pipeline | "Read" >> ReadBatches(
                 patterns=tuple(map(files.absolute, configuration.input_paths)),
                 format=configuration.input_format,
+                options=configuration.input_options,
                 plan=plan,
             )
             rows | "Release" >> ReleaseTrees(

@@ -27,6 +27,7 @@ from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.section import Amount, Name, Section, Text
 from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
+from transforms.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
 
 DEFAULT_CONFIDENCE = 0.95
 _UNBOUNDED = (
@@ -41,10 +42,28 @@ def _unit(value: object) -> str:
 
 
 class InputSection(Section):
-    """Where the rows lie: `path` is one glob or several."""
+    """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
 
     format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
+    newlines: Annotated[bool | None, PlainValidator(rules.truth)] = None
+    malformed: Annotated[str | None, PlainValidator(rules.choice(*POLICIES))] = None
+
+    @section_rule(mode="after")
+    def _csv_only(self) -> Self:
+        for key in ("newlines", "malformed"):
+            if self.format != "csv" and getattr(self, key) is not None:
+                raise RuleBroken("stands beside the format csv only", at=f".{key}")
+        return self
+
+    @property
+    def csv(self) -> CsvFormat:
+        """What a row of a CSV file is."""
+        default = DEFAULT_FORMAT
+        return CsvFormat(
+            newlines=default.newlines if self.newlines is None else self.newlines,
+            malformed=self.malformed or default.malformed,
+        )
 
 
 class PrivacySection(Section):

@@ -1,12 +1,13 @@
 """CSV files as record batches, each file one split.
 
-A field becomes the type that its domain reads. A text that is no such value is missing, and follows
-the column's policy: whether a value can be read depends on that row alone, so it is no error.
+A row is a line, or a record where quoted values may hold line ends. What becomes of it depends on
+it alone: `transforms.csv_lines` tells rows apart and leaves out those that are malformed, and
+Arrow's parser leaves out those with too many or too few fields. A field becomes the type that its
+domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
-import csv
-import io
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ import pyarrow.csv as pa_csv
 
 from dpcore.question import Question
 from dpcore.release_plan import ReleasePlan
+from transforms.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
+from transforms.csv_lines import MalformedHeader, MalformedRow, read_header, well_formed_rows
 from transforms.errors import InputError
 
 COUNTS_ROWS = 0
 
-_BLOCK_BYTES = 2**24
 # Texts that are surely values; the others, few in most files, are tried one by one.
 _NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
@@ -30,49 +32,46 @@ _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6}
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
 
 
-def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
+def splits(
+    file: Any, path: str, plan: ReleasePlan, csv: CsvFormat = DEFAULT_FORMAT
+) -> tuple[list[tuple[int, int]], int]:
     """One split, and no count of rows: a CSV file does not tell it.
 
     Raises:
-        InputError: the header lacks a column, or has it twice.
+        InputError: there is no header, or it is malformed, lacks a column or has it twice.
     """
-    with _open(file, path, plan):
-        pass
-    header = _header(file)
-    for name in plan.columns:
-        if header.count(name) > 1:
-            raise InputError(f"input: {path} has the column {name!r} twice")
+    try:
+        with closing(_stream(file)) as stream:
+            _header(stream, path, plan, csv)
+    except MemoryError:  # Arrow's too; it tells nothing of the file
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
     return [(0, 0)], 0
 
 
-def _header(file: Any) -> list[str]:
-    """The names of the columns, of a file that has been opened before."""
-    if isinstance(file, str):
-        stream = pa.input_stream(file, compression="detect")
-    else:
-        stream = file
-        stream.seek(0)
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-    try:
-        return next(filter(None, csv.reader(text)), [])
-    finally:
-        text.detach()
-
-
-def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+def batches(
+    file: Any, split: Any, plan: ReleasePlan, csv: CsvFormat = DEFAULT_FORMAT
+) -> Iterator[pa.RecordBatch]:
     """The record batches of a file, each column of the type that its domain reads.
 
     Raises:
-        InputError: a row has more or fewer fields than the header, or the text is not UTF-8.
+        InputError: as `splits`; or a row is malformed, and the policy is to fail.
     """
     types = column_types(plan)
-    with _open(file, split.path, plan) as reader:
-        try:
-            for batch in reader:
-                columns = [_typed(batch.column(name), types[name]) for name in plan.columns]
-                yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
-        except pa.ArrowException:
-            raise _ragged(split.path) from None
+    try:
+        with closing(_stream(file)) as stream:
+            names, rest = _header(stream, split.path, plan, csv)
+            for text in well_formed_rows(rest, stream, csv):
+                for batch in _parsed(text, names, plan, csv):
+                    columns = [_typed(batch.column(name), types[name]) for name in plan.columns]
+                    yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
+    except MalformedRow:
+        raise _malformed(split.path) from None
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(split.path, error) from None
 
 
 def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
@@ -99,38 +98,75 @@ def _value_types(question: Question) -> dict[str, pa.DataType]:
         raise InputError(f"trees: {question.name}: {error}") from None
 
 
-def _open(file: Any, path: str, plan: ReleasePlan) -> pa_csv.CSVStreamingReader:
-    names = list(plan.columns)
+def _stream(file: Any) -> Any:
+    return pa.input_stream(file, compression="detect") if isinstance(file, str) else file
+
+
+def _header(stream: Any, path: str, plan: ReleasePlan, csv: CsvFormat) -> tuple[list[str], bytes]:
+    """The names of the columns, and what has been read behind them."""
     try:
-        return pa_csv.open_csv(
-            pa.input_stream(file, compression="detect") if isinstance(file, str) else file,
-            read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+        header, rest = read_header(stream, csv)
+    except MalformedHeader:
+        raise InputError(
+            f"input: {path} is not a CSV file in UTF-8 that begins with a header, in which every "
+            "quote is closed"
+        ) from None
+    names = pa_csv.read_csv(
+        pa.BufferReader(header), parse_options=pa_csv.ParseOptions(newlines_in_values=True)
+    ).column_names
+    for name in plan.columns:
+        if name not in names:
+            raise InputError(f"input: {path} has no column {name!r}")
+        if names.count(name) > 1:
+            raise InputError(f"input: {path} has the column {name!r} twice")
+    return names, rest
+
+
+def _parsed(
+    text: bytes, names: list[str], plan: ReleasePlan, csv: CsvFormat
+) -> list[pa.RecordBatch]:
+    """The rows of a text that have as many fields as there are names; all columns are texts."""
+    columns = list(plan.columns)
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(text),
+            read_options=pa_csv.ReadOptions(column_names=names, block_size=len(text) + 1),
+            parse_options=pa_csv.ParseOptions(
+                newlines_in_values=csv.newlines,
+                invalid_row_handler=_skip if csv.malformed == "drop" else None,
+            ),
             convert_options=pa_csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
+                check_utf8=False,  # it is
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
                 # Only nothing at all is missing: NA may be a key, and a word is no number anyway.
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
-    except KeyError as error:
-        missing = next((name for name in names if f"'{name}'" in str(error)), names[0])
-        raise InputError(f"input: {path} has no column {missing!r}") from None
-    except FileNotFoundError:
-        raise InputError(f"input: {path} does not exist") from None
-    except PermissionError:
-        raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError):
-        raise _ragged(path) from None
+    except pa.ArrowInvalid:
+        raise MalformedRow from None
+    return list(table.to_batches())
 
 
-def _ragged(path: str) -> InputError:
+def _skip(_: pa_csv.InvalidRow) -> str:
+    return "skip"
+
+
+def _malformed(path: str) -> InputError:
     return InputError(
-        f"input: {path} is not a CSV file with a header, in which every row has as many fields as "
-        "the header, in UTF-8"
+        f"input: {path} has a malformed row, and input.malformed is fail: as many fields as in the "
+        f"header, every quote closed, UTF-8, and at most {ROW_BYTES // 2**20} MiB"
     )
+
+
+def _unreadable(path: str, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"input: {path} does not exist")
+    if isinstance(error, PermissionError):
+        return InputError(f"input: {path} cannot be read: permission denied")
+    return InputError(f"input: {path} is not a CSV file, or is damaged or cut short")
 
 
 def _typed(texts: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -68,6 +68,8 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
                 # Arrow's threads may hold a Python file as a process ends, which then aborts.
                 use_threads=isinstance(file, str),
             )
+        except MemoryError:  # tells nothing of the file
+            raise
         except (pa.ArrowException, OSError):
             raise _damaged(split.path) from None
 
@@ -75,6 +77,8 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
 def _open(file: Any, path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
+    except MemoryError:  # tells nothing of the file
+        raise
     except FileNotFoundError:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:

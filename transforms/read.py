@@ -6,7 +6,7 @@ Beside the batches, every step tells how much it took and gave, as increments to
 come out at zero (`transforms.conservation`): an engine that loses a split or a batch is found out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -79,14 +79,23 @@ class ReadBatches(beam.PTransform):
         patterns: globs.
         format: ``parquet`` or ``csv``.
         plan: says which columns are read and which types they may have.
+        options: of the reader of the format: ``csv``, a `transforms.csv_format.CsvFormat`.
 
     Returns:
         a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
     """
 
-    def __init__(self, *, patterns: tuple[str, ...], format: str, plan: ReleasePlan) -> None:
+    def __init__(
+        self,
+        *,
+        patterns: tuple[str, ...],
+        format: str,
+        plan: ReleasePlan,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         self._patterns, self._format, self._plan = patterns, format, plan
+        self._options = dict(options or {})
 
     def expand(self, pbegin: Any) -> Any:
         files = (
@@ -100,14 +109,16 @@ class ReadBatches(beam.PTransform):
             | "SpreadFiles" >> beam.Reshuffle()
             # -> Split
             | "Split"
-            >> beam.ParDo(_SplitFile(self._format, self._plan)).with_outputs(BALANCE, main="splits")
+            >> beam.ParDo(_SplitFile(self._format, self._plan, self._options)).with_outputs(
+                BALANCE, main="splits"
+            )
         )
         rows = (
             splits["splits"]
             | "SpreadSplits" >> beam.Reshuffle()
             # -> pa.RecordBatch
             | "Read"
-            >> beam.ParDo(_ReadSplit(self._format, self._plan)).with_outputs(
+            >> beam.ParDo(_ReadSplit(self._format, self._plan, self._options)).with_outputs(
                 BALANCE, main="batches"
             )
         )
@@ -133,12 +144,16 @@ class _Match(beam.DoFn):
 
 @beam.typehints.with_output_types(Split, **_BALANCE_TYPE)
 class _SplitFile(beam.DoFn):
-    def __init__(self, format: str, plan: ReleasePlan) -> None:
-        self._format, self._plan = format, plan
+    def __init__(
+        self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._format, self._plan, self._options = format, plan, dict(options or {})
 
     def process(self, file: tuple[str, int]) -> Iterator[Any]:
         path, size = file
-        runs, rows = FORMATS[self._format].splits(open_file(path), path, self._plan)
+        runs, rows = FORMATS[self._format].splits(
+            open_file(path), path, self._plan, **self._options
+        )
         for start, stop in runs:
             yield Split(path, start, stop, size // len(runs))
         yield beam.pvalue.TaggedOutput(BALANCE, ("files", -1))
@@ -148,13 +163,15 @@ class _SplitFile(beam.DoFn):
 
 @beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
 class _ReadSplit(beam.DoFn):
-    def __init__(self, format: str, plan: ReleasePlan) -> None:
-        self._format, self._plan = format, plan
+    def __init__(
+        self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._format, self._plan, self._options = format, plan, dict(options or {})
 
     def process(self, split: Split) -> Iterator[Any]:
         split = Split(*split)
         reader, rows = FORMATS[self._format], 0
-        for batch in reader.batches(open_file(split.path), split, self._plan):
+        for batch in reader.batches(open_file(split.path), split, self._plan, **self._options):
             rows += batch.num_rows
             yield batch
         yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))

@@ -32,6 +32,7 @@ from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document
 from tests.pipelines.hierarchy_tables import write_tables_of_the_document
+from transforms.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLIGHTS = PROJECT / "examples" / "flights.yaml"
@@ -235,6 +236,22 @@ def test_quantiles_default_only_for_the_objective_quantiles() -> None:
     assert quantiles(objective="cdf", quantiles="[0.3]") == (0.3,)
 
 
+@pytest.mark.parametrize(
+    "keys, csv",
+    [
+        ("", CsvFormat()),
+        (", newlines: true", CsvFormat(newlines=True)),
+        (", newlines: false, malformed: fail", CsvFormat(malformed="fail")),
+        (", malformed: drop", CsvFormat()),
+    ],
+)
+def test_what_a_row_of_csv_is(keys: str, csv: CsvFormat) -> None:
+    text = text_with(input=f"{{format: csv, path: a.csv{keys}}}")
+    assert parse_configuration(text).input_options == {"csv": csv}
+    text = text_with(input="{format: parquet, path: a.parquet}")
+    assert parse_configuration(text).input_options == {}
+
+
 def test_inputs_and_keys() -> None:
     text = text_with(input="{format: parquet, path: [a.parquet, b/*.parquet]}")
     assert parse_configuration(text).input_paths == ("a.parquet", "b/*.parquet")
@@ -294,6 +311,18 @@ TOP = [
     ("input", "{format: csv, path: {a: b}}", "input.path[0]: a section must be a text"),
     ("input", "{format: csv, path: [[a]]}", "input.path[0]: a list must be a text"),
     ("input", "{format: csv, paths: a}", "input.paths: unknown key; did you mean path?"),
+    ("input", "{format: csv, path: a, newlines: 1}", "input.newlines: 1 must be true or false"),
+    ("input", "{format: csv, path: a, malformed: x}", "input.malformed: 'x' must be drop or fail"),
+    (
+        "input",
+        "{format: parquet, path: a, malformed: drop}",
+        "input.malformed: stands beside the format csv only",
+    ),
+    (
+        "input",
+        "{format: parquet, path: a, newlines: false}",
+        "input.newlines: stands beside the format csv only",
+    ),
     ("privacy", "{neighbors: add_remove}", "privacy: needs exactly one of epsilon and rho"),
     (
         "privacy",

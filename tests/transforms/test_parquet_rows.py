@@ -151,6 +151,21 @@ def test_a_text_file_of_that_name(make_plan, tmp_path, caplog) -> None:
     assert SECRET not in caplog.text
 
 
+@pytest.mark.parametrize("step", ["open", "read"])
+def test_too_little_memory_is_no_damage(step, make_plan, tmp_path, monkeypatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 4711 failed")
+
+    path = str(tmp_path / "x.parquet")
+    pq.write_table(pa.table({"value": [1.0]}), path)
+    if step == "open":
+        monkeypatch.setattr(pq, "ParquetFile", fail)
+    else:
+        monkeypatch.setattr(pq.ParquetFile, "iter_batches", fail)
+    with pytest.raises(pa.ArrowMemoryError):
+        list(parquet_rows.batches(path, Split(path, 0, 1, 1), make_plan()))
+
+
 def check_damaged(path: Path, plan) -> None:
     with pytest.raises(InputError) as caught:
         read(path, plan)

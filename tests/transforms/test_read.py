@@ -93,7 +93,7 @@ def test_a_third_file_that_cannot_be_read(kind, make_plan, tmp_path, run, caplog
 
 
 @pytest.mark.parametrize(
-    "text", [f"value\n1\n2,{SECRET}\n", b"value\n\xff" + SECRET.encode() + b"\n", f"v\n{SECRET}\n"]
+    "text", [b"value,\xff\n1," + SECRET.encode(), f'value,"\n{SECRET}\n', f"v\n{SECRET}\n"]
 )
 def test_a_second_csv_file_that_cannot_be_read(text, make_plan, tmp_path, run, caplog) -> None:
     caplog.set_level(logging.DEBUG)

@@ -1,0 +1,100 @@
+"""Which ends of lines lie inside a quoted field, by the rules of Arrow's parser.
+
+A quote opens a quoted field only as the first byte of a field. Inside, two quotes stand for one,
+and a single one closes the field; what follows up to the delimiter belongs to it, quotes included.
+So a run of quotes of even length changes nothing. A run of odd length closes an open field; with
+none open, it opens one if it is at the start of a field, and is text otherwise:
+
+    at the start of a field    open -> closed, closed -> open
+    elsewhere                  open -> closed, closed -> closed
+
+Whether a field is open is then the parity of the runs of the first kind since the last of the
+second.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+_Places = npt.NDArray[np.int64]
+_Codes = npt.NDArray[np.uint8]
+_Flags = npt.NDArray[np.bool_]
+
+QUOTE, DELIMITER, NEWLINE, RETURN = b'",\n\r'
+
+
+def line_ends(text: bytes, *, newlines: bool) -> tuple[_Places, _Flags]:
+    """The ends of lines, and which of them lie inside a quoted field.
+
+    Args:
+        text: begins with a row.
+        newlines: a quoted field goes on over the end of a line; otherwise each line is a row.
+
+    Returns:
+        The places of the bytes that end lines, (n,): of both bytes of CR LF, an empty line between;
+        and whether a quoted field is open at each, (n,).
+
+    >>> ends, inside = line_ends(b'"a\\nb",c\\r\\n', newlines=True)
+    >>> ends.tolist(), inside.tolist()
+    ([2, 7, 8], [True, False, False])
+    """
+    codes = np.frombuffer(text, np.uint8)
+    if QUOTE not in text:
+        ends = np.flatnonzero(_ends_line(codes))
+        return ends, np.zeros(len(ends), bool)
+    places = np.flatnonzero((codes == QUOTE) | _ends_line(codes))
+    before = codes[places - 1]
+    if places[0] == 0:
+        before[0] = NEWLINE
+    quoting = codes[places] == QUOTE
+    ends = np.flatnonzero(~quoting)
+    if _in_pairs(before[quoting], ends):
+        return places[ends], np.zeros(len(ends), bool)
+    return _inside(places, before, quoting, newlines=newlines)
+
+
+def _ends_line(codes: _Codes) -> _Flags:
+    return np.asarray((codes == NEWLINE) | (codes == RETURN))
+
+
+def _starts_field(before: _Codes) -> _Flags:
+    """Whether what follows some bytes is at the start of a field, if none is open."""
+    return np.asarray((before == DELIMITER) | _ends_line(before))
+
+
+def _in_pairs(before: _Codes, ends: _Places) -> bool:
+    """Whether it is plain that no field is open at the end of any line, as in most files: every
+    line has an even number of quotes, and none of the first, third, fifth, ... is a text's.
+
+    Args:
+        before: the bytes before the quotes.
+        ends: the places of ends of lines among these and the quotes.
+    """
+    opening = before[::2]
+    return bool(
+        (np.diff(ends, prepend=-1) % 2 == 1).all()
+        and (_starts_field(opening) | (opening == QUOTE)).all()
+    )
+
+
+def _inside(
+    places: _Places, before: _Codes, quoting: _Flags, *, newlines: bool
+) -> tuple[_Places, _Flags]:
+    """As `line_ends`.
+
+    Args:
+        places: of quotes and ends of lines, ascending.
+        before: the byte before each.
+        quoting: which are quotes.
+        newlines: as there.
+    """
+    heads = np.flatnonzero(~(quoting & (before == QUOTE)))  # of runs, and ends of lines
+    odd = heads[np.diff(heads, append=len(places)) % 2 == 1]
+    places, before, quoting = places[odd], before[odd], quoting[odd]
+    toggles = quoting & _starts_field(before)
+    counts = np.cumsum(toggles.astype(np.int32))
+    closes = quoting & ~toggles if newlines else ~toggles
+    # Counts never fall: the largest at something that closes is that at the last.
+    bases = np.maximum.accumulate(np.where(closes, counts, 0))
+    ends = np.flatnonzero(~quoting)
+    since = counts[ends] - np.where(ends > 0, bases[ends - 1], 0)
+    return places[ends], since % 2 == 1
