@@ -19,7 +19,12 @@ from pipelines.hierarchy_tree import HierarchyTree
 
 
 def hierarchy_question(
-    tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors, confidence: float
+    tree: HierarchyTree,
+    *,
+    budget: Budget,
+    neighbors: Neighbors,
+    confidence: float,
+    total_known: bool = True,
 ) -> HierarchyQuestion:
     """The question that a section asks, with its plan.
 
@@ -28,11 +33,14 @@ def hierarchy_question(
         budget: its share of the release's.
         neighbors: the neighbouring relation.
         confidence: of the intervals.
+        total_known: the input gives as many rows on both of two neighbouring data sets.
 
     Raises:
         ValueError: the budget is too small or too large for it, or its choices do not fit.
     """
-    plan, estimation = hierarchy_plan(tree, budget=budget, neighbors=neighbors)
+    plan, estimation = hierarchy_plan(
+        tree, budget=budget, neighbors=neighbors, total_known=total_known
+    )
     return HierarchyQuestion(
         name=tree.name,
         domain=tree.domain,
@@ -97,9 +105,9 @@ def threshold_question(
     )
 
 
-def public_level(tree: HierarchyTree, neighbors: Neighbors) -> int | None:
+def public_level(tree: HierarchyTree, neighbors: Neighbors, total_known: bool = True) -> int | None:
     """The lowest level that is public: as declared, else the root where no row can be dropped under
-    substitute, no key and no value stand beside it.
+    substitute, by the domain or before it, and no key and no value stand beside it.
 
     Raises:
         ValueError: levels are declared public where the relation or the keys forbid it.
@@ -115,6 +123,7 @@ def public_level(tree: HierarchyTree, neighbors: Neighbors) -> int | None:
         return tree.public_level
     total = (
         neighbors is Neighbors.SUBSTITUTE
+        and total_known
         and tree.keys is None
         and tree.measure is None
         and not tree.domain.drops_rows
@@ -124,7 +133,7 @@ def public_level(tree: HierarchyTree, neighbors: Neighbors) -> int | None:
 
 
 def hierarchy_plan(
-    tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors
+    tree: HierarchyTree, *, budget: Budget, neighbors: Neighbors, total_known: bool = True
 ) -> tuple[IrregularPlan, str]:
     """How the tree of a section is measured, and the name of its estimation.
 
@@ -132,7 +141,7 @@ def hierarchy_plan(
         ValueError: as `hierarchy_question`.
     """
     shape, keyed = tree.domain.tree.shape, tree.keys is not None
-    public = public_level(tree, neighbors)
+    public = public_level(tree, neighbors, total_known)
     sensitivities: Sensitivities = ()
     if tree.measure is not None:
         bounds = tree.measure.measure

@@ -784,6 +784,7 @@ def test_the_total_is_public_only_where_it_cannot_change(
     keys = "{column: c, keys: [a], unknown: other}" if by else None
     text = tree_with(domain=domain, by=keys)
     text = text.replace("neighbors: add_remove", f"neighbors: {neighbors}")
+    text = text.replace("format: csv", "format: parquet")
     configuration = parse_configuration(text)
     question = configuration.plan().questions[0]
     assert configuration.public_total(configuration.trees[0]) is public
@@ -1006,3 +1007,33 @@ def test_every_key_is_documented(section: type[section.Section]) -> None:
 def test_rules_name_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="needs exactly one of a and b"):
         rules.exactly_one(a=None, b=None)
+
+
+@pytest.mark.parametrize(
+    ("source", "public"),
+    [
+        ("{format: parquet, path: x}", True),
+        ("{format: csv, path: x}", False),
+        ("{format: csv, path: x, malformed: fail}", True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ordered", "hierarchy"])
+def test_the_number_of_rows_is_not_public_where_the_reader_drops_some(
+    kind: str, source: str, public: bool
+) -> None:
+    domains = {
+        "ordered": "{column: x, type: integer, lower: 0, upper: 9, missing: last}",
+        "hierarchy": "{kind: hierarchy, column: x, calendar: [year, month], lower: 2020-01-01, "
+        "upper: 2021-01-01, unknown: other, missing: other}",
+    }
+    plan = parse_configuration(
+        f"""
+        release: small
+        input: {source}
+        output: out
+        key_file: release.key
+        privacy: {{epsilon: 1, neighbors: substitute}}
+        trees: [{{name: one, domain: {domains[kind]}}}]
+        """
+    ).plan()
+    assert plan.questions[0].public_total is public

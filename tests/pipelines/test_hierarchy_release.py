@@ -392,6 +392,7 @@ def plan_of(tmp_path: Path) -> Plan:
     def made(privacy: dict[str, Any], **changes: Any) -> Any:
         def change(settings: dict[str, Any]) -> None:
             settings["privacy"] = privacy
+            settings["input"] = {"format": "parquet", "path": "rows.parquet"}
             domain = settings["trees"][0]["domain"] | changes.pop("domain", {})
             settings["trees"] = [settings["trees"][0] | {"domain": domain} | changes]
 
