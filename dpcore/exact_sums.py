@@ -157,7 +157,7 @@ class LeafSums:
     def _carry(self) -> None:
         self._low, carry = words_of(self._low)
         self._high = carry + (self._high if len(self._high) else 0)
-        self._largest = LARGEST_BOUND
+        self._largest = 1 << (_LOW_BITS - 1)
 
     @property
     def words(self) -> tuple[Integers, ...]:
