@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcore import exact_sums, irregular_forest
@@ -76,6 +76,8 @@ def test_sums_of_words_saturate_at_the_largest_sum(value: int, carries: int) -> 
         max_size=12,
     )
 )
+@example(batches=[[(1, 2**61), (1, 2**61)]] * 5)
+@example(batches=[[(0, -(2**61)), (2, 2**61)]] * 9)
 def test_leaf_sums_are_exact_past_64_bits(batches: list[list[tuple[int, int]]]) -> None:
     """With values as large as the sums of 2^30 rows, so that few of them pass 64 bits."""
     with pytest.MonkeyPatch.context() as patch:

@@ -25,8 +25,8 @@ PLAN = release_plan_of(hierarchy_question("digits", measure=SUMS))
 
 @pytest.fixture
 def large_bundle(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Any]]:
-    """Plants what 2^31 rows of the largest value in each of two leaves, of either sign, leave in
-    the first bundle."""
+    """Plants what 2^31 rows of the largest value in each of two leaves, less one, of either sign,
+    leave in the first bundle, and as much in a third leaf as int64 just holds of all together."""
 
     def planted(sign: int) -> list[Any]:
         bundles: list[Any] = []
@@ -38,9 +38,11 @@ def large_bundle(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Any]]:
                 bundles.append(step)
                 (question,) = PLAN.chunked
                 sums = step._leaf_sums(question)
-                sums._low[[0, 5]] = sign * LARGEST_SUM
+                values = [sign * LARGEST_SUM, sign * (LARGEST_SUM - BOUND), sign * BOUND]
+                values[2] -= sign > 0
+                sums._low[[0, 5, 9]] = values
                 sums._largest = LARGEST_SUM
-                step._kept[question.name] = 2 * sign * LARGEST_SUM
+                step._kept[question.name] = sum(values)
 
         monkeypatch.setattr(_PartialCounts, "start_bundle", started)
         return bundles
@@ -99,7 +101,7 @@ def partials_of(step: Any, batches: list[pa.RecordBatch]) -> tuple[dict[Any, lis
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_balance_holds_past_64_bits(sign, large_bundle) -> None:
     large_bundle(sign)
-    rows = pa.record_batch({"code": [CODES[0]] * 2, "amount": [sign * float(BOUND)] * 2})
+    rows = pa.record_batch({"code": [CODES[5]] * 2, "amount": [sign * float(BOUND)] * 2})
     found, balance = partials_of(_PartialCounts(PLAN), [rows])
     name = f"rows of tree {PLAN.chunked[0].name}"
     counts = []
