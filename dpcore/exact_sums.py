@@ -83,12 +83,15 @@ def words_total(words: Integers) -> int:
 
 
 def saturated_sums(words: Integers) -> Integers:
-    """S of the values that sums of words stand for: (2, ...) -> (...).
+    """S of the values that sums of words stand for: (2, ...) -> (...), maybe a view of them.
 
     >>> saturated_sums(np.array([[5, -7, 0], [0, 1, -(2**31)]])).tolist()
     [5, 4294967289, -4611686018427387904]
     """
-    low, carry = words_of(words[0])
+    whole: Integers = words[0]
+    if not words[1].any():
+        return whole  # the values themselves, within 2^62
+    low, carry = words_of(whole)
     high = words[1] + carry
     kept = np.clip(high, -_LARGEST_HIGH, _LARGEST_HIGH)
     # A low word is within half a unit of the high one, so it decides nothing past the largest.
