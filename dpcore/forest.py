@@ -33,6 +33,7 @@ from dpcore.estimation import (
     estimation_weights,
     prefix_weights,
 )
+from dpcore.exact_sums import level_sums
 from dpcore.noise import Integers, NoiseSource, add_noise
 from dpcore.plan import TreePlan
 from dpcore.privacy import Neighbors
@@ -213,7 +214,7 @@ class Forest:
         Returns:
             per level from the split level down, (units, n) or None where not measured.
         """
-        levels = chunk.tree.level_counts(counts.reshape(chunk.units, chunk.tree.leaves))
+        levels = level_sums(chunk.tree, counts.reshape(chunk.units, chunk.tree.leaves))
         return self._measure(tree, chunk.key, chunk.index, self.chunking.split_level, levels, noise)
 
     def _measure(
@@ -236,8 +237,7 @@ class Forest:
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
         """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
-        totals: Integers = counts.reshape(chunk.units, chunk.tree.leaves).sum(axis=1)
-        return totals
+        return level_sums(chunk.tree, counts.reshape(chunk.units, chunk.tree.leaves))[0].reshape(-1)
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         """(units,) z of the roots of the chunk's subtrees."""
@@ -265,7 +265,7 @@ class Forest:
             the solution of every root, same order; and of the levels above the split level.
         """
         spine, weights = self.chunking.spine, self.spine_weights
-        exact = spine.level_counts(totals.reshape(-1, spine.leaves))
+        exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         measured = self._measure(tree, key, SPINE, 0, exact[:-1], noise) if spine.height else []
         up = estimate_up(weights, [*measured, roots.reshape(-1, spine.leaves)])
         public = exact[0].astype(np.float64) if self.plan.public_total else None

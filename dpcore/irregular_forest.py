@@ -35,6 +35,7 @@ from dpcore.estimation import (
     estimate_up,
     estimation_weights,
 )
+from dpcore.exact_sums import level_sums
 from dpcore.forest import SPINE, LevelSolution, Measurements, RootSolutions
 from dpcore.irregular_chunks import IrregularChunk, IrregularChunking
 from dpcore.irregular_consistency import irregular_counts
@@ -145,7 +146,7 @@ class IrregularForest:
             per level from the split level down, (keys, n) with zeros at nodes that are not
             measured, or None where no node of the level is.
         """
-        levels = chunk.tree.level_counts(counts.reshape(chunk.keys, chunk.tree.leaves))
+        levels = level_sums(chunk.tree, counts.reshape(chunk.keys, chunk.tree.leaves))
         split = self.chunking.split_level
         roots = self._root_chains(chunk.first, chunk.first + chunk.tree.roots)
         place, own = (tree, chunk.key, chunk.index), noise.of_counts(levels[-1])
@@ -217,7 +218,7 @@ class IrregularForest:
 
     def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:
         """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
-        levels = chunk.tree.level_counts(counts.reshape(chunk.keys, chunk.tree.leaves))
+        levels = level_sums(chunk.tree, counts.reshape(chunk.keys, chunk.tree.leaves))
         return levels[0].reshape(-1)
 
     def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
@@ -240,7 +241,7 @@ class IrregularForest:
             the solution of every root, same order; and of the levels above the split level.
         """
         spine, weights = self.chunking.spine, self.spine_weights
-        exact = spine.level_counts(totals.reshape(-1, spine.leaves))
+        exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         own, root_chain = noise.of_counts(exact[-1]), np.zeros(1, dtype=np.int64)
         measured = self._measure((tree, key, SPINE), spine, 0, root_chain, exact[:-1], own)
         estimates = self._estimate_spine([*measured, roots.reshape(-1, spine.leaves)])

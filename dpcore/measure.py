@@ -31,6 +31,7 @@ from dpcore.column import (
 from dpcore.ordered import MAP_VERSION, check_column, check_policy, is_integer
 from dpcore.step_domain import as_int64
 
+# Sums of such values over all rows are exact, or saturate: see `dpcore.exact_sums`.
 LARGEST_BOUND = 2**31
 _MISSING_POLICIES = ("drop", "zero")
 # Outside all bounds: marks the rows to drop while the chunks of a column are mapped.

@@ -115,7 +115,8 @@ def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers
         stream: the keystream of this level and chunk, not read before.
 
     Counts beyond 2^50 in size, which only sums of large values reach, are taken as 2^50: a row
-    moves a count by no more than before, and no error depends on the data.
+    moves a count by no more than before, and no error depends on the data. Counts are to come from
+    `dpcore.exact_sums`, whose sums do not wrap before they are clipped here.
 
     Raises:
         TypeError: counts that are not 64-bit integers: integer noise hides no fraction.

@@ -2,6 +2,9 @@
 
 Only nodes with rows are here, so that memory grows with the data and not with the domain. Merging
 is associative and commutative, and the same counts have the same bytes.
+
+Every row counts once in a level, never as a value, and a table has at most 2^40 rows
+(`dpcore.noise.MAX_COUNT`): no sum of counts comes near 2^63.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Engines do lose data (Beam's local runner with worker processes was measured to drop keyed elements
 silently). So steps emit increments to a balance, a few integers per bundle, that must sum to zero:
-files and splits handed on, rows read and counted, rows kept and the total of all histograms. A
-mismatch stops the job before any noise is drawn. The sums are exact and stay inside the job.
+files and splits handed on, rows read and counted, partial histograms sent and received, rows kept
+and the total of all histograms. A mismatch stops the job before any noise is drawn. The sums are
+exact and stay inside the job. How many increments a bundle gives follows from the plan alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,10 +12,31 @@ from collections.abc import Iterable, Mapping
 from dpcore.release_plan import ReleasePlan
 from transforms.errors import ConservationError
 
+# A prime, so small that 2^32 increments add up within 64 bits.
+_MODULUS = 2**31 - 1
+
+
+def residue(increment: int) -> int:
+    """An increment of any size as a small one, equal to it modulo 2^31 - 1.
+
+    Sums of values may be beyond 64 bits, and what does not balance must not depend on that: a sum
+    and its residues balance alike. Small increments are their own residues.
+
+    >>> residue(-5), residue(2**71), residue(2**71) + residue(-(2**71))
+    (-5, 512, 0)
+    """
+    half = _MODULUS // 2
+    return (increment + half) % _MODULUS - half
+
 
 def tree_rows(tree: str) -> str:
     """The name of the balance between rows kept for a tree and the total of its counts."""
     return f"rows of tree {tree}"
+
+
+def tree_partials(tree: str) -> str:
+    """The name of the balance between the partial counts of a tree's chunks, sent and received."""
+    return f"partial counts of tree {tree}"
 
 
 def level_rows(tree: str, level: int) -> str:
@@ -39,14 +61,14 @@ def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:
 
     Args:
         plan: says how many chunks there are.
-        balance: the summed increments by name.
+        balance: the summed increments by name, or their residues.
 
     Raises:
         ConservationError: naming what does not balance, without a number of rows.
     """
     expected = expected_balance(plan)
     for name in sorted(expected.keys() | balance.keys()):
-        if balance.get(name, 0) != expected.get(name, 0):
+        if residue(balance.get(name, 0) - expected.get(name, 0)) != 0:
             raise ConservationError(
                 f"the engine lost or repeated data: {name} do not balance, so nothing was released"
             )

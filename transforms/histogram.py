@@ -5,6 +5,10 @@
 Partial histograms are made where the rows are read, in one of two ways chosen by the plan: a
 dense array over all cells while that fits memory, else leaf ids are buffered, sorted and sent on as
 sparse increments. Every chunk of the plan also gets an empty partial, so that empty ones exist.
+
+Engines count elements. In the dense way a bundle sends every chunk of the plan, with rows or
+without, so that these counters tell nothing of the rows; in the sparse way, of trees of more cells,
+they tell which chunks a bundle touched (docs/engines.md).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.chunked_forest import AnyChunk
+from dpcore.exact_sums import LeafSums, saturated_sums, words_of, words_total
 from dpcore.noise import Integers
 from dpcore.question import ChunkedQuestion
 from dpcore.release_plan import ReleasePlan
-from transforms.conservation import tree_chunks, tree_rows
+from transforms.conservation import residue, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
 from transforms.read import BALANCE
@@ -40,9 +45,9 @@ def chunk_key(question: ChunkedQuestion, chunk: AnyChunk) -> ChunkKey:
     return question.name, chunk.key, chunk.index
 
 
-def pack_dense(counts: Integers) -> bytes:
-    """The counts of all leaves of a chunk, (leaves,)."""
-    return pack_many([pack(counts)])
+def pack_dense(*words: Integers) -> bytes:
+    """The counts of all leaves of a chunk, (leaves,); or their low and their high words."""
+    return pack_many([b"", *map(pack, words)])
 
 
 def pack_sparse(offsets: Integers, counts: Integers) -> bytes:
@@ -53,6 +58,8 @@ def pack_sparse(offsets: Integers, counts: Integers) -> bytes:
 class SumCounts(beam.CombineFn):
     """Sums partial histograms of one chunk; associative and commutative, on integers.
 
+    Sums are held in two words, so that none wraps; see `dpcore.exact_sums`.
+
     Args:
         leaves: of the chunk.
     """
@@ -61,14 +68,16 @@ class SumCounts(beam.CombineFn):
         self._leaves = leaves
 
     def create_accumulator(self) -> Integers:
-        return np.zeros(self._leaves, dtype=np.int64)
+        return np.zeros((2, self._leaves), dtype=np.int64)
 
     def add_input(self, accumulator: Integers, element: bytes) -> Integers:
-        parts = [unpack(part) for part in unpack_many(element)]
-        if len(parts) == 1:
-            accumulator += parts[0]
-        elif len(parts) == 2:
-            accumulator[np.cumsum(parts[0])] += parts[1]
+        if not element:
+            return accumulator
+        offsets, low, *high = unpack_many(element)
+        places = np.cumsum(unpack(offsets)) if offsets else slice(None)
+        _add_words(accumulator, places, unpack(low))
+        for word in high:
+            accumulator[1][places] += unpack(word)
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[Integers]) -> Integers:
@@ -78,7 +87,16 @@ class SumCounts(beam.CombineFn):
         return merged
 
     def extract_output(self, accumulator: Integers) -> Integers:
-        return accumulator
+        return saturated_sums(accumulator)
+
+
+def _add_words(accumulator: Integers, places: Integers | slice, values: Integers) -> None:
+    if values.size and values.min() >= -(2**31) and values.max() < 2**31:
+        accumulator[0][places] += values
+    else:
+        low, high = words_of(values)
+        accumulator[0][places] += low
+        accumulator[1][places] += high
 
 
 class CountLeaves(beam.PTransform):
@@ -141,20 +159,35 @@ class _PartialCounts(beam.DoFn):
         self._dense = sum(q.forest.chunking.cells for q in plan.chunked) <= DENSE_CELLS
 
     def start_bundle(self) -> None:
+        names = [question.name for question in self._plan.chunked]
         self._rows = 0
-        self._kept = dict.fromkeys((q.name for q in self._plan.chunked), 0)
-        self._counts: dict[str, Integers] = {}
+        self._kept = dict.fromkeys(names, 0)
+        self._sent = dict.fromkeys(names, 0)
+        self._counts: dict[str, LeafSums] = {}
         self._waiting: dict[str, list[Increments]] = {}
+        self._buffered = 0
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[ChunkKey, bytes]]:
+        # Usually one part: no batch is so large that its sums come near 64 bits.
+        for start in range(0, batch.num_rows, BUFFERED_ROWS):
+            yield from self._count(batch.slice(start, BUFFERED_ROWS))
+
+    def _count(self, batch: pa.RecordBatch) -> Iterator[tuple[ChunkKey, bytes]]:
         self._rows += batch.num_rows
+        self._buffered += batch.num_rows
+        # When partial histograms leave follows from the rows read, not from those that are kept.
+        is_full = self._buffered >= BUFFERED_ROWS
         for question in self._plan.chunked:
             ids, values = self._increments(question, batch)
             self._kept[question.name] += len(ids) if values is None else int(values.sum())
             if self._dense:
-                self._add_dense(question, ids, values)
-            else:
-                yield from self._add_sparse(question, ids, values)
+                self._leaf_sums(question).add(ids, values)
+                continue
+            self._waiting.setdefault(question.name, []).append((ids, values))
+            if is_full:
+                yield from self._sparse(question)
+        if is_full:
+            self._buffered = 0
 
     def _increments(
         self, question: ChunkedQuestion, batch: pa.RecordBatch
@@ -168,37 +201,32 @@ class _PartialCounts(beam.DoFn):
                 f"input: a column of tree {question.name} cannot be read as its domain asks"
             ) from None
 
-    def _add_dense(self, question: ChunkedQuestion, ids: Integers, values: Integers | None) -> None:
-        cells = question.forest.chunking.cells
-        counts = self._counts.get(question.name)
-        if counts is None:
-            counts = self._counts[question.name] = np.zeros(cells, dtype=np.int64)
-        if values is None and cells <= 4 * len(ids):
-            counts += np.bincount(ids, minlength=cells)
-        else:
-            np.add.at(counts, ids, 1 if values is None else values)
+    def _leaf_sums(self, question: ChunkedQuestion) -> LeafSums:
+        if question.name not in self._counts:
+            self._counts[question.name] = LeafSums(question.forest.chunking.cells)
+        return self._counts[question.name]
 
-    def _add_sparse(
-        self, question: ChunkedQuestion, ids: Integers, values: Integers | None
-    ) -> Iterator[tuple[ChunkKey, bytes]]:
-        waiting = self._waiting.setdefault(question.name, [])
-        waiting.append((ids, values))
-        if sum(len(ids) for ids, _ in waiting) >= BUFFERED_ROWS:
-            yield from _sparse_counts(question, self._waiting.pop(question.name))
+    def _sparse(self, question: ChunkedQuestion) -> Iterator[tuple[ChunkKey, bytes]]:
+        for element in _sparse_counts(question, self._waiting.pop(question.name, [])):
+            self._sent[question.name] += 1
+            yield element
 
     def finish_bundle(self) -> Iterator[Any]:
         for question in self._plan.chunked:
+            name = question.name
             for element in self._remaining(question):
                 yield _in_window(element)
-            yield _balance(tree_rows(question.name), self._kept[question.name])
+            yield _balance(tree_rows(name), residue(self._kept[name]))
+            yield _balance(tree_partials(name), self._sent[name])
         yield _balance("rows", -self._rows)
         self.start_bundle()
 
     def _remaining(self, question: ChunkedQuestion) -> Iterator[tuple[ChunkKey, bytes]]:
-        if question.name in self._counts:
-            yield from _dense_counts(question, self._counts.pop(question.name))
-        if question.name in self._waiting:
-            yield from _sparse_counts(question, self._waiting.pop(question.name))
+        if not self._dense:
+            yield from self._sparse(question)
+            return
+        self._sent[question.name] += len(question.forest.chunking)
+        yield from _dense_counts(question, self._counts.pop(question.name, None))
 
 
 def _in_window(element: object) -> Any:
@@ -209,16 +237,22 @@ def _balance(name: str, increment: int) -> Any:
     return beam.pvalue.TaggedOutput(BALANCE, _in_window((name, increment)))
 
 
-def _dense_counts(question: ChunkedQuestion, counts: Integers) -> Iterator[tuple[ChunkKey, bytes]]:
+def _dense_counts(
+    question: ChunkedQuestion, sums: LeafSums | None
+) -> Iterator[tuple[ChunkKey, bytes]]:
+    """Every chunk, also those without rows: how many there are must not tell where rows are."""
     for chunk in question.forest.chunking:
-        part = counts[chunk.start : chunk.start + chunk.leaves]
-        if part.any():
-            yield chunk_key(question, chunk), pack_dense(part)
+        words = () if sums is None else sums.words
+        parts = [word[chunk.start : chunk.start + chunk.leaves] for word in words]
+        is_empty = not any(part.any() for part in parts)
+        yield chunk_key(question, chunk), b"" if is_empty else pack_dense(*parts)
 
 
 def _sparse_counts(
     question: ChunkedQuestion, waiting: list[Increments]
 ) -> Iterator[tuple[ChunkKey, bytes]]:
+    if not waiting:
+        return
     chunking = question.forest.chunking
     ids, counts = _summed(waiting)
     numbers = chunking.numbers(ids)
@@ -253,9 +287,13 @@ class _SumChunk(beam.DoFn):
         name, first_key, index = key
         chunking = self._plan.chunked_question(name).forest.chunking
         combine = SumCounts(chunking[chunking.number(first_key, index)].leaves)
-        counts = combine.create_accumulator()
+        sums, received = combine.create_accumulator(), 0
         for partial in partials:
-            counts = combine.add_input(counts, partial)
-        yield key, pack(counts)
-        yield beam.pvalue.TaggedOutput(BALANCE, (tree_rows(name), -int(counts.sum())))
+            sums = combine.add_input(sums, partial)
+            received += 1
+        yield key, pack(combine.extract_output(sums))
+        # Of the exact sums: what saturates does not stop the job, which would tell of the data.
+        yield beam.pvalue.TaggedOutput(BALANCE, (tree_rows(name), residue(-words_total(sums))))
+        # One is the empty partial.
+        yield beam.pvalue.TaggedOutput(BALANCE, (tree_partials(name), 1 - received))
         yield beam.pvalue.TaggedOutput(BALANCE, (tree_chunks(name), 1))

@@ -5,6 +5,9 @@
 
 Shards follow from the plan: each gets an empty partial, so that empty ones exist. What is gathered
 per tree is what was published, and grows with the data's nodes of more rows than the threshold.
+
+Engines count elements. Whenever counts leave a bundle, all shards do, with rows or without; how
+often they leave before it ends depends on how many leaves its rows touch (docs/engines.md).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +22,8 @@ from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_question import SparseQuestion
 from dpcore.sparse_release import publish_shard, shard_digest
 from dpcore.sparse_solution import sparse_tables
-from dpcore.sparse_tree import PartialCounts, SparseCounter, merge_shard
-from transforms.conservation import check_once, level_rows, tree_chunks, tree_rows
+from dpcore.sparse_tree import SparseCounter, merge_shard
+from transforms.conservation import check_once, level_rows, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
@@ -130,8 +133,15 @@ class _PartialShards(beam.DoFn):
             question.name: SparseCounter(question.domain, question.shards)
             for question in self._plan.sparse
         }
+        # How many increments a bundle gives follows from the plan, whatever its rows.
+        self._balance = {
+            name: 0
+            for question in self._plan.sparse
+            for level in range(question.plan.height + 1)
+            for name in (tree_partials(question.name), level_rows(question.name, level))
+        }
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[ShardKey, bytes]]:
         for question in self._plan.sparse:
             counter = self._counters[question.name]
             columns = {name: batch.column(name) for name in question.columns}
@@ -143,28 +153,29 @@ class _PartialShards(beam.DoFn):
                     f"input: a column of tree {question.name} cannot be read as its domain asks"
                 ) from None
             # Every row that is kept counts at the root.
-            yield beam.pvalue.TaggedOutput(BALANCE, (tree_rows(question.name), kept))
+            self._balance[tree_rows(question.name)] += kept
             if counter.is_full:
-                for partial in counter.take():
-                    yield _element(question, partial)
-                    if partial.level > 0:
-                        yield beam.pvalue.TaggedOutput(BALANCE, _sent(question, partial))
+                yield from self._taken(question)
 
     def finish_bundle(self) -> Iterator[Any]:
         in_window = beam.transforms.window.GlobalWindows.windowed_value
         for question in self._plan.sparse:
-            for partial in self._counters[question.name].take():
-                yield in_window(_element(question, partial))
-                if partial.level > 0:
-                    yield beam.pvalue.TaggedOutput(BALANCE, in_window(_sent(question, partial)))
+            for element in self._taken(question):
+                yield in_window(element)
+        for increment in self._balance.items():
+            yield beam.pvalue.TaggedOutput(BALANCE, in_window(increment))
 
-
-def _element(question: SparseQuestion, partial: PartialCounts) -> tuple[ShardKey, bytes]:
-    return (question.name, partial.level, partial.shard), partial.data
-
-
-def _sent(question: SparseQuestion, partial: PartialCounts) -> tuple[str, int]:
-    return level_rows(question.name, partial.level), partial.rows
+    def _taken(self, question: SparseQuestion) -> Iterator[tuple[ShardKey, bytes]]:
+        """What is counted, of every shard: how many there are must not tell where rows are."""
+        without = set(question.places())
+        self._balance[tree_partials(question.name)] += len(without)
+        for partial in self._counters[question.name].take():
+            without.remove((partial.level, partial.shard))
+            if partial.level > 0:
+                self._balance[level_rows(question.name, partial.level)] += partial.rows
+            yield (question.name, partial.level, partial.shard), partial.data
+        for level, shard in sorted(without):
+            yield (question.name, level, shard), b""
 
 
 @beam.typehints.with_output_types(
@@ -172,14 +183,17 @@ def _sent(question: SparseQuestion, partial: PartialCounts) -> tuple[str, int]:
 )
 class _MergeShard(KeyedDoFn):
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
-        key, partials = element
+        key, received = element
         name, level, shard = key
+        partials = list(received)
         counts = merge_shard(self._plan.sparse_question(name).domain, partials)
         yield key, counts.to_bytes()
         digest = shard_digest(self._key, self._plan.name, name, level, shard, counts)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
         yield beam.pvalue.TaggedOutput(BALANCE, (tree_chunks(name), 1))
         yield beam.pvalue.TaggedOutput(BALANCE, (level_rows(name, level), -counts.total))
+        # One is the empty partial.
+        yield beam.pvalue.TaggedOutput(BALANCE, (tree_partials(name), 1 - len(partials)))
 
 
 @beam.typehints.with_output_types(tuple[str, bytes])

@@ -150,7 +150,28 @@ def test_sparse_histograms(change, fails, monkeypatch) -> None:
     monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
     monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
     planted = plant_output(monkeypatch, histogram._PartialCounts, "process", MAIN, change)
+    assert fails(planted).startswith("the engine lost or repeated data: partial counts of tree")
+
+
+def emptied(element: Any) -> list[Any]:
+    """The same message without its counts: all that arrives, arrives once."""
+    if isinstance(element, WindowedValue):
+        return [element.with_value((element.value[0], b""))]
+    return [(element[0], b"")]
+
+
+@pytest.mark.parametrize("cells, method", [(2**25, "finish_bundle"), (0, "process")])
+def test_rows_lost_from_a_histogram(cells, method, fails, monkeypatch) -> None:
+    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
+    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
+    planted = plant_output(monkeypatch, histogram._PartialCounts, method, MAIN, emptied)
     assert fails(planted).startswith("the engine lost or repeated data: rows of tree value")
+
+
+def test_a_histogram_without_rows_that_is_lost(fails, monkeypatch) -> None:
+    """The sums are right without it, but what an engine lost once it may lose again."""
+    planted = plant_output(monkeypatch, histogram._EmptyChunks, "process", MAIN, drop)
+    assert "partial counts of tree value do not balance" in fails(planted)
 
 
 @pytest.mark.parametrize("place", LOST_RECEIPTS)

@@ -210,11 +210,12 @@ def summed(
             for partial in partials.get(place, []):
                 accumulator = combine.add_input(accumulator, partial)
             (_, packed), *increments = _SumChunk(plan).process((place, partials.get(place, [])))
-            assert unpack(packed).tolist() == accumulator.tolist()
+            counts = combine.extract_output(accumulator).tolist()
+            assert unpack(packed).tolist() == counts
             for each in increments:
                 name, increment = each.value
                 balance[name] = balance.get(name, 0) + increment
-            leaves += accumulator.tolist()
+            leaves += counts
         found[question.name] = leaves
         assert balance[f"rows of tree {question.name}"] == 0
     assert balance["rows"] == -sum(batch.num_rows for batch in batches)

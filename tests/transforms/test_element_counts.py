@@ -1,0 +1,90 @@
+"""What an engine counts by itself, elements between steps, does not tell two inputs apart that
+differ in one row, even where that row is alone in its chunk."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.release_plan import ReleasePlan
+from tests.transforms.hierarchy_releases import DELTA, sparse_question
+from transforms.read import ReadBatches
+from transforms.release import ReleaseTrees
+
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+ELEMENT_COUNT = "beam:metric:element_count:v1"
+
+Counts = Callable[[ReleasePlan, pa.Table, str], Counter[str]]
+
+
+@pytest.fixture
+def counted(tmp_path: Path, reference) -> Counts:
+    """Releases rows, and returns how many elements the engine saw in each PCollection."""
+
+    def counts(plan: ReleasePlan, rows: pa.Table, name: str) -> Counter[str]:
+        source = tmp_path / f"{name}.parquet"
+        pq.write_table(rows, source, row_group_size=500)
+        options = PipelineOptions([f"--runner={LOCAL_RUNNER}"], save_main_session=False)
+        pipeline = beam.Pipeline(options=options)
+        read = pipeline | ReadBatches(patterns=(str(source),), format="parquet", plan=plan)
+        read | ReleaseTrees(plan, key=reference, output=str(tmp_path / name))
+        result = pipeline.run()
+        result.wait_until_finish()
+        found: Counter[str] = Counter()
+        for info in result.monitoring_infos():
+            if info.urn == ELEMENT_COUNT:
+                count = beam.coders.VarIntCoder().decode(info.payload)
+                found[info.labels["PCOLLECTION"]] += count
+        return found
+
+    return counts
+
+
+@pytest.mark.parametrize("change", ["another value", "one row less"])
+def test_dense_histograms(change, counted, make_plan, small_splits, monkeypatch) -> None:
+    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
+    # All rows in the first chunk of eight cells, but for one in the last.
+    value = np.append(np.full(2999, 0.5), 9.9)
+    rows = pa.table({"value": value, "carrier": ["UA"] * 3000})
+    other = (
+        rows.slice(0, 2999)
+        if change == "one row less"
+        else rows.set_column(0, "value", pa.array(np.full(3000, 0.5)))
+    )
+    first = counted(plan, rows, "first")
+    assert first == counted(plan, other, "second")
+    chunks = sum(len(question.forest.chunking) for question in plan.chunked)
+    assert chunks == 16
+    # Both splits may share a bundle; and every chunk has its empty partial.
+    assert any(count >= 2 * chunks for count in first.values())
+
+
+def test_bundles_without_a_row_that_is_kept(counted, make_plan, small_splits, monkeypatch) -> None:
+    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    plan = make_plan("value", fanouts=(4, 4, 2))
+    rows = pa.table({"value": pa.array([np.nan] * 2999 + [3.0])})
+    none = pa.table({"value": pa.array([np.nan] * 3000)})
+    assert counted(plan, rows, "first") == counted(plan, none, "second")
+
+
+def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
+    question = sparse_question("labels", name="labels")
+    plan = ReleasePlan(
+        name="sparse",
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=question.plan.epsilon),
+        questions=(question,),
+        stated=(question.plan.epsilon, DELTA),
+    )
+    name = question.columns[0]
+    columns = {each: pa.array(["x"] * 2000) for each in question.columns}
+    rows = pa.table(columns | {name: pa.array(["x"] * 1999 + ["y"])})
+    assert counted(plan, rows, "first") == counted(plan, pa.table(columns), "second")
