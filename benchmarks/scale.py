@@ -15,7 +15,7 @@ without a folder it is made anew and removed. Each release runs twice, in proces
   leaves behind counts after it too. Record batches never leave a worker; "in flight" are bytes.
 
 The files were just written or read, so they come from the system's cache. `--profile` watches the
-release of any configuration; one that is there already is made again, but gets no new report.
+release of any configuration, whose output must not be there yet.
 """
 
 from __future__ import annotations
