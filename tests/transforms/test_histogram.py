@@ -119,6 +119,24 @@ def test_partial_histograms_sum_to_the_exact_counts(
         assert counts == truth[name][chunk.start : chunk.start + chunk.leaves].tolist()
 
 
+def test_when_sparse_increments_leave_follows_from_the_rows_read(make_plan, monkeypatch) -> None:
+    """Not from how many of them are kept; and every element is counted in the balance."""
+    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
+    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
+    kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
+    mixed = np.full(1000, np.nan)
+    mixed[::100] = 0.5
+    dropped = pa.RecordBatch.from_arrays([pa.array(mixed)], names=["value"])
+    for batch in (kept, dropped):
+        step = _PartialCounts(make_plan("value"))
+        step.start_bundle()
+        parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
+        assert [len(list(step.process(part))) for part in parts] == [0, 1, 0, 1, 0]
+        (_, *increments) = step.finish_bundle()
+        found = dict(each.value.value for each in increments)
+        assert found[tree_partials("value")] == 3
+
+
 def test_counts_agree_with_plain_numpy(make_plan, rows, exact_counts) -> None:
     # Independent of the domain's own code.
     values = np.array([each for each in rows["number"].to_pylist() if each is not None])
