@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpcore import __version__
 from dpcore.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of
 from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, ZeroNoise
@@ -126,8 +127,8 @@ def test_policies_of_a_column_that_is_key_and_domain() -> None:
 @pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
 def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
     plan = plan_of(f"{{{measure}: 1, neighbors: add_remove}}")
-    manifest: Any = manifest_of(plan, "9.9")
-    assert manifest["dptrees"] == "9.9"
+    manifest: Any = manifest_of(plan)
+    assert manifest["dptrees"] == __version__
     assert manifest["guarantee"][measure] == "1"
     assert manifest["guarantee"]["words"] == guarantee_in_words(plan)
     (tree,) = manifest["trees"]

@@ -28,7 +28,7 @@ def adult(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     age = {"column": "age", "type": "integer", "lower": 0, "upper": AGES}
     configuration = {
         "release": "adult",
-        "input": {"format": "csv", "path": str(source)},
+        "input": {"format": "csv", "path": str(source), "malformed": "fail"},
         "output": str(folder / "out"),
         "key_file": str(folder / "release.key"),
         "privacy": {"epsilon": 1, "neighbors": "substitute"},

@@ -158,7 +158,7 @@ def test_the_planned_tree_is_closer_and_as_close_as_predicted() -> None:
     """Its squared l2 distance is K / N^2 times the predicted error of a point."""
     plan = cdf_errors.public_total_plan("planned", 997, Fraction(1, 10))
     assert plan.tree.fanouts == (10, 10, 10)
-    counts = consistent_cdfs.uniform_counts(400)
+    counts = consistent_cdfs.uniform_counts(1000)
     expected = predicted_cdf_rmse(plan) ** 2 * 997 / 900**2
 
     def squared(factor: Fraction) -> Mean:
