@@ -12,7 +12,14 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import Float64Array, Int64Array, map_chunks, null_rows, value_type
+from dpcore.column import (
+    Float64Array,
+    Int64Array,
+    is_text,
+    map_chunks,
+    null_rows,
+    value_type,
+)
 from dpcore.ordered import (
     DROPPED,
     MAP_VERSION,
@@ -211,7 +218,8 @@ class KeyList:
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
-        needed = None if pa.types.is_null(type) else _needed(self._list, value_type(type))
+        plain = value_type(type)
+        needed = None if pa.types.is_null(plain) else _needed(self._list, plain)
         if needed is not None:
             raise ValueError(
                 f"column {self.column!r} has type {type}, but these keys need {needed}."
@@ -260,13 +268,8 @@ def _value_list(column: str, name: str, values: object) -> ValueList:
 
 def _needed(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
-        return None if _is_text(type) else _PLAIN
+        return None if is_text(type) else _PLAIN
     return None if pa.types.is_integer(type) else _WHOLE
-
-
-def _is_text(type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
 
 
 def _position(column: str, noun: str, values: ValueList, value: object) -> int:

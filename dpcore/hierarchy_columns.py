@@ -14,7 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.calendar_universe import CALENDAR_UNITS
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, map_chunks, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    is_text,
+    large_texts,
+    map_chunks,
+    null_rows,
+)
 from dpcore.leaf_lookup import IntegerIndex, TextIndex
 from dpcore.number_texts import ABSENT, read_numbers
 from dpcore.universe import Universe
@@ -125,13 +133,13 @@ class _TextReader(ColumnReader):
         return "a column of texts" + (" or integers" if self._integers else "")
 
     def accepts(self, type: pa.DataType) -> bool:
-        return _is_text(type) or (pa.types.is_integer(type) and self._integers is not None)
+        return is_text(type) or (pa.types.is_integer(type) and self._integers is not None)
 
     def positions(self, column: pa.Array) -> Int64Array:
-        if pa.types.is_integer(column.type):
-            assert self._integers is not None
-            return _listed_integers(self._integers, column)
-        return self._index.positions(column.cast(pa.large_string()))
+        if is_text(column.type):
+            return self._index.positions(large_texts(column))
+        assert self._integers is not None
+        return _listed_integers(self._integers, column)
 
 
 class _CodeReader(ColumnReader):
@@ -144,11 +152,11 @@ class _CodeReader(ColumnReader):
         self._width = width
 
     def accepts(self, type: pa.DataType) -> bool:
-        return _is_text(type) or bool(pa.types.is_integer(type))
+        return is_text(type) or bool(pa.types.is_integer(type))
 
     def positions(self, column: pa.Array) -> Int64Array:
-        if _is_text(column.type):
-            return read_numbers(column.cast(pa.large_string()), "0" * self._width)
+        if is_text(column.type):
+            return read_numbers(large_texts(column), "0" * self._width)
         numbers = _as_int64(fixed_width_values(column))
         return np.where((numbers >= 0) & (numbers < 10**self._width), numbers, ABSENT)
 
@@ -192,11 +200,6 @@ class _CalendarReader(ColumnReader):
             return values.astype(np.int64) * (86_400 // seconds)
         unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
         return values // (seconds * _PARTS[unit])
-
-
-def _is_text(type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
 
 
 def _listed_integers(index: IntegerIndex, column: pa.Array) -> Int64Array:

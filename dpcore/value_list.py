@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    large_texts,
+    null_rows,
+)
 
 # Longest list of texts that is hashed again for each batch.
 _SHORT_LIST = 2**12
@@ -103,9 +109,8 @@ class ValueList:
         """
         if not self.is_text:
             return self._integer_codes(column)
-        if pa.types.is_string_view(column.type):
-            # Arrow has no index_in for views.
-            column = column.cast(pa.string())
+        if not pa.types.is_string(column.type):
+            column = large_texts(column)
         if len(self.values) <= _SHORT_LIST:
             return _filled(pc.index_in(column, value_set=self.array.cast(column.type)))
         return self._text_codes(column)

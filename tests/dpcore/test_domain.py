@@ -790,7 +790,7 @@ class TestColumnTypes:
             (DAY_UTC, pa.timestamp("us"), "timestamps with a time zone, as its bounds have one"),
             (DAY_UTC, pa.date32(), "timestamps with a time zone"),
             (categories("a"), pa.int64(), "a category domain needs a column of texts"),
-            (categories("a"), pa.binary(), "a column of texts"),
+            (categories("a"), pa.binary(4), "a column of texts"),
             (categories(1), pa.string(), "a column of integers"),
             (categories(1), pa.float64(), "a column of integers"),
             (categories(1, 0), pa.bool_(), "a column of integers"),
