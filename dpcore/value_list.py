@@ -2,8 +2,8 @@
 
 Short lists of texts use Arrow's index_in. That function hashes the whole list again at each call
 (some 0.2 s for a million texts), so for long lists a batch is dictionary-encoded and its distinct
-values are looked up in a hash table made once. Integers use a table when they lie close together,
-else a binary search.
+values are looked up in a hash table made once. Texts are compared byte by byte and never decoded,
+as rows may hold any bytes. Integers use a table when they lie close together, else a binary search.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dpcore.column import (
     large_texts,
     null_rows,
 )
+from dpcore.leaf_lookup import TextIndex
 
 # Longest list of texts that is hashed again for each batch.
 _SHORT_LIST = 2**12
@@ -71,6 +72,10 @@ class ValueList:
         return dict(zip(self.values, range(len(self.values)), strict=True))
 
     @cached_property
+    def _index(self) -> TextIndex:
+        return TextIndex(large_texts(self.array))
+
+    @cached_property
     def _sorted(self) -> tuple[Int64Array, Int64Array]:
         """The integers in increasing order, and the position of each."""
         values = np.array(self.values, np.int64)
@@ -117,10 +122,8 @@ class ValueList:
 
     def _text_codes(self, column: pa.Array) -> Int64Array:
         encoded = column.dictionary_encode()
-        lookup = self._positions
-        distinct = encoded.dictionary.to_pylist()
-        codes = np.array([lookup.get(text, _ABSENT) for text in distinct] + [_ABSENT], np.int64)
-        return codes.take(_filled(encoded.indices))
+        distinct = self._index.positions(large_texts(encoded.dictionary))
+        return np.append(distinct, _ABSENT).take(_filled(encoded.indices))
 
     def _integer_codes(self, column: pa.Array) -> Int64Array:
         values = _within_int64(fixed_width_values(column))
