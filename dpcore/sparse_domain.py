@@ -18,13 +18,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcore.address_texts import prefix_texts, read_addresses
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    is_text,
+    large_texts,
+    null_rows,
+    value_type,
+)
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_paths import prefix_codes, refused_path
 
-__all__ = ["CodeDomain", "SparseDomain", "is_text"]
+__all__ = ["CodeDomain", "SparseDomain"]
 
 NOTATIONS = ("ipv4", "hex")
 
@@ -139,7 +148,8 @@ class SparseDomain(ABC):
         return pa.array([0 if pa.types.is_integer(self.key_type) else ""], self.key_type)
 
     def _checked(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-        """The columns in order, whole, without dictionaries and with null for what is not UTF-8."""
+        """The columns in order, whole, without dictionaries; texts as large_string, with null for
+        what is not UTF-8."""
         plain = []
         for name in self.columns:
             column = columns[name]
@@ -147,11 +157,9 @@ class SparseDomain(ABC):
                 raise ValueError(
                     f"column {name} is of type {column.type}; it must be {self.needed}"
                 )
-            if isinstance(column, pa.ChunkedArray):
-                column = column.unify_dictionaries().combine_chunks()
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            plain.append(_readable(column) if is_text(column.type) else column)
+            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            parts = [_plain(chunk) for chunk in chunks] or [pa.nulls(0)]
+            plain.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
         return plain
 
 
@@ -231,7 +239,7 @@ class CodeDomain(SparseDomain):
 
     def accepts(self, type: pa.DataType) -> bool:
         """Integers; texts as well in the notation of addresses."""
-        plain = type.value_type if pa.types.is_dictionary(type) else type
+        plain = value_type(type)
         texts = self.notation == "ipv4" and is_text(plain)
         return bool(pa.types.is_integer(plain) or pa.types.is_null(plain) or texts)
 
@@ -244,7 +252,7 @@ class CodeDomain(SparseDomain):
         if pa.types.is_null(column.type):
             return np.empty(0, np.uint64)
         if is_text(column.type):
-            codes = read_addresses(column.drop_null().cast(pa.large_string()))
+            codes = read_addresses(column.drop_null())
             return codes[codes >= 0].astype(np.uint64)
         codes, nulls = fixed_width_values(column), null_rows(column)
         if nulls is not None:
@@ -312,35 +320,37 @@ class CodeDomain(SparseDomain):
         }
 
 
-def is_text(type: pa.DataType) -> bool:
-    """Whether a type is one of the types of texts.
-
-    >>> is_text(pa.string()), is_text(pa.binary())
-    (True, False)
-    """
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
-
-
 def _shifted(keys: pa.Array, bits: int) -> pa.Array:
     codes: Int64Array = fixed_width_values(keys)
     # A shift by the whole width is not defined.
     return pa.array(codes >> np.uint64(bits) if bits < 64 else np.zeros_like(codes))
 
 
+def _plain(chunk: pa.Array) -> pa.Array:
+    """A column without a dictionary; texts as large_string, with null for what is not UTF-8."""
+    if pa.types.is_null(value_type(chunk.type)):
+        return pa.nulls(len(chunk))
+    if pa.types.is_dictionary(chunk.type):
+        return _plain(chunk.dictionary).take(chunk.indices)
+    return _readable(large_texts(chunk)) if is_text(chunk.type) else chunk
+
+
 def _readable(texts: pa.Array) -> pa.Array:
-    """Texts with null for those that are not UTF-8."""
+    """Texts with null for those that are not UTF-8, large_string."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        codes = texts.cast(pa.large_binary()).dictionary_encode()
-        known = [_decoded(each) for each in codes.dictionary.to_pylist()]
-        return pa.array(known, pa.large_string()).take(codes.indices)
+        doubtful = np.flatnonzero(~np.asarray(pc.string_is_ascii(texts).fill_null(True)))
+        letters = texts.take(pa.array(doubtful)).cast(pa.large_binary()).to_pylist()
+        readable = np.ones(len(texts), np.bool_)
+        readable[doubtful] = [_is_utf8(each) for each in letters]
+        return pc.if_else(pa.array(readable), texts, pa.scalar(None, texts.type))
     return texts
 
 
-def _decoded(letters: bytes) -> str | None:
+def _is_utf8(letters: bytes) -> bool:
     try:
-        return letters.decode()
+        letters.decode()
     except UnicodeDecodeError:
-        return None
+        return False
+    return True

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import fixed_width_values
+from dpcore.column import fixed_width_values, is_text, value_type
 from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_domain import CodeDomain, SparseDomain, is_text
+from dpcore.sparse_domain import CodeDomain, SparseDomain
 from dpcore.sparse_keys import text_prefixes
 from dpcore.sparse_paths import paths_above, refused_path
 from dpcore.sparse_plan import ROOT_NAME
@@ -106,8 +106,8 @@ class LabelDomain(_TextDomain):
 
     def accepts(self, type: pa.DataType) -> bool:
         """Texts and integers."""
-        plain = type.value_type if pa.types.is_dictionary(type) else type
-        return bool(is_text(plain) or pa.types.is_integer(plain) or pa.types.is_null(plain))
+        plain = value_type(type)
+        return is_text(plain) or bool(pa.types.is_integer(plain) or pa.types.is_null(plain))
 
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the paths of a batch; see `SparseDomain`."""
@@ -210,13 +210,15 @@ class PathDomain(_TextDomain):
 
     def accepts(self, type: pa.DataType) -> bool:
         """Texts."""
-        plain = type.value_type if pa.types.is_dictionary(type) else type
-        return bool(is_text(plain) or pa.types.is_null(plain))
+        plain = value_type(type)
+        return is_text(plain) or bool(pa.types.is_null(plain))
 
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the paths of a batch; see `SparseDomain`."""
         (column,) = self._checked(columns)
-        found = NodeCounts.grouped(column.drop_null().cast(pa.large_string()))
+        if pa.types.is_null(column.type):
+            return NodeCounts.empty(self.key_type)
+        found = NodeCounts.grouped(column.drop_null())
         # A first label that is empty would have the path of the root.
         keys = pc.ascii_ltrim(found.keys, characters=self.separator)
         keys = pc.coalesce(self.level_keys(self.height, keys), keys)
