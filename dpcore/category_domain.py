@@ -17,7 +17,7 @@ from dpcore.column import (
     Int64Array,
     is_text,
     map_chunks,
-    null_rows,
+    missing_rows,
     value_type,
 )
 from dpcore.ordered import (
@@ -32,12 +32,13 @@ from dpcore.ordered import (
     policy_cell,
 )
 from dpcore.value_list import ValueList
+from dpcore.whole_numbers import is_number
 
 OTHER = "other"
 KEY_POLICIES = ("drop", "other")
 MAX_KEYS = 1_000_000
 _PLAIN = "a column of texts"
-_WHOLE = "a column of integers"
+_WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +46,14 @@ class CategoryDomain(OrderedDomain):
     """Listed values in the given order, one to a cell.
 
     Accepts columns of texts (plain or dictionary-encoded) when the categories are texts, of
-    integers when they are integers. Texts are compared byte by byte.
+    numbers when they are integers: a float or decimal that is a whole number is that integer, as
+    writers make floats of integers where one is null. Texts are compared byte by byte.
 
     Attributes:
         column: the name of the column.
         categories: the values, all texts or all integers, without duplicates.
         unknown: what happens to a value that is not listed: "drop", "first" or "last" cell.
-        missing: what happens to null: the same choices.
+        missing: what happens to null and NaN: the same choices.
 
     Raises:
         ValueError: naming the field and the rule.
@@ -132,9 +134,9 @@ class CategoryDomain(OrderedDomain):
         unknown_cell = policy_cell(self.unknown, self.cells)
         if unknown_cell != DROPPED:
             cells[cells < 0] = unknown_cell
-        nulls = null_rows(column) if self.missing != self.unknown else None
-        if nulls is not None:
-            cells[nulls] = self._missing_cell
+        missing = missing_rows(column) if self.missing != self.unknown else None
+        if missing is not None:
+            cells[missing] = self._missing_cell
         return cells
 
 
@@ -269,7 +271,7 @@ def _value_list(column: str, name: str, values: object) -> ValueList:
 def _needed(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
         return None if is_text(type) else _PLAIN
-    return None if pa.types.is_integer(type) else _WHOLE
+    return None if is_number(type) else _WHOLE
 
 
 def _position(column: str, noun: str, values: ValueList, value: object) -> int:

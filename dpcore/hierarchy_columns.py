@@ -21,11 +21,12 @@ from dpcore.column import (
     is_text,
     large_texts,
     map_chunks,
-    null_rows,
+    missing_rows,
 )
 from dpcore.leaf_lookup import IntegerIndex, TextIndex
 from dpcore.number_texts import ABSENT, read_numbers
 from dpcore.universe import Universe
+from dpcore.whole_numbers import is_number, whole_numbers
 
 MISSING = -2
 _PATHS_AT_ONCE = 2**20
@@ -50,7 +51,8 @@ class ColumnReader(ABC):
 
     @abstractmethod
     def positions(self, column: pa.Array) -> Int64Array:
-        """The code of each value of a plain column, (rows,); -1 where unknown, any where null."""
+        """The code of each value of a plain column, (rows,); -1 where unknown, any where null or
+        NaN."""
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
         """The code of every row.
@@ -59,15 +61,15 @@ class ColumnReader(ABC):
             column: (rows,), of a type that is accepted; plain or dictionary-encoded, or all null.
 
         Returns:
-            int64, (rows,), writable: -1 where unknown, -2 (`MISSING`) where null.
+            int64, (rows,), writable: -1 where unknown, -2 (`MISSING`) where null or NaN.
         """
         return map_chunks(column, self._codes, MISSING)
 
     def _codes(self, column: pa.Array) -> Int64Array:
         found = self.positions(column)
-        nulls = null_rows(column)
-        if nulls is not None:
-            found[nulls] = MISSING
+        missing = missing_rows(column)
+        if missing is not None:
+            found[missing] = MISSING
         return found
 
 
@@ -100,20 +102,20 @@ def column_readers(universe: Universe) -> tuple[ColumnReader, ...]:
 
 class _IntegerReader(ColumnReader):
     value_type = pa.int64()
-    needed = "a column of integers"
+    needed = "a column of integers, or of floating-point numbers or decimals that are integers"
 
     def __init__(self, values: pa.Array) -> None:
         self._index = IntegerIndex(fixed_width_values(values))
 
     def accepts(self, type: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(type))
+        return is_number(type)
 
     def positions(self, column: pa.Array) -> Int64Array:
         return _listed_integers(self._index, column)
 
 
 class _TextReader(ColumnReader):
-    """Listed texts; of integers too where every text is one, written without leading zeros."""
+    """Listed texts; of numbers too where every text is an integer without leading zeros."""
 
     value_type = pa.string()
 
@@ -133,7 +135,7 @@ class _TextReader(ColumnReader):
         return "a column of texts" + (" or integers" if self._integers else "")
 
     def accepts(self, type: pa.DataType) -> bool:
-        return is_text(type) or (pa.types.is_integer(type) and self._integers is not None)
+        return is_text(type) or (is_number(type) and self._integers is not None)
 
     def positions(self, column: pa.Array) -> Int64Array:
         if is_text(column.type):
@@ -152,13 +154,17 @@ class _CodeReader(ColumnReader):
         self._width = width
 
     def accepts(self, type: pa.DataType) -> bool:
-        return is_text(type) or bool(pa.types.is_integer(type))
+        return is_text(type) or is_number(type)
 
     def positions(self, column: pa.Array) -> Int64Array:
         if is_text(column.type):
             return read_numbers(large_texts(column), "0" * self._width)
-        numbers = _as_int64(fixed_width_values(column))
-        return np.where((numbers >= 0) & (numbers < 10**self._width), numbers, ABSENT)
+        values, is_none = whole_numbers(column)
+        numbers = _as_int64(values)
+        known = (numbers >= 0) & (numbers < 10**self._width)
+        if is_none is not None:
+            known &= ~is_none
+        return np.where(known, numbers, ABSENT)
 
 
 class _CalendarReader(ColumnReader):
@@ -203,10 +209,12 @@ class _CalendarReader(ColumnReader):
 
 
 def _listed_integers(index: IntegerIndex, column: pa.Array) -> Int64Array:
-    values = fixed_width_values(column)
+    values, is_none = whole_numbers(column)
     positions = index.positions(_as_int64(values))
     if values.dtype == np.uint64:
         positions[values > np.uint64(2**63 - 1)] = ABSENT
+    if is_none is not None:
+        positions[is_none] = ABSENT
     return positions
 
 

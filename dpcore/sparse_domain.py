@@ -3,8 +3,9 @@
 A leaf is a code of up to 64 bits whose leading bits name its ancestors (`CodeDomain`: addresses,
 hashes, places interleaved with times), or labels that need no public list (`dpcore.sparse_labels`).
 
-What becomes of a row depends on that row alone: rows with a null, a negative or too large code, a
-text that is no address or not UTF-8 (which readers of files do not check) are dropped.
+What becomes of a row depends on that row alone: rows with a null or NaN, a negative, too large or
+fractional code, a text that is no address or not UTF-8 (which readers of files do not check) are
+dropped.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from dpcore.column import (
     fixed_width_values,
     is_text,
     large_texts,
-    null_rows,
     value_type,
 )
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_paths import prefix_codes, refused_path
+from dpcore.whole_numbers import is_number, whole_numbers
 
 __all__ = ["CodeDomain", "SparseDomain"]
 
@@ -168,7 +169,8 @@ class CodeDomain(SparseDomain):
     """Codes of up to 64 bits; level l has their leading w_1 + ... + w_l bits.
 
     Args:
-        column: of integers, or of addresses as texts ("10.1.0.7") in the notation of "ipv4".
+        column: of numbers that are integers, or of addresses as texts ("10.1.0.7") in the notation
+            of "ipv4".
         widths: (h,) in bits, top down, each at least 1, at most 64 together.
         notation: "ipv4" ("10.1.0.0/16", 32 bits) or "hex" ("0a01000000000000/16").
 
@@ -238,10 +240,10 @@ class CodeDomain(SparseDomain):
         return {"missing": "drop", "outside": "drop"}
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Integers; texts as well in the notation of addresses."""
+        """Numbers; texts as well in the notation of addresses."""
         plain = value_type(type)
         texts = self.notation == "ipv4" and is_text(plain)
-        return bool(pa.types.is_integer(plain) or pa.types.is_null(plain) or texts)
+        return is_number(plain) or bool(pa.types.is_null(plain)) or texts
 
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the codes of a batch; see `SparseDomain`."""
@@ -254,9 +256,9 @@ class CodeDomain(SparseDomain):
         if is_text(column.type):
             codes = read_addresses(column.drop_null())
             return codes[codes >= 0].astype(np.uint64)
-        codes, nulls = fixed_width_values(column), null_rows(column)
-        if nulls is not None:
-            codes = codes[~nulls]
+        codes, is_none = whole_numbers(column, unsigned=True)
+        if is_none is not None:
+            codes = codes[~is_none]
         if np.iinfo(codes.dtype).min < 0:
             codes = codes[codes >= 0]
         codes = codes.astype(np.uint64, copy=False)

@@ -26,6 +26,7 @@ from dpcore.sparse_domain import CodeDomain, SparseDomain
 from dpcore.sparse_keys import text_prefixes
 from dpcore.sparse_paths import paths_above, refused_path
 from dpcore.sparse_plan import ROOT_NAME
+from dpcore.whole_numbers import is_number, whole_numbers
 
 __all__ = ["LabelDomain", "PathDomain", "domain_from_spec"]
 
@@ -62,7 +63,8 @@ class LabelDomain(_TextDomain):
     label, is dropped.
 
     Args:
-        label_columns: (h,) texts or integers, all different; none is called root.
+        label_columns: (h,) texts or integers (floats and decimals that are integers, too), all
+            different; none is called root.
 
     Raises:
         ValueError: no column, one twice, or one called root.
@@ -105,16 +107,16 @@ class LabelDomain(_TextDomain):
         return {"missing": "drop", "an empty label": "drop", "not UTF-8": "drop"}
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Texts and integers."""
+        """Texts and numbers."""
         plain = value_type(type)
-        return is_text(plain) or bool(pa.types.is_integer(plain) or pa.types.is_null(plain))
+        return is_text(plain) or is_number(plain) or bool(pa.types.is_null(plain))
 
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the paths of a batch; see `SparseDomain`."""
         plain, names = self._checked(columns), [str(n) for n in range(self.height)]
         if any(pa.types.is_null(column.type) for column in plain):
             return NodeCounts.empty(self.key_type)
-        groups = pa.table(plain, names=names).group_by(names, use_threads=False)
+        groups = pa.table(list(map(_labels, plain)), names=names).group_by(names, use_threads=False)
         table = groups.aggregate([([], "count_all")]).drop_null()
         labels = [_escaped(table.column(name).combine_chunks()) for name in names]
         filled = functools.reduce(pc.and_, [pc.not_equal(each, "") for each in labels])
@@ -270,6 +272,14 @@ def _within(path: str, labels: int, height: int) -> int:
     if labels > height:
         raise refused_path(path, f"it has {labels} labels, and the tree {height} below its root")
     return labels
+
+
+def _labels(column: pa.Array) -> pa.Array:
+    """Texts and integers, with null for a number that is no integer."""
+    if is_text(column.type) or pa.types.is_integer(column.type):
+        return column
+    values, is_none = whole_numbers(column)
+    return pa.array(values, mask=is_none)
 
 
 def _escaped(labels: pa.Array) -> pa.Array:

@@ -22,6 +22,7 @@ from dpcore.column import (
     null_rows,
 )
 from dpcore.leaf_lookup import TextIndex
+from dpcore.whole_numbers import whole_numbers
 
 # Longest list of texts that is hashed again for each batch.
 _SHORT_LIST = 2**12
@@ -107,7 +108,8 @@ class ValueList:
         """The position of each row's value.
 
         Args:
-            column: plain texts or integers, as the list holds, (rows,).
+            column: plain, (rows,): texts of any type, or for a list of integers what
+                `dpcore.whole_numbers` reads.
 
         Returns:
             int64, (rows,), writable; -1 where null or not listed.
@@ -126,14 +128,13 @@ class ValueList:
         return np.append(distinct, _ABSENT).take(_filled(encoded.indices))
 
     def _integer_codes(self, column: pa.Array) -> Int64Array:
-        values = _within_int64(fixed_width_values(column))
-        table = self._table
+        numbers, is_none = whole_numbers(column)
+        values, table = _within_int64(numbers), self._table
         codes = self._searched(values) if table is None else self._looked_up(table, values)
-        if column.type == pa.uint64():
-            codes[fixed_width_values(column) > np.uint64(2**63 - 1)] = _ABSENT
-        nulls = null_rows(column)
-        if nulls is not None:
-            codes[nulls] = _ABSENT
+        if numbers.dtype == np.uint64:
+            codes[numbers > np.uint64(2**63 - 1)] = _ABSENT
+        if is_none is not None:
+            codes[is_none] = _ABSENT
         return codes
 
     def _looked_up(self, table: Int64Array, values: Int64Array) -> Int64Array:
