@@ -104,7 +104,8 @@ class IntegerDomain(StepDomain):
 
 def _floor(block: AnyArray) -> Int64Array:
     # NaN has no integer; its rows are marked missing afterwards.
-    numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)
+    with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
+        numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)
     return np.clip(np.floor(numbers), -float(2**63), float(2**63 - 1024)).astype(np.int64)
 
 

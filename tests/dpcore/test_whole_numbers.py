@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpcore.domain import CategoryDomain, IntegerDomain
 from dpcore.hierarchy_domain import HierarchyDomain
+from dpcore.measure import MeasureColumn
 from dpcore.universe_leaves import universe_from_codes, universe_from_columns
 from dpcore.whole_numbers import floored_decimals, is_number, whole_numbers
 
@@ -114,3 +116,13 @@ def test_nan_is_missing_and_a_fraction_unknown() -> None:
     universe = universe_from_columns({"x": pa.array([7, 3])})
     domain = HierarchyDomain(universe=universe, columns=("x",), unknown="other")
     assert domain.leaf_ids({"x": rows}).tolist() == [1, -1, 2, 2, -1]
+
+
+def test_no_warning_tells_of_a_signalling_nan() -> None:
+    rows = pa.array(np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert IntegerDomain(column="x", lower=0, upper=5).cell_ids(rows).tolist() == [-1, 1]
+        measure = MeasureColumn(column="x", lower=0, upper=5, missing="zero")
+        assert measure.values(rows)[0].tolist() == [0, 1]
+        assert CategoryDomain(column="x", categories=(1,)).cell_ids(rows).tolist() == [-1, 0]
