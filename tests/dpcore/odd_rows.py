@@ -40,7 +40,7 @@ ODD_TEXTS = [
     # No UTF-8: a lone byte, a text cut short, a surrogate, beyond Unicode, an overlong form.
     *(b"\xff", b"a/\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"3\xff", b"\xff/a"),
     # Longer than what a view holds in place, and much longer.
-    *(b"x" * 13, b"x" * 13 + b"\xff", b"a" * LONG, b"/" * LONG, b"7" * LONG, b"\xfe" * LONG),
+    *(b"x" * 13, b"x" * 13 + b"\xff", b"7" * LONG, b"/" * LONG, b"\xfe" * LONG),
 ]
 _MIDNIGHTS = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 # Days of 0001-01-01, the day before, 9999-12-31, and after it.
