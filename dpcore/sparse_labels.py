@@ -104,7 +104,12 @@ class LabelDomain(_TextDomain):
     @property
     def policies(self) -> dict[str, str]:
         """Each row by itself."""
-        return {"missing": "drop", "an empty label": "drop", "not UTF-8": "drop"}
+        return {
+            "missing": "drop",
+            "an empty label": "drop",
+            "not UTF-8": "drop",
+            "a number that is no integer": "drop",
+        }
 
     def accepts(self, type: pa.DataType) -> bool:
         """Texts and numbers."""
