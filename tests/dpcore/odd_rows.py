@@ -73,6 +73,14 @@ def from_storage(values: np.ndarray, type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type, len(values), [None, pa.py_buffer(values.tobytes())])
 
 
+def hidden_rows(rows: pa.Array) -> pa.Array:
+    """Nulls below which the values of rows still lie in memory, as writers may leave them; (n,)."""
+    if pa.types.is_null(rows.type):
+        return rows
+    valid = pa.py_buffer(bytes(len(rows) // 8 + 1))
+    return pa.Array.from_buffers(rows.type, len(rows), [valid, *rows.buffers()[1:]])
+
+
 def ordinary_rows(
     values: Sequence[int | datetime], type: pa.DataType, text: Callable[[int], str]
 ) -> pa.Array:

@@ -53,6 +53,7 @@ from tests.dpcore.odd_rows import (
     TEXTS,
     TIMES,
     TYPES,
+    hidden_rows,
     odd_rows,
     ordinary_rows,
 )
@@ -327,10 +328,26 @@ def check_odd_rows(
         form, at = FORMS[number % len(FORMS)], number % (len(ordinary) + 1)
         rows = pa.concat_arrays([ordinary[:at], row, ordinary[at:]])
         assert added(case, form(rows)) == expected + alone, (rows.type, form, row)
+    check_hidden_rows(case, ordinary, odd, expected)
     every = pa.concat_arrays([odd, ordinary])
     for form in FORMS:
         assert added(case, form(every)) == together, (every.type, form)
     check_counter(case, every, together)
+
+
+def check_hidden_rows(
+    case: Case, ordinary: pa.Array, odd: pa.Array, expected: Counter[object]
+) -> None:
+    """A null is one null, whatever lies below it, also as an index that no dictionary has."""
+    alone = added(case, odd[:1])
+    hidden = pa.concat_arrays([hidden_rows(odd), ordinary])
+    together = expected + Counter({leaf: len(odd) * many for leaf, many in alone.items()})
+    for form in FORMS:
+        assert added(case, form(hidden)) == together, (odd.type, form)
+    places = hidden_rows(pa.array([-1, 127, -128] * len(odd), pa.int8())[: len(odd)])
+    indices = pa.concat_arrays([places, pa.array(range(len(ordinary)), pa.int8())])
+    rows = pa.DictionaryArray.from_arrays(indices, ordinary)
+    assert added(case, rows) == together, odd.type
 
 
 def check_counter(case: Case, rows: pa.Array, expected: Counter[object]) -> None:
