@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import pickle
+import tracemalloc
 from collections import Counter
 from decimal import Decimal
 
@@ -90,6 +91,19 @@ def test_codes_that_are_none_are_dropped_row_by_row() -> None:
     ):
         assert counted(domain, {"c": column})[2] == {"ff/8": 2}
     assert len(domain.leaf_counts({"c": pa.nulls(3)})) == 0
+
+
+def test_one_long_text_takes_little_more_memory_than_its_own() -> None:
+    letters = 2**24
+    texts = as_texts(["." * letters, "0.0.0.7"])
+    tracemalloc.start()
+    try:
+        assert read_addresses(texts).tolist() == [-1, 7]
+        key_parts(texts, 16)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < letters
 
 
 @pytest.mark.parametrize("type", TEXTS, ids=str)
