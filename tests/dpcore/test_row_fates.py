@@ -38,7 +38,7 @@ from dpcore.sparse_domain import CodeDomain, SparseDomain
 from dpcore.sparse_labels import LabelDomain, PathDomain
 from dpcore.sparse_plan import plan_sparse
 from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_tree import SparseCounter
+from dpcore.sparse_tree import SparseCounter, merge_shard
 from dpcore.tree import Tree
 from dpcore.universe import Universe
 from dpcore.universe_leaves import (
@@ -358,5 +358,8 @@ def check_counter(case: Case, rows: pa.Array, expected: Counter[object]) -> None
     assert counter.add({case.column: rows, **others}) == expected.total()
     totals: Counter[int] = Counter()
     for partial in counter.take():
+        merged = merge_shard(case.question.domain, [partial.data])
+        assert merged.total == partial.rows
+        case.question.domain.paths(partial.level, merged.keys).validate(full=True)
         totals[partial.level] += partial.rows
     assert totals[0] == totals[1] == expected.total()
