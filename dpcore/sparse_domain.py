@@ -149,8 +149,8 @@ class SparseDomain(ABC):
         return pa.array([0 if pa.types.is_integer(self.key_type) else ""], self.key_type)
 
     def _checked(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-        """The columns in order, whole, without dictionaries; texts as large_string, with null for
-        what is not UTF-8."""
+        """The columns in order, whole, without dictionaries; texts as string or large_string, with
+        null for what is not UTF-8."""
         plain = []
         for name in self.columns:
             column = columns[name]
@@ -160,7 +160,7 @@ class SparseDomain(ABC):
                 )
             chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
             parts = [_plain(chunk) for chunk in chunks] or [pa.nulls(0)]
-            plain.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+            plain.append(parts[0] if len(parts) == 1 else pa.concat_arrays(map(_wide, parts)))
         return plain
 
 
@@ -254,7 +254,7 @@ class CodeDomain(SparseDomain):
         if pa.types.is_null(column.type):
             return np.empty(0, np.uint64)
         if is_text(column.type):
-            codes = read_addresses(column.drop_null())
+            codes = read_addresses(large_texts(column.drop_null()))
             return codes[codes >= 0].astype(np.uint64)
         codes, is_none = whole_numbers(column, unsigned=True)
         if is_none is not None:
@@ -329,16 +329,28 @@ def _shifted(keys: pa.Array, bits: int) -> pa.Array:
 
 
 def _plain(chunk: pa.Array) -> pa.Array:
-    """A column without a dictionary; texts as large_string, with null for what is not UTF-8."""
+    """A column without a dictionary; texts as string or large_string, with null for what is not
+    UTF-8."""
     if pa.types.is_null(value_type(chunk.type)):
         return pa.nulls(len(chunk))
     if pa.types.is_dictionary(chunk.type):
-        return _plain(chunk.dictionary).take(chunk.indices)
-    return _readable(large_texts(chunk)) if is_text(chunk.type) else chunk
+        values = _plain(chunk.dictionary)
+        if pa.types.is_string(values.type):
+            longest = pc.max(pc.binary_length(values)).as_py() or 0
+            values = values if longest * len(chunk) < 2**31 else large_texts(values)
+        return values.take(chunk.indices)
+    if not is_text(chunk.type):
+        return chunk
+    # Arrow groups texts with small offsets much faster.
+    return _readable(chunk if pa.types.is_string(chunk.type) else large_texts(chunk))
+
+
+def _wide(column: pa.Array) -> pa.Array:
+    return large_texts(column) if is_text(column.type) else column
 
 
 def _readable(texts: pa.Array) -> pa.Array:
-    """Texts with null for those that are not UTF-8, large_string."""
+    """Texts with null for those that are not UTF-8."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
