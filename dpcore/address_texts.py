@@ -16,6 +16,7 @@ from dpcore.number_texts import ABSENT, text_buffers
 
 __all__ = ["prefix_texts", "read_addresses"]
 
+_SHORTEST, _LONGEST = len("0.0.0.0"), len("255.255.255.255")
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -34,6 +35,12 @@ def read_addresses(texts: pa.Array) -> Int64Array:
     """
     numbers = np.full(len(texts), ABSENT, np.int64)
     offsets, data = text_buffers(texts)
+    lengths = np.diff(offsets)
+    fits = (lengths >= _SHORTEST) & (lengths <= _LONGEST)
+    if not fits.all():
+        # One long text would take many times its memory.
+        numbers[fits] = read_addresses(texts.filter(pa.array(fits)))
+        return numbers
     dots = np.flatnonzero(data[: offsets[-1]] == ord("."))
     first, beyond = np.searchsorted(dots, offsets[:-1]), np.searchsorted(dots, offsets[1:])
     rows = np.flatnonzero(beyond - first == 3)

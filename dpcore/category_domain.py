@@ -12,7 +12,14 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import Float64Array, Int64Array, map_chunks, null_rows, value_type
+from dpcore.column import (
+    Float64Array,
+    Int64Array,
+    is_text,
+    map_chunks,
+    missing_rows,
+    value_type,
+)
 from dpcore.ordered import (
     DROPPED,
     MAP_VERSION,
@@ -25,12 +32,13 @@ from dpcore.ordered import (
     policy_cell,
 )
 from dpcore.value_list import ValueList
+from dpcore.whole_numbers import is_number
 
 OTHER = "other"
 KEY_POLICIES = ("drop", "other")
 MAX_KEYS = 1_000_000
 _PLAIN = "a column of texts"
-_WHOLE = "a column of integers"
+_WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +46,14 @@ class CategoryDomain(OrderedDomain):
     """Listed values in the given order, one to a cell.
 
     Accepts columns of texts (plain or dictionary-encoded) when the categories are texts, of
-    integers when they are integers. Texts are compared byte by byte.
+    numbers when they are integers: a float or decimal that is a whole number is that integer, as
+    writers make floats of integers where one is null. Texts are compared byte by byte.
 
     Attributes:
         column: the name of the column.
         categories: the values, all texts or all integers, without duplicates.
         unknown: what happens to a value that is not listed: "drop", "first" or "last" cell.
-        missing: what happens to null: the same choices.
+        missing: what happens to null and NaN: the same choices.
 
     Raises:
         ValueError: naming the field and the rule.
@@ -125,9 +134,9 @@ class CategoryDomain(OrderedDomain):
         unknown_cell = policy_cell(self.unknown, self.cells)
         if unknown_cell != DROPPED:
             cells[cells < 0] = unknown_cell
-        nulls = null_rows(column) if self.missing != self.unknown else None
-        if nulls is not None:
-            cells[nulls] = self._missing_cell
+        missing = missing_rows(column) if self.missing != self.unknown else None
+        if missing is not None:
+            cells[missing] = self._missing_cell
         return cells
 
 
@@ -211,7 +220,8 @@ class KeyList:
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
-        needed = None if pa.types.is_null(type) else _needed(self._list, value_type(type))
+        plain = value_type(type)
+        needed = None if pa.types.is_null(plain) else _needed(self._list, plain)
         if needed is not None:
             raise ValueError(
                 f"column {self.column!r} has type {type}, but these keys need {needed}."
@@ -260,13 +270,8 @@ def _value_list(column: str, name: str, values: object) -> ValueList:
 
 def _needed(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
-        return None if _is_text(type) else _PLAIN
-    return None if pa.types.is_integer(type) else _WHOLE
-
-
-def _is_text(type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
+        return None if is_text(type) else _PLAIN
+    return None if is_number(type) else _WHOLE
 
 
 def _position(column: str, noun: str, values: ValueList, value: object) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -80,6 +81,29 @@ def null_rows(column: pa.Array) -> BoolArray | None:
     return np.logical_not(valid.view(np.bool_))
 
 
+def missing_rows(column: pa.Array) -> BoolArray | None:
+    """Which rows are null or NaN, or None when none is.
+
+    Args:
+        column: any array with a validity bitmap, (rows,).
+
+    Returns:
+        True where null or NaN, (rows,), or None.
+
+    >>> missing_rows(pa.array([1.0, None, np.nan])).tolist()
+    [False, True, True]
+    """
+    nulls = null_rows(column)
+    if not pa.types.is_floating(column.type) or len(column) == 0:
+        return nulls
+    values = fixed_width_values(column)
+    # The minimum of an array with a NaN is NaN.
+    if not np.isnan(values.min()):
+        return nulls
+    not_numbers: BoolArray = np.isnan(values)
+    return not_numbers if nulls is None else not_numbers | nulls
+
+
 def decimal_values(column: pa.Array) -> Float64Array:
     """The float64 nearest to each decimal of a column.
 
@@ -138,18 +162,26 @@ def map_chunks(
 def _map_chunk(
     chunk: pa.Array, mapping: Callable[[pa.Array], Int64Array], missing: int
 ) -> Int64Array:
-    if pa.types.is_null(chunk.type):
+    if pa.types.is_null(value_type(chunk.type)):
         return np.full(len(chunk), missing, np.int64)
     if not pa.types.is_dictionary(chunk.type):
         return mapping(chunk)
-    if len(chunk.dictionary) > _DICTIONARY_SHARE * len(chunk):
-        return mapping(chunk.dictionary_decode())
-    codes = np.append(mapping(chunk.dictionary), missing)
-    indices = fixed_width_values(chunk.indices)
+    dictionary, indices = chunk.dictionary, fixed_width_values(chunk.indices).astype(np.int64)
     nulls = null_rows(chunk.indices)
     if nulls is not None:
-        indices = np.where(nulls, len(codes) - 1, indices)
-    return codes.take(indices)
+        indices[nulls] = len(dictionary)
+    if len(dictionary) > _DICTIONARY_SHARE * len(chunk):
+        used, indices = np.unique(indices, return_inverse=True)
+        if len(used) and used[-1] == len(dictionary):
+            used = used[:-1]
+        dictionary = _taken(dictionary, used)
+    return np.append(mapping(dictionary), missing).take(indices)
+
+
+def _taken(values: pa.Array, places: Int64Array) -> pa.Array:
+    # Arrow cannot take from views.
+    plain = large_texts(values) if is_text(values.type) else values
+    return plain.take(pa.array(places))
 
 
 def value_type(type: pa.DataType) -> pa.DataType:
@@ -159,6 +191,44 @@ def value_type(type: pa.DataType) -> pa.DataType:
     DataType(string)
     """
     return type.value_type if pa.types.is_dictionary(type) else type
+
+
+def is_text(type: pa.DataType) -> bool:
+    """Whether columns of this plain type hold texts, as letters or as bytes.
+
+    Writers make bytes of a whole column of texts in which one value is bytes.
+
+    >>> is_text(pa.string()), is_text(pa.large_binary()), is_text(pa.int8())
+    (True, True, False)
+    """
+    types = pa.types
+    return bool(
+        types.is_string(type)
+        or types.is_large_string(type)
+        or types.is_string_view(type)
+        or types.is_binary(type)
+        or types.is_large_binary(type)
+        or types.is_binary_view(type)
+    )
+
+
+def large_texts(column: pa.Array) -> pa.Array:
+    """Texts of any type as a large_string array, whose bytes nobody has checked to be UTF-8.
+
+    Readers of files do not check them either. Large offsets never overflow, and Arrow computes
+    little on views.
+
+    Args:
+        column: of a type of texts, (rows,).
+
+    Returns:
+        large_string, (rows,).
+
+    >>> large_texts(pa.array([b"a", None], pa.binary_view())).type
+    DataType(large_string)
+    """
+    options = pc.CastOptions(target_type=pa.large_string(), allow_invalid_utf8=True)
+    return pc.cast(column, options=options)
 
 
 def is_utc(zone: str | None) -> bool:

@@ -14,10 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.calendar_universe import CALENDAR_UNITS
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, map_chunks, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    is_text,
+    large_texts,
+    map_chunks,
+    missing_rows,
+)
 from dpcore.leaf_lookup import IntegerIndex, TextIndex
 from dpcore.number_texts import ABSENT, read_numbers
 from dpcore.universe import Universe
+from dpcore.whole_numbers import is_number, whole_numbers
 
 MISSING = -2
 _PATHS_AT_ONCE = 2**20
@@ -42,7 +51,8 @@ class ColumnReader(ABC):
 
     @abstractmethod
     def positions(self, column: pa.Array) -> Int64Array:
-        """The code of each value of a plain column, (rows,); -1 where unknown, any where null."""
+        """The code of each value of a plain column, (rows,); -1 where unknown, any where null or
+        NaN."""
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
         """The code of every row.
@@ -51,15 +61,15 @@ class ColumnReader(ABC):
             column: (rows,), of a type that is accepted; plain or dictionary-encoded, or all null.
 
         Returns:
-            int64, (rows,), writable: -1 where unknown, -2 (`MISSING`) where null.
+            int64, (rows,), writable: -1 where unknown, -2 (`MISSING`) where null or NaN.
         """
         return map_chunks(column, self._codes, MISSING)
 
     def _codes(self, column: pa.Array) -> Int64Array:
         found = self.positions(column)
-        nulls = null_rows(column)
-        if nulls is not None:
-            found[nulls] = MISSING
+        missing = missing_rows(column)
+        if missing is not None:
+            found[missing] = MISSING
         return found
 
 
@@ -92,20 +102,20 @@ def column_readers(universe: Universe) -> tuple[ColumnReader, ...]:
 
 class _IntegerReader(ColumnReader):
     value_type = pa.int64()
-    needed = "a column of integers"
+    needed = "a column of integers, or of floating-point numbers or decimals that are integers"
 
     def __init__(self, values: pa.Array) -> None:
         self._index = IntegerIndex(fixed_width_values(values))
 
     def accepts(self, type: pa.DataType) -> bool:
-        return bool(pa.types.is_integer(type))
+        return is_number(type)
 
     def positions(self, column: pa.Array) -> Int64Array:
         return _listed_integers(self._index, column)
 
 
 class _TextReader(ColumnReader):
-    """Listed texts; of integers too where every text is one, written without leading zeros."""
+    """Listed texts; of numbers too where every text is an integer without leading zeros."""
 
     value_type = pa.string()
 
@@ -125,13 +135,13 @@ class _TextReader(ColumnReader):
         return "a column of texts" + (" or integers" if self._integers else "")
 
     def accepts(self, type: pa.DataType) -> bool:
-        return _is_text(type) or (pa.types.is_integer(type) and self._integers is not None)
+        return is_text(type) or (is_number(type) and self._integers is not None)
 
     def positions(self, column: pa.Array) -> Int64Array:
-        if pa.types.is_integer(column.type):
-            assert self._integers is not None
-            return _listed_integers(self._integers, column)
-        return self._index.positions(column.cast(pa.large_string()))
+        if is_text(column.type):
+            return self._index.positions(large_texts(column))
+        assert self._integers is not None
+        return _listed_integers(self._integers, column)
 
 
 class _CodeReader(ColumnReader):
@@ -144,13 +154,17 @@ class _CodeReader(ColumnReader):
         self._width = width
 
     def accepts(self, type: pa.DataType) -> bool:
-        return _is_text(type) or bool(pa.types.is_integer(type))
+        return is_text(type) or is_number(type)
 
     def positions(self, column: pa.Array) -> Int64Array:
-        if _is_text(column.type):
-            return read_numbers(column.cast(pa.large_string()), "0" * self._width)
-        numbers = _as_int64(fixed_width_values(column))
-        return np.where((numbers >= 0) & (numbers < 10**self._width), numbers, ABSENT)
+        if is_text(column.type):
+            return read_numbers(large_texts(column), "0" * self._width)
+        values, is_none = whole_numbers(column)
+        numbers = _as_int64(values)
+        known = (numbers >= 0) & (numbers < 10**self._width)
+        if is_none is not None:
+            known &= ~is_none
+        return np.where(known, numbers, ABSENT)
 
 
 class _CalendarReader(ColumnReader):
@@ -194,16 +208,13 @@ class _CalendarReader(ColumnReader):
         return values // (seconds * _PARTS[unit])
 
 
-def _is_text(type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
-
-
 def _listed_integers(index: IntegerIndex, column: pa.Array) -> Int64Array:
-    values = fixed_width_values(column)
+    values, is_none = whole_numbers(column)
     positions = index.positions(_as_int64(values))
     if values.dtype == np.uint64:
         positions[values > np.uint64(2**63 - 1)] = ABSENT
+    if is_none is not None:
+        positions[is_none] = ABSENT
     return positions
 
 

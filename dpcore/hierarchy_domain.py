@@ -121,7 +121,8 @@ class HierarchyDomain:
             ValueError: naming the column, the type and what is needed.
         """
         reader = self._readers[self.columns.index(column)]
-        if not (pa.types.is_null(type) or reader.accepts(value_type(type))):
+        plain = value_type(type)
+        if not (pa.types.is_null(plain) or reader.accepts(plain)):
             raise ValueError(
                 f"column {column!r} has type {type}, but this hierarchy needs {reader.needed}."
             )

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from dpcore.column import AnyArray, Int64Array
 from dpcore.ordered import check_cells, is_integer
 from dpcore.step_domain import LARGEST_STEP, StepDomain, as_int64
+from dpcore.whole_numbers import is_number
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntegerDomain(StepDomain):
     """The integers lower, lower + 1, ..., upper - 1, one or equally many to a cell.
 
-    Accepts columns of integers, and of floats, whose values are rounded down.
+    Accepts columns of integers, and of floats and decimals, whose values are rounded down.
 
     Attributes:
         column: the name of the column.
@@ -93,9 +94,9 @@ class IntegerDomain(StepDomain):
         return pc.cast(pa.array(steps), pa.string())
 
     def _accepts(self, type: pa.DataType) -> str | None:
-        if pa.types.is_integer(type) or pa.types.is_floating(type):
+        if is_number(type):
             return None
-        return "a column of integers or floating-point numbers"
+        return "a column of integers, floating-point numbers or decimals"
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
         return _floor if pa.types.is_floating(type) else as_int64
@@ -103,7 +104,8 @@ class IntegerDomain(StepDomain):
 
 def _floor(block: AnyArray) -> Int64Array:
     # NaN has no integer; its rows are marked missing afterwards.
-    numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)
+    with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
+        numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)
     return np.clip(np.floor(numbers), -float(2**63), float(2**63 - 1024)).astype(np.int64)
 
 

@@ -110,6 +110,7 @@ class TextIndex:
         self._values = values
         self._index: IntegerIndex | None = None
         self._seed = 0
+        self._longest = int(np.diff(text_buffers(values)[0]).max(initial=0))
         if len(values) > _SHORT_LIST:
             self._make_index()
 
@@ -126,7 +127,8 @@ class TextIndex:
         listed."""
         if self._index is None:
             return _filled(pc.index_in(rows, value_set=self._values))
-        places = self._index.positions(text_hashes(rows, self._seed))
+        # What is longer than all listed texts need not be read to its end.
+        places = self._index.positions(text_hashes(rows, self._seed, self._longest))
         same = pc.equal(self._values.take(pa.array(np.maximum(places, 0))), rows).fill_null(False)
         places[~same.to_numpy(zero_copy_only=False)] = ABSENT
         return places
@@ -137,7 +139,7 @@ def _has_equal(values: Int64Array) -> bool:
     return bool(np.any(ordered[1:] == ordered[:-1]))
 
 
-def text_hashes(texts: pa.Array, seed: int = 0) -> Int64Array:
+def text_hashes(texts: pa.Array, seed: int = 0, longest: int | None = None) -> Int64Array:
     """A 64-bit hash of the bytes of each text, the same on every machine.
 
     It only finds candidates, which are then compared, and shapes no output.
@@ -145,6 +147,7 @@ def text_hashes(texts: pa.Array, seed: int = 0) -> Int64Array:
     Args:
         texts: large_string, (n,).
         seed: another one gives other hashes.
+        longest: how many bytes of a text are read at most; None: all.
 
     Returns:
         int64, (n,); arbitrary where null.
@@ -160,13 +163,17 @@ def text_hashes(texts: pa.Array, seed: int = 0) -> Int64Array:
     out = np.empty(len(texts), np.int64)
     for start in range(0, len(texts), _BLOCK):
         places = offsets[start : start + _BLOCK + 1] - first
-        out[start : start + _BLOCK] = _hashed(words, places[:-1], np.diff(places), seed)
+        out[start : start + _BLOCK] = _hashed(words, places[:-1], np.diff(places), seed, longest)
     return out
 
 
-def _hashed(words: UInt64Array, places: Int64Array, lengths: Int64Array, seed: int) -> Int64Array:
+def _hashed(
+    words: UInt64Array, places: Int64Array, lengths: Int64Array, seed: int, longest: int | None
+) -> Int64Array:
     hashes = lengths.view(np.uint64) + np.uint64(_MIX[0] + seed * _GOLDEN & 2**64 - 1)
     rows, rest = np.arange(len(places)), lengths
+    if longest is not None:
+        rest = np.minimum(lengths, longest)
     while len(rows):
         has = rest > 0
         if not has.all():

@@ -177,7 +177,8 @@ class MeasureColumn:
     def _clamped_floats(self, block: AnyArray) -> Int64Array:
         # Clamped before they are rounded, so that all fit int64; the bounds are whole numbers, so
         # the order makes no difference. NaN becomes the lower bound, and then what is missing.
-        numbers = np.fmin(np.fmax(block.astype(np.float64), self.lower), self.upper)
+        with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
+            numbers = np.fmin(np.fmax(block.astype(np.float64), self.lower), self.upper)
         return np.rint(numbers).astype(np.int64)
 
 

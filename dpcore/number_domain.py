@@ -14,13 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.column import (
-    AnyArray,
-    BoolArray,
     Float64Array,
     Int64Array,
     decimal_values,
     fixed_width_values,
-    null_rows,
+    missing_rows,
 )
 from dpcore.grid import Grid
 from dpcore.ordered import (
@@ -159,20 +157,10 @@ class NumberDomain(OrderedDomain):
             np.clip(cells, 0, self.cells - 1, out=cells)
         else:
             cells[cells == self.cells] = DROPPED
-        missing = _missing_rows(column, values)
+        missing = missing_rows(column)
         if missing is not None:
             cells[missing] = self._missing_cell
         return cells
-
-
-def _missing_rows(column: pa.Array, values: AnyArray) -> BoolArray | None:
-    """Null and NaN rows, or None."""
-    nulls = null_rows(column)
-    # The minimum of an array with a NaN is NaN.
-    if values.dtype.kind != "f" or len(values) == 0 or not np.isnan(values.min()):
-        return nulls
-    not_numbers = np.isnan(values)
-    return not_numbers if nulls is None else not_numbers | nulls
 
 
 def _exact_float(column: str, name: str, value: object) -> float:

@@ -205,9 +205,10 @@ class OrderedDomain(ABC):
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
-        if pa.types.is_null(type):
+        plain = value_type(type)
+        if pa.types.is_null(plain):
             return
-        needed = self._accepts(value_type(type))
+        needed = self._accepts(plain)
         if needed is not None:
             raise ValueError(
                 f"column {self.column!r} has type {type}, but a {self.kind} domain needs {needed}."

@@ -3,8 +3,9 @@
 A leaf is a code of up to 64 bits whose leading bits name its ancestors (`CodeDomain`: addresses,
 hashes, places interleaved with times), or labels that need no public list (`dpcore.sparse_labels`).
 
-What becomes of a row depends on that row alone: rows with a null, a negative or too large code, a
-text that is no address or not UTF-8 (which readers of files do not check) are dropped.
+What becomes of a row depends on that row alone: rows with a null or NaN, a negative, too large or
+fractional code, a text that is no address or not UTF-8 (which readers of files do not check) are
+dropped.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcore.address_texts import prefix_texts, read_addresses
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    is_text,
+    large_texts,
+    value_type,
+)
 from dpcore.sparse_counts import NodeCounts
 from dpcore.sparse_paths import prefix_codes, refused_path
+from dpcore.whole_numbers import is_number, whole_numbers
 
-__all__ = ["CodeDomain", "SparseDomain", "is_text"]
+__all__ = ["CodeDomain", "SparseDomain"]
 
 NOTATIONS = ("ipv4", "hex")
 
@@ -139,7 +149,8 @@ class SparseDomain(ABC):
         return pa.array([0 if pa.types.is_integer(self.key_type) else ""], self.key_type)
 
     def _checked(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[pa.Array]:
-        """The columns in order, whole, without dictionaries and with null for what is not UTF-8."""
+        """The columns in order, whole, without dictionaries; texts as string or large_string, with
+        null for what is not UTF-8."""
         plain = []
         for name in self.columns:
             column = columns[name]
@@ -147,11 +158,9 @@ class SparseDomain(ABC):
                 raise ValueError(
                     f"column {name} is of type {column.type}; it must be {self.needed}"
                 )
-            if isinstance(column, pa.ChunkedArray):
-                column = column.unify_dictionaries().combine_chunks()
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
-            plain.append(_readable(column) if is_text(column.type) else column)
+            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            parts = [_plain(chunk) for chunk in chunks] or [pa.nulls(0)]
+            plain.append(parts[0] if len(parts) == 1 else pa.concat_arrays(map(_wide, parts)))
         return plain
 
 
@@ -160,7 +169,8 @@ class CodeDomain(SparseDomain):
     """Codes of up to 64 bits; level l has their leading w_1 + ... + w_l bits.
 
     Args:
-        column: of integers, or of addresses as texts ("10.1.0.7") in the notation of "ipv4".
+        column: of numbers that are integers, or of addresses as texts ("10.1.0.7") in the notation
+            of "ipv4".
         widths: (h,) in bits, top down, each at least 1, at most 64 together.
         notation: "ipv4" ("10.1.0.0/16", 32 bits) or "hex" ("0a01000000000000/16").
 
@@ -230,10 +240,10 @@ class CodeDomain(SparseDomain):
         return {"missing": "drop", "outside": "drop"}
 
     def accepts(self, type: pa.DataType) -> bool:
-        """Integers; texts as well in the notation of addresses."""
-        plain = type.value_type if pa.types.is_dictionary(type) else type
+        """Numbers; texts as well in the notation of addresses."""
+        plain = value_type(type)
         texts = self.notation == "ipv4" and is_text(plain)
-        return bool(pa.types.is_integer(plain) or pa.types.is_null(plain) or texts)
+        return is_number(plain) or bool(pa.types.is_null(plain)) or texts
 
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the codes of a batch; see `SparseDomain`."""
@@ -244,11 +254,11 @@ class CodeDomain(SparseDomain):
         if pa.types.is_null(column.type):
             return np.empty(0, np.uint64)
         if is_text(column.type):
-            codes = read_addresses(column.drop_null().cast(pa.large_string()))
+            codes = read_addresses(large_texts(column.drop_null()))
             return codes[codes >= 0].astype(np.uint64)
-        codes, nulls = fixed_width_values(column), null_rows(column)
-        if nulls is not None:
-            codes = codes[~nulls]
+        codes, is_none = whole_numbers(column, unsigned=True)
+        if is_none is not None:
+            codes = codes[~is_none]
         if np.iinfo(codes.dtype).min < 0:
             codes = codes[codes >= 0]
         codes = codes.astype(np.uint64, copy=False)
@@ -312,20 +322,31 @@ class CodeDomain(SparseDomain):
         }
 
 
-def is_text(type: pa.DataType) -> bool:
-    """Whether a type is one of the types of texts.
-
-    >>> is_text(pa.string()), is_text(pa.binary())
-    (True, False)
-    """
-    types = pa.types
-    return bool(types.is_string(type) or types.is_large_string(type) or types.is_string_view(type))
-
-
 def _shifted(keys: pa.Array, bits: int) -> pa.Array:
     codes: Int64Array = fixed_width_values(keys)
     # A shift by the whole width is not defined.
     return pa.array(codes >> np.uint64(bits) if bits < 64 else np.zeros_like(codes))
+
+
+def _plain(chunk: pa.Array) -> pa.Array:
+    """A column without a dictionary; texts as string or large_string, with null for what is not
+    UTF-8."""
+    if pa.types.is_null(value_type(chunk.type)):
+        return pa.nulls(len(chunk))
+    if pa.types.is_dictionary(chunk.type):
+        values = _plain(chunk.dictionary)
+        if pa.types.is_string(values.type):
+            longest = pc.max(pc.binary_length(values)).as_py() or 0
+            values = values if longest * len(chunk) < 2**31 else large_texts(values)
+        return values.take(chunk.indices)
+    if not is_text(chunk.type):
+        return chunk
+    # Arrow groups texts with small offsets much faster.
+    return _readable(chunk if pa.types.is_string(chunk.type) else large_texts(chunk))
+
+
+def _wide(column: pa.Array) -> pa.Array:
+    return large_texts(column) if is_text(column.type) else column
 
 
 def _readable(texts: pa.Array) -> pa.Array:
@@ -333,14 +354,17 @@ def _readable(texts: pa.Array) -> pa.Array:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        codes = texts.cast(pa.large_binary()).dictionary_encode()
-        known = [_decoded(each) for each in codes.dictionary.to_pylist()]
-        return pa.array(known, pa.large_string()).take(codes.indices)
+        doubtful = np.flatnonzero(~np.asarray(pc.string_is_ascii(texts).fill_null(True)))
+        letters = texts.take(pa.array(doubtful)).cast(pa.large_binary()).to_pylist()
+        readable = np.ones(len(texts), np.bool_)
+        readable[doubtful] = [_is_utf8(each) for each in letters]
+        return pc.if_else(pa.array(readable), texts, pa.scalar(None, texts.type))
     return texts
 
 
-def _decoded(letters: bytes) -> str | None:
+def _is_utf8(letters: bytes) -> bool:
     try:
-        return letters.decode()
+        letters.decode()
     except UnicodeDecodeError:
-        return None
+        return False
+    return True

@@ -111,6 +111,10 @@ def _text_hashes(offsets: Int64Array, data: npt.NDArray[np.uint8], texts: int) -
     while start < texts:
         stop = int(np.searchsorted(offsets, offsets[start] + _LETTERS_AT_ONCE, side="right")) - 1
         stop = min(max(stop, start + 1), texts)
+        if offsets[stop] - offsets[start] > _LETTERS_AT_ONCE:
+            hashes[start] = _long_hash(data[offsets[start] : offsets[stop]], factors)
+            start = stop
+            continue
         lengths = np.diff(offsets[start : stop + 1])
         firsts = offsets[start:stop] - offsets[start]
         places = np.arange(int(lengths.sum())) - np.repeat(firsts, lengths)
@@ -120,6 +124,15 @@ def _text_hashes(offsets: Int64Array, data: npt.NDArray[np.uint8], texts: int) -
         hashes[start:stop] = sums[firsts + lengths] - sums[firsts]
         start = stop
     return hashes
+
+
+def _long_hash(letters: npt.NDArray[np.uint8], factors: UInt64Array) -> np.uint64:
+    """The hash of one text of many letters, whose products would fill the memory all at once."""
+    sums = []
+    for start in range(0, len(letters), _POSITIONS):
+        piece = letters[start : start + _POSITIONS].astype(np.uint64) + np.uint64(1)
+        sums.append(np.dot(piece, factors[: len(piece)]))
+    return np.add.reduce(sums)  # type: ignore[no-any-return]
 
 
 def _mixed(values: UInt64Array) -> UInt64Array:

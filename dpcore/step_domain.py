@@ -19,7 +19,7 @@ from dpcore.column import (
     Float64Array,
     Int64Array,
     fixed_width_values,
-    null_rows,
+    missing_rows,
 )
 from dpcore.ordered import (
     DROPPED,
@@ -33,6 +33,7 @@ from dpcore.ordered import (
     interval_labels,
     policy_cell,
 )
+from dpcore.whole_numbers import floored_decimals
 
 # Differences of two numbers within this bound, and their products below, stay inside int64.
 LARGEST_STEP = 2**61
@@ -60,7 +61,8 @@ class StepDomain(OrderedDomain):
 
     @abstractmethod
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
-        """The map from a column's storage to steps; beyond +-2^61 it may saturate."""
+        """The map from a column's storage, or from decimals rounded down, to steps; beyond +-2^61
+        it may saturate."""
 
     @property
     def drops_rows(self) -> bool:
@@ -138,13 +140,12 @@ class StepDomain(OrderedDomain):
         return self._from_steps(steps)
 
     def _cell_ids(self, column: pa.Array) -> Int64Array:
-        values = fixed_width_values(column)
+        decimal = pa.types.is_decimal(column.type)
+        values = floored_decimals(column) if decimal else fixed_width_values(column)
         cells = self._locate(values, self._steps_from(column.type))
-        nulls = null_rows(column)
-        if nulls is not None:
-            cells[nulls] = self._missing_cell
-        if values.dtype.kind == "f" and len(values) > 0 and np.isnan(values.min()):
-            cells[np.isnan(values)] = self._missing_cell
+        missing = missing_rows(column)
+        if missing is not None:
+            cells[missing] = self._missing_cell
         return cells
 
     def _locate(self, values: AnyArray, steps_of: Callable[[AnyArray], Int64Array]) -> Int64Array:

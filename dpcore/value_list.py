@@ -2,8 +2,8 @@
 
 Short lists of texts use Arrow's index_in. That function hashes the whole list again at each call
 (some 0.2 s for a million texts), so for long lists a batch is dictionary-encoded and its distinct
-values are looked up in a hash table made once. Integers use a table when they lie close together,
-else a binary search.
+values are looked up in a hash table made once. Texts are compared byte by byte and never decoded,
+as rows may hold any bytes. Integers use a table when they lie close together, else a binary search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import AnyArray, Int64Array, fixed_width_values, null_rows
+from dpcore.column import (
+    AnyArray,
+    Int64Array,
+    fixed_width_values,
+    large_texts,
+    null_rows,
+)
+from dpcore.leaf_lookup import TextIndex
+from dpcore.whole_numbers import whole_numbers
 
 # Longest list of texts that is hashed again for each batch.
 _SHORT_LIST = 2**12
@@ -65,6 +73,10 @@ class ValueList:
         return dict(zip(self.values, range(len(self.values)), strict=True))
 
     @cached_property
+    def _index(self) -> TextIndex:
+        return TextIndex(large_texts(self.array))
+
+    @cached_property
     def _sorted(self) -> tuple[Int64Array, Int64Array]:
         """The integers in increasing order, and the position of each."""
         values = np.array(self.values, np.int64)
@@ -96,36 +108,33 @@ class ValueList:
         """The position of each row's value.
 
         Args:
-            column: plain texts or integers, as the list holds, (rows,).
+            column: plain, (rows,): texts of any type, or for a list of integers what
+                `dpcore.whole_numbers` reads.
 
         Returns:
             int64, (rows,), writable; -1 where null or not listed.
         """
         if not self.is_text:
             return self._integer_codes(column)
-        if pa.types.is_string_view(column.type):
-            # Arrow has no index_in for views.
-            column = column.cast(pa.string())
+        if not pa.types.is_string(column.type):
+            column = large_texts(column)
         if len(self.values) <= _SHORT_LIST:
             return _filled(pc.index_in(column, value_set=self.array.cast(column.type)))
         return self._text_codes(column)
 
     def _text_codes(self, column: pa.Array) -> Int64Array:
         encoded = column.dictionary_encode()
-        lookup = self._positions
-        distinct = encoded.dictionary.to_pylist()
-        codes = np.array([lookup.get(text, _ABSENT) for text in distinct] + [_ABSENT], np.int64)
-        return codes.take(_filled(encoded.indices))
+        distinct = self._index.positions(large_texts(encoded.dictionary))
+        return np.append(distinct, _ABSENT).take(_filled(encoded.indices))
 
     def _integer_codes(self, column: pa.Array) -> Int64Array:
-        values = _within_int64(fixed_width_values(column))
-        table = self._table
+        numbers, is_none = whole_numbers(column)
+        values, table = _within_int64(numbers), self._table
         codes = self._searched(values) if table is None else self._looked_up(table, values)
-        if column.type == pa.uint64():
-            codes[fixed_width_values(column) > np.uint64(2**63 - 1)] = _ABSENT
-        nulls = null_rows(column)
-        if nulls is not None:
-            codes[nulls] = _ABSENT
+        if numbers.dtype == np.uint64:
+            codes[numbers > np.uint64(2**63 - 1)] = _ABSENT
+        if is_none is not None:
+            codes[is_none] = _ABSENT
         return codes
 
     def _looked_up(self, table: Int64Array, values: Int64Array) -> Int64Array:

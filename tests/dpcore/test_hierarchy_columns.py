@@ -143,7 +143,7 @@ def test_the_types_of_columns_without_types() -> None:
         (NUMBERED, "a", pa.int64(), "texts"),
         (NUMBERED, "b", pa.string(), "integers"),
         (NUMBERED, "b", pa.dictionary(pa.int8(), pa.string()), "integers"),
-        (CODED, "x", pa.float64(), "texts or integers"),
+        (CODED, "x", pa.bool_(), "texts or integers"),
         (SPLIT, "x", pa.int64(), "texts"),
         (DAYS, "x", pa.timestamp("us", tz="UTC"), "timestamps without a time zone"),
         (DAYS, "x", pa.int32(), "dates"),

@@ -59,7 +59,7 @@ def test_texts_are_found_where_they_stand(count: int) -> None:
 
 
 def test_texts_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def colliding(values: pa.Array, seed: int = 0) -> np.ndarray:
+    def colliding(values: pa.Array, seed: int = 0, longest: int | None = None) -> np.ndarray:
         hashes = text_hashes(values, seed)
         return hashes % 1000 if seed == 0 else hashes
 
@@ -68,7 +68,7 @@ def test_texts_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
     assert index.positions(texts(6000)).tolist() == list(range(6000))
     # Now every row has the hash of one listed text: the texts themselves must be compared.
     alike = text_hashes(texts(6), 1)[5]
-    monkeypatch.setattr(leaf_lookup, "text_hashes", lambda rows, seed: np.full(len(rows), alike))
+    monkeypatch.setattr(leaf_lookup, "text_hashes", lambda rows, *_: np.full(len(rows), alike))
     expected = [5 if place == 5 else -1 for place in range(6000)]
     assert index.positions(texts(6000)).tolist() == expected
 

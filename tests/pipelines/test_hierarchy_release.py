@@ -296,8 +296,8 @@ def test_bad_types_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
     assert_refused(workspace, workspace.release(change), "'amount' has type string, but a sum")
     assert not workspace.output.exists()
 
-    pq.write_table(pa.table({"code": [0.5], "amount": [1]}), workspace.rows / "rows.parquet")
-    assert_refused(workspace, workspace.release(change), "'code' has type double")
+    pq.write_table(pa.table({"code": [True], "amount": [1]}), workspace.rows / "rows.parquet")
+    assert_refused(workspace, workspace.release(change), "'code' has type bool")
 
 
 def test_a_column_that_is_read_in_two_ways_is_refused(tmp_path: Path) -> None:

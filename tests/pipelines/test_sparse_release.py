@@ -373,3 +373,4 @@ def test_texts_that_are_not_utf8_are_dropped(coded: Addresses) -> None:
         assert abs(found[0]["estimate"] - 800) < 250
     policies = json.loads((coded.output / "manifest.json").read_text())["trees"][0]["policies"]
     assert policies["a, b"]["not UTF-8"] == policies["a, b"]["an empty label"] == "drop"
+    assert policies["a, b"]["a number that is no integer"] == "drop"
