@@ -29,6 +29,7 @@ from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import MANIFEST, FolderError, ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
+from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import csv_rows, files, parquet_rows
 from transforms.errors import InputError, sentence_in
@@ -213,7 +214,9 @@ def _finish(output: str, *, existed: bool) -> None:
     folder = ReleaseFolder(output)
     files.delete(sorted(set(_strays(output, folder))))  # a glob may give a file twice
     if existed:
-        print(f"{output}: this very release is already there; nothing was drawn or spent again")
+        print_line(
+            f"{output}: this very release is already there; nothing was drawn or spent again"
+        )
     report = files.join(output, REPORT)
     if not existed or not files.exists(report):
         write_report(output)
