@@ -12,9 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from dpcore import __version__
+from pipelines.terminal_text import escaped, print_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("dptrees: stopped", file=sys.stderr)
+        print_line("dptrees: stopped", file=sys.stderr)
         return 130
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        print(f"dptrees: {sentence}", file=sys.stderr)
+        print_line(f"dptrees: {sentence}", file=sys.stderr)
         return 2
 
 
@@ -56,8 +57,15 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
+class _Parser(argparse.ArgumentParser):
+    """Argparse, whose refusals repeat an argument as it was given."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(escaped(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
@@ -70,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 Run = Callable[[argparse.Namespace, list[str]], int]
 
 

@@ -12,6 +12,7 @@ from dpcore.irregular_planner import predicted_level_rmse, with_equal_shares
 from dpcore.measured_forest import measured_level_rmse
 from dpcore.threshold_question import ThresholdQuestion
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
+from pipelines.terminal_text import escaped, print_line
 
 _ROUNDS_SHOWN = 6
 
@@ -61,24 +62,25 @@ def print_hierarchy(question: HierarchyQuestion, entry: dict[str, Any]) -> None:
     plan, measure = question.plan, question.plan.budget.measure.value
     keys = f", once for each of {question.key_count} keys" if question.keys else ""
     unit = "rows" if question.measure is None else f"sums of {question.measure.column}"
-    print(f"\n{question.name}: {plan.tree.leaves:,} leaves in a hierarchy, {unit}{keys}")
-    names = question.domain.tree.level_names
+    print_line()
+    print_line(f"{question.name}: {plan.tree.leaves:,} leaves in a hierarchy, {unit}{keys}")
+    names = [escaped(name) for name in question.domain.tree.level_names]
     width = max(map(len, names))
     rmse, objective = entry["predicted"]["level_rmse"], question.objective
     for level, name in enumerate(names):
         share, nodes = float(plan.level_amounts[level]), question.domain.tree.level_sizes[level]
-        print(
+        print_line(
             f"  level {level} {name:<{width}}  {nodes:>12,} nodes, "
             f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {rmse[level]:.4g}"
         )
-    print("  predicted errors, root mean square over the nodes of each level, root first;")
+    print_line("  predicted errors, root mean square over the nodes of each level, root first;")
     name = "nodes_rmse" if objective is None else objective.metric
-    print(
+    print_line(
         f"  and {'as weighted' if objective is None else f'{objective.reads}, {objective.unit}'}:"
     )
     for candidate in entry["candidates"]:
         each = "  ".join(f"{value:.4g}" for value in candidate["predicted"]["level_rmse"])
-        print(f"    {candidate['label']:<24} {each};  {candidate['predicted'][name]:.4g}")
+        print_line(f"    {candidate['label']:<24} {each};  {candidate['predicted'][name]:.4g}")
 
 
 def _noise(question: HierarchyQuestion, level: int) -> str:
@@ -116,18 +118,19 @@ def print_thresholds(question: ThresholdQuestion, entry: dict[str, Any]) -> None
     """Prints the estimates that there may be, and the bound of the error."""
     plan, objective = question.plan.thresholds, question.objective
     keys = f", once for each of {question.key_count} keys" if question.keys else ""
-    print(
-        f"\n{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by "
+    print_line()
+    print_line(
+        f"{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by "
         f"thresholds{keys}; epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
     )
     shown = entry["estimates"]
     if len(shown) > 2 * _ROUNDS_SHOWN:
-        print(f"  {len(shown)} estimates that there may be; the lowest, and the highest:")
+        print_line(f"  {len(shown)} estimates that there may be; the lowest, and the highest:")
         shown = [*shown[:_ROUNDS_SHOWN], shown[-1]]
     for each in shown:
         high = "any" if each["high"] is None else f"{each['high']:,.0f}"
-        print(f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows")
-    print(
+        print_line(f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows")
+    print_line(
         f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g} "
         f"{objective.unit}, for trees of at most {question.plan.rows_at_most:,} rows"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dpcore.randomness import ReleaseKey
+from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 
 
@@ -28,6 +29,8 @@ def run_keygen(path: str) -> int:
     except OSError as error:
         os.unlink(path)
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
-    print(f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:")
-    print("whoever has it can remove the noise of every release made under it.")
+    print_line(
+        f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:"
+    )
+    print_line("whoever has it can remove the noise of every release made under it.")
     return 0

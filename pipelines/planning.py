@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import suppress
 from fractions import Fraction
@@ -35,6 +34,7 @@ from pipelines.hierarchy_plan import hierarchy_plan
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sparse_levels import print_sparse, sparse_entry
 from pipelines.sparse_tree import SparseTree
+from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
 
 # Halvings until the epsilon of a target is known to four digits.
@@ -56,7 +56,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
         for index, tree in enumerate(trees):
             tree["target"] = _target(configuration, plan, index, target_error)
     if as_json:
-        print(json.dumps({"trees": trees}, indent=1))
+        print_json({"trees": trees}, indent=1)
         return 0
     _print(plan, trees, asked_delta=configuration.delta is not None)
     return 0
@@ -209,7 +209,7 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
         behind = f", rho = {float(plan.budget.amount):g} behind it"
     if plan.stated is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
-    print(
+    print_line(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
         "errors are standard errors, after estimation"
     )
@@ -231,25 +231,28 @@ def _print_levels(question: OrderedQuestion) -> None:
     plan, measure = question.plan, question.plan.budget.measure.value
     shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
     keys = f", once for each of {question.key_count} keys" if question.keys else ""
-    print(f"\n{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{keys}")
+    print_line()
+    print_line(f"{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{keys}")
     for level, amount in enumerate(plan.level_amounts):
         law = plan.laws[level]
         noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
         if law is None and level == 0 and plan.public_total:
             noise = "public"
         ((what, count),) = counted(plan, level).items()
-        print(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
+        print_line(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
 
 
 def _print_errors(question: OrderedQuestion, tree: dict[str, Any]) -> None:
     objective = question.objective
     name, other = _error_name(objective), objective != CdfObjective()
-    print("  predicted errors, root mean square, of a CDF point over all cells, in rows", end="")
-    print(f",\n  and of {objective.reads}, in {objective.unit}:" if other else ":")
+    heading = "  predicted errors, root mean square, of a CDF point over all cells, in rows"
+    print_line(f"{heading}{',' if other else ':'}")
+    if other:
+        print_line(f"  and of {objective.reads}, in {objective.unit}:")
     for candidate in tree["candidates"]:
         predicted = candidate["predicted"]
         own = f"{predicted[name]:.4g}" if name in predicted else "-"
-        print(
+        print_line(
             f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
             f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
             f"{_shape(candidate['fanouts'])}"
@@ -261,7 +264,7 @@ def _print_target(target: dict[str, Any] | None) -> None:
         measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
         wanted = f"{measure.value} {target[measure.value]:g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
-        print(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
+        print_line(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
 
 
 def _shape(fanouts: list[int]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -12,6 +11,7 @@ from dpcore.released_hierarchy import ReleasedHierarchy
 from dpcore.released_sparse import ReleasedSparse
 from dpcore.released_tree import Answer, ReleasedTree
 from pipelines.release_folder import ReleaseFolder
+from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
 
 
@@ -38,7 +38,7 @@ def run_query(chosen: argparse.Namespace) -> int:
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
     if chosen.json:
-        print(json.dumps({"tree": name, "key": chosen.key, "answers": rows}, default=str))
+        print_json({"tree": name, "key": chosen.key, "answers": rows}, default=str)
     else:
         _print(rows)
     return 0
@@ -143,16 +143,16 @@ def _quantile(row: Mapping[str, object]) -> dict[str, object]:
 def _print(rows: Sequence[Mapping[str, object]]) -> None:
     """A table with a heading, numbers to the right."""
     if not rows:
-        print("nothing was published there")
+        print_line("nothing was published there")
         return
     heading = list(rows[0])
     cells = [heading, *([_text(row[name]) for name in heading] for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(heading))]
     for line in cells:
-        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+        print_line("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
 
 
 def _text(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else escaped(str(value))

@@ -26,6 +26,7 @@ from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
+from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import csv_rows, files, parquet_rows
 from transforms.errors import InputError, sentence_in
@@ -84,7 +85,7 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
     files.use_options(options)
     if _check_output(output, plan) and not wanted.repair:
         _check_standing(output, wanted)
-        print(
+        print_line(
             f"{output}: a release of this specification is already there; no row was read, and "
             "nothing was drawn or spent again"
         )
@@ -220,7 +221,9 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
         )
     if wanted.discard:
         discard(output)
-        print(f"{output}: what an earlier run began is discarded; what it drew counts as spent")
+        print_line(
+            f"{output}: what a run began is discarded; what it drew counts as spent"
+        )
 
 
 def _writable(folder: str) -> bool:

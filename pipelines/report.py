@@ -33,6 +33,7 @@ from dpcore.release_plan import ReleasePlan
 from dpcore.sparse_question import SparseQuestion
 from dpcore.threshold_question import ThresholdQuestion
 from dpcore.universe_question import UniverseQuestion
+from pipelines.content_security_policy import content_security_policy
 from pipelines.report_asked import check_asked
 from pipelines.report_extent import MAX_TREES, shown_keys
 from pipelines.report_hierarchy import hierarchy_tree
@@ -69,7 +70,9 @@ def write_report_html(
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
     pages = _pages(release, questions, asked)
-    has_figures = any(page.figure is not None for page in pages)
+    charts = any(page.figure is not None for page in pages)
+    scripts = [*([_bokeh()] if charts else []), _script(pages)]
+    style = _text("report.css")
     return _render(
         name=plan.name,
         tree_count=len(plan.questions),
@@ -78,9 +81,9 @@ def write_report_html(
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
         data=_Raw(_embedded(pages)),
-        style=_Raw(_text("report.css")),
-        script=_Raw(_script(pages)),
-        bokeh=_Raw(_bokeh()) if has_figures else "",
+        policy=_Raw(content_security_policy(scripts, style, charts=charts)),
+        style=_Raw(style),
+        scripts=[_Raw(script) for script in scripts],
         **_guarantee(plan),
     )
 
@@ -116,7 +119,8 @@ def _text(name: str) -> str:
 
 def _bokeh() -> str:
     """The chart library."""
-    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    text = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _script(pages: Sequence[TreePage]) -> str:

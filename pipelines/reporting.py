@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dpcore.sparse_question import SparseQuestion
 from dpcore.universe_question import UniverseQuestion
 from pipelines.release_folder import ReleaseFolder, beam_files
+from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 
 REPORT = "report.html"
@@ -27,7 +28,7 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
     folder = ReleaseFolder(path)
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
-    print(_write(folder, _asked(folder, paths, tree) if paths else {}))
+    print_line(_write(folder, _asked(folder, paths, tree) if paths else {}))
     return 0
 
 

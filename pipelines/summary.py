@@ -13,6 +13,7 @@ from dpcore.released_hierarchy import ReleasedHierarchy
 from dpcore.released_sparse import ReleasedSparse
 from dpcore.released_tree import Answer
 from pipelines.release_folder import ReleaseFolder
+from pipelines.terminal_text import escaped, print_line
 
 _KEYS_SHOWN = 5
 _NODES_SHOWN = 5
@@ -26,16 +27,18 @@ def print_summary(folder: ReleaseFolder, report: str) -> None:
         report: the path of its page.
     """
     plan = folder.plan
-    print(f"{plan.name}: {budget_text(plan)} per row, neighbours {plan.neighbors.value}")
+    print_line(f"{plan.name}: {budget_text(plan)} per row, neighbours {plan.neighbors.value}")
     for question in plan.questions:
         _print_tree(folder, question)
-    print(f"\nrelease: {folder.path}\nreport:  {report}")
+    print_line()
+    print_line(f"release: {folder.path}")
+    print_line(f"report:  {report}")
 
 
 def _text(row: dict[str, Any], name: str) -> str:
     """A value for a person: a number to a few digits, anything else in its domain's notation."""
     number = row[name]
-    return f"{number:.6g}" if number is not None else row[f"{name}_text"] or "-"
+    return f"{number:.6g}" if number is not None else escaped(row[f"{name}_text"] or "-")
 
 
 def _print_tree(folder: ReleaseFolder, question: Question) -> None:
@@ -45,24 +48,25 @@ def _print_tree(folder: ReleaseFolder, question: Question) -> None:
         return
     question = tree.question
     confidence, columns = f"{100 * question.confidence:g} %", ", ".join(question.domain.columns)
-    print(f"\n{question.name} ({columns}, {confidence} intervals)")
+    print_line()
+    print_line(f"{question.name} ({columns}, {confidence} intervals)")
     counted = "rows"
     if isinstance(question, HierarchyQuestion) and question.measure is not None:
         counted = f"sum of {question.measure.column}"
     labels = question.key_labels
     for label in labels[:_KEYS_SHOWN]:
         total = tree.node(0, 0, label)
-        name = "" if label is None else f"{label:<8}"
-        print(f"  {name}{counted} {_with_margin(total)}")
+        name = "" if label is None else f"{escaped(label):<8}"
+        print_line(f"  {name}{counted} {_with_margin(total)}")
         for row in tree.quantiles(label) if isinstance(tree, ReleasedCdf) else []:
-            print(
+            print_line(
                 f"  {'':<{len(name)}}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
                 f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
             )
         if isinstance(tree, ReleasedHierarchy):
             _print_largest(tree, label)
     if len(labels) > _KEYS_SHOWN:
-        print(f"  ... and {len(labels) - _KEYS_SHOWN} more keys")
+        print_line(f"  ... and {len(labels) - _KEYS_SHOWN} more keys")
 
 
 def _with_margin(answer: Answer) -> str:
@@ -82,18 +86,19 @@ def _print_largest(tree: ReleasedHierarchy, key: str | None) -> None:
     if level is None:
         return
     name = tree.question.domain.tree.level_names[level]
-    print(f"    the largest of {sizes[level]:,} nodes, {name}:")
+    print_line(f"    the largest of {sizes[level]:,} nodes, {name}:")
     for node in tree.top(_NODES_SHOWN, level, key):
-        print(f"    {node.label:<20} {_with_margin(node):>20}")
+        print_line(f"    {escaped(node.label):<20} {_with_margin(node):>20}")
 
 
 def _print_sparse(tree: ReleasedSparse) -> None:
     """How many nodes of each level were published, and the largest of the first level."""
     question = tree.question
     columns = ", ".join(question.columns)
-    print(f"\n{question.name} ({columns}, {100 * question.confidence:g} % intervals)")
+    print_line()
+    print_line(f"{question.name} ({columns}, {100 * question.confidence:g} % intervals)")
     names = tree.level_names
     shown = ", ".join(f"{len(tree.rows(level)):,} {name}" for level, name in enumerate(names))
-    print(f"  nodes that passed their thresholds: {shown}")
+    print_line(f"  nodes that passed their thresholds: {shown}")
     for node in tree.top(_NODES_SHOWN, 1):
-        print(f"    {node.label:<20} {_with_margin(node):>20}")
+        print_line(f"    {escaped(node.label):<20} {_with_margin(node):>20}")

@@ -1,8 +1,9 @@
 """The architecture, enforced on the source text: imports point downwards only.
 
 dpcore is mathematics (no Beam, no file, no clock, no command line), transforms is Beam wiring,
-pipelines is what a person runs; and randomness enters through dpcore/randomness.py alone. Each rule
-is shown to fail on a planted source.
+pipelines is what a person runs; randomness enters through dpcore/randomness.py alone, and text
+leaves for the terminal through pipelines/terminal_text.py alone. Each rule is shown to fail on a
+planted source.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 LAYERS = ("dpcore", "transforms", "pipelines")
 GATEWAY = PurePosixPath("dpcore/randomness.py")
+TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
 DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting", "dpcore"}
@@ -33,6 +35,9 @@ FILE_ATTRIBUTES = {
 }
 CLOCK_ATTRIBUTES = {"now", "today", "utcnow"}
 CALLS = {"__import__", "input", "open", "print"}
+STREAM_WRITES = {
+    f"sys.{stream}.{write}" for stream in ("stdout", "stderr") for write in ("write", "writelines")
+}
 
 FORBIDDEN_BELOW = {
     "dpcore": {"apache_beam", "benchmarks", "examples", "pipelines", "tests", "transforms"},
@@ -120,6 +125,13 @@ def randomness_violations(path: PurePosixPath, tree: ast.Module, names: set[str]
             yield f"uses .{name}, which belongs to {GATEWAY}"
 
 
+def terminal_violations(tree: ast.Module) -> Iterator[str]:
+    """Yield what prints past the module that escapes control characters."""
+    written = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for name in sorted(calls(tree) & {"print"} | written & STREAM_WRITES):
+        yield f"uses {name}: text reaches the terminal through {TERMINAL}"
+
+
 def violations(path: str, source: str) -> list[str]:
     """Return every rule that the source of one module of the three packages breaks."""
     where = PurePosixPath(path)
@@ -128,6 +140,8 @@ def violations(path: str, source: str) -> list[str]:
     found = [*layer_violations(where, names), *randomness_violations(where, tree, names)]
     if where.parts[0] == "dpcore":
         found += purity_violations(where, tree, names)
+    if where != TERMINAL:
+        found += terminal_violations(tree)
     if where == GATEWAY:
         found += gateway_os_violations(tree)
     return found
@@ -187,6 +201,9 @@ def test_module_keeps_to_its_layer(path: str) -> None:
         ("transforms/noise.py", "from pipelines import command"),
         ("transforms/noise.py", "from tests import conftest"),
         ("transforms/noise.py", "from __future__ import annotations"),
+        ("transforms/noise.py", "print(1)"),
+        ("pipelines/command.py", "def late(label):\n    print(label)"),
+        ("pipelines/command.py", "import sys\nsys.stderr.write(label)"),
         ("pipelines/command.py", "from secrets import token_bytes"),
         ("pipelines/command.py", "from random import shuffle"),
         ("pipelines/command.py", "import numpy.random"),

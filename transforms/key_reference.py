@@ -23,7 +23,8 @@ class KeyReference:
     """Where the release key lies, and how to tell that it is the right one.
 
     Args:
-        reference: ``file:PATH`` (a file that only its owner can read) or ``env:NAME``.
+        reference: ``file:PATH`` (a file of the user who runs or of root, that only its owner can
+            read) or ``env:NAME``.
         check_value: from the launcher's key; empty on the launcher itself.
     """
 
@@ -34,7 +35,8 @@ class KeyReference:
         """The key.
 
         Raises:
-            KeyReferenceError: it is missing, readable by others, malformed or another key.
+            KeyReferenceError: it is missing, another user's, readable by others, malformed or
+                another key.
         """
         kind, _, place = self.reference.partition(":")
         if kind == "file":
@@ -65,14 +67,8 @@ class KeyReference:
 
 def _read_private_file(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise KeyReferenceError(f"key: {path} is not a file")
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise KeyReferenceError(
-                    f"key: {path} can be read by others; allow its owner alone (chmod 600)"
-                )
+        with open(path, encoding="ascii", opener=_open_at_once) as file:
+            _check_private(path, os.fstat(file.fileno()))
             return file.read(4096)
     except FileNotFoundError:
         raise KeyReferenceError(
@@ -82,3 +78,27 @@ def _read_private_file(path: str) -> str:
         raise KeyReferenceError(f"key: {path} is not a release key") from None
     except OSError as error:
         raise KeyReferenceError(f"key: {path} cannot be read: {error.strerror}") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A pipe would be waited for, before it could be seen that it is no file.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _check_private(path: str, status: os.stat_result) -> None:
+    """Refuses what is not a private file of the user who runs.
+
+    Judged is the file that was opened, wherever a link has led to it. Its owner knows the key and
+    can change it; root can do so anyway, and owns the secrets that Kubernetes mounts.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyReferenceError(f"key: {path} is not a file")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise KeyReferenceError(
+            f"key: {path} belongs to user {status.st_uid}; it must belong to the user who runs "
+            f"dptrees ({os.geteuid()}) or to root"
+        )
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyReferenceError(
+            f"key: {path} can be read by others; allow its owner alone (chmod 600)"
+        )

@@ -5,7 +5,10 @@ import bz2
 import gzip
 import logging
 import lzma
+import os
 import re
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +26,7 @@ from transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 OTHER = ReleaseKey(b"\x05" * 32)
+PROJECT = Path(__file__).resolve().parents[2]
 
 COMPRESSED = {
     b"BZh": bz2.BZ2Decompressor,
@@ -158,6 +162,68 @@ def test_a_file_that_others_can_reach(mode, key_file) -> None:
         KeyReference(reference=f"file:{key_file}").load()
     key_file.chmod(0o400)
     KeyReference(reference=f"file:{key_file}").load()
+
+
+def load_as(user: int, owner: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load a key file as if a user ran, and another one owned the file."""
+    status = os.stat(path)
+    fields = [*status[:4], owner, *status[5:10]]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user)
+        patch.setattr(os, "fstat", lambda handle: os.stat_result(fields))
+        KeyReference(reference=f"file:{path}").load()
+
+
+@pytest.mark.parametrize(("user", "owner"), [(1000, 1001), (1000, 65534), (0, 1000)])
+def test_a_file_of_another_user(user, owner, key_file, monkeypatch) -> None:
+    with pytest.raises(KeyReferenceError) as caught:
+        load_as(user, owner, key_file, monkeypatch)
+    assert caught.value.sentence == (
+        f"key: {key_file} belongs to user {owner}; it must belong to the user who runs dptrees "
+        f"({user}) or to root"
+    )
+
+
+@pytest.mark.parametrize(("user", "owner"), [(1000, 1000), (1000, 0), (0, 0)])
+def test_a_file_of_the_user_who_runs_or_of_root(user, owner, key_file, monkeypatch) -> None:
+    load_as(user, owner, key_file, monkeypatch)
+    key_file.chmod(0o640)
+    with pytest.raises(KeyReferenceError, match="can be read by others"):
+        load_as(user, owner, key_file, monkeypatch)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_that_was_given_away_is_refused_through_a_link_too(key_file, tmp_path) -> None:
+    link = tmp_path / "link.key"
+    link.symlink_to(key_file)
+    KeyReference(reference=f"file:{link}").load()
+    os.chown(link, 1234, -1, follow_symlinks=False)  # whose the link is does not matter
+    KeyReference(reference=f"file:{link}").load()
+    os.chown(key_file, 1234, -1)
+    for path in (key_file, link):
+        with pytest.raises(KeyReferenceError, match="belongs to user 1234"):
+            KeyReference(reference=f"file:{path}").load()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path) -> None:
+    pipe = tmp_path / "pipe.key"
+    os.mkfifo(pipe, 0o600)
+    code = (
+        "from transforms.key_reference import KeyReference, KeyReferenceError\n"
+        "try:\n"
+        f"    KeyReference(reference='file:{pipe}').load()\n"
+        "except KeyReferenceError as error:\n"
+        "    print(error.sentence)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f"key: {pipe} is not a file\n"
 
 
 def test_what_is_no_key(key_file, tmp_path, monkeypatch) -> None:
