@@ -338,7 +338,7 @@ def test_rows_that_cannot_be_listed_or_opened(store) -> None:
 
 
 def test_of_two_jobs_at_once_the_one_whose_record_is_lost_publishes_nothing(
-    plan, data, run, store
+    make_plan, data, run, store
 ) -> None:
     """Both saw no record and wrote their own, as no store that Beam knows can forbid."""
 
@@ -348,7 +348,7 @@ def test_of_two_jobs_at_once_the_one_whose_record_is_lost_publishes_nothing(
 
     MemoryStore.failure.append(other_job)
     with pytest.raises(Exception, match="made from other data, with another key"):
-        run(plan, data, OUTPUT)
+        run(make_plan(release="of its own"), data, OUTPUT)
     assert f"{OUTPUT}/manifest.json" not in store
 
 
