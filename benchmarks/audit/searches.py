@@ -14,40 +14,21 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
-from random import Random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from benchmarks.audit.exact import Finding, shows_more
 from benchmarks.audit.outcomes import PrivacyLoss
-from benchmarks.audit.recording import NamedStream, Noise, exchanged_samples, recorded_release
+from benchmarks.audit.recording import NamedStream, Noise, exchanged_samples
 from benchmarks.audit.rows import (
     Integers,
-    Palette,
-    Palettes,
-    batches,
-    key_palette,
-    leaf_counts,
-    neighbouring_rows,
-    random_row,
 )
-from dpcore.category_domain import KeyList
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.privacy import Budget, Measure, Neighbors
 from dpcore.randomness import RandomStream
-from dpcore.relative_objective import RelativeObjective
-from dpcore.release_plan import ReleasePlan
 from dpcore.samplers import DiscreteLaplace
-from dpcore.threshold_forest import TreeThresholds
-from dpcore.threshold_plan import ThresholdPlan, ThresholdRound
 from dpcore.threshold_question import ThresholdQuestion
 from dpcore.truncated_laplace import TruncatedLaplace
-from dpcore.universe_leaves import universe_from_paths
 
 Floats = npt.NDArray[np.float64]
 # Thresholds are told apart by multiples of this, larger than every count and threshold here.
@@ -238,72 +219,3 @@ def threshold_loss(
     """The epsilon at a delta between the releases of two tables, the larger of both directions."""
     laws = [estimates_law(question, counts) for counts in (one, two)]
     return max(PrivacyLoss.between(*pair).epsilon(delta) for pair in (laws, laws[::-1]))
-
-
-# --- random questions -----------------------------------------------------------------------------
-
-TREES = (("a", "b"), ("a", "b/c", "b/d"), ("a/b",), ("a", "b/c"))
-OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
-
-
-def _round(rng: Random, tau: int) -> ThresholdRound:
-    cutoff = rng.randint(1, 2)
-    node_epsilon = cutoff * Fraction(rng.randint(2, 8), 10)
-    return ThresholdRound(
-        cutoff=cutoff,
-        search_epsilon=Fraction(rng.randint(1, 10), 10),
-        node_epsilon=node_epsilon,
-        delta=cutoff * Fraction(1, 10 ** rng.randint(2, 3)),
-        tau=tau,
-        acceptance=tau + rng.randint(-3, 3),
-        estimate=Fraction(tau + 5),
-    )
-
-
-def threshold_question(
-    rng: Random, neighbors: Neighbors, *, keyed: bool
-) -> tuple[ThresholdQuestion, Palettes]:
-    """A small tree searched in one or two rounds, which claims what these spend."""
-    paths = ("a", "b") if keyed else rng.choice(TREES)
-    universe = universe_from_paths(pa.array(paths), "/")
-    domain = HierarchyDomain(universe=universe, columns=("path",))
-    taus = [rng.randint(2, 6)] if keyed else sorted(rng.sample(range(2, 12), rng.randint(1, 2)))
-    rounds = tuple(_round(rng, tau) for tau in taus)
-    plan = TreeThresholds(
-        tree=domain.tree.shape, thresholds=claiming(rounds, neighbors), keyed=keyed
-    )
-    keys = KeyList(column="by", keys=("AA", "DL")) if keyed else None
-    question = ThresholdQuestion(
-        name="tree", domain=domain, plan=plan, keys=keys, objective=OBJECTIVE
-    )
-    palettes = {"path": Palette(type=pa.string(), values=(*paths, "x", None))}
-    return question, palettes if keys is None else palettes | {"by": key_palette(keys)}
-
-
-def claiming(rounds: tuple[ThresholdRound, ...], neighbors: Neighbors) -> ThresholdPlan:
-    """The least claim that rounds keep: of one row, or of two for a row that is exchanged."""
-    epsilon = sum((each.epsilon for each in rounds), Fraction(0))
-    delta = sum((each.delta for each in rounds), Fraction(0))
-    steps, growth = 1, Fraction(1)
-    if neighbors is Neighbors.SUBSTITUTE:
-        # delta (1 + e^epsilon), to the next thousandth.
-        steps, growth = 2, 1 + Fraction(math.ceil(1000 * math.exp(epsilon)), 1000)
-    return ThresholdPlan(
-        epsilon=steps * epsilon,
-        delta=growth * delta,
-        neighbors=neighbors,
-        least=Fraction(1),
-        rounds=rounds,
-    )
-
-
-def threshold_plan(question: ThresholdQuestion) -> ReleasePlan:
-    """The release of one tree between thresholds."""
-    epsilon, delta = question.approximate
-    return ReleasePlan(
-        name="r",
-        neighbors=question.neighbors,
-        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
-        questions=(question,),
-        stated=(epsilon, delta),
-    )
