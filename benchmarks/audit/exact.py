@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
@@ -222,12 +222,16 @@ def neighbouring_counts(
 # --- losses ---------------------------------------------------------------------------------------
 
 
-def losses(one: Recorded, two: Recorded) -> dict[str, Loss]:
-    """The loss of every tree between two releases of one plan."""
-    assert one.draws.keys() == two.draws.keys(), "which noise is drawn depends on the data"
+def losses(one: Recorded, two: Recorded, trees: Collection[str] | None = None) -> dict[str, Loss]:
+    """The loss of every tree between two releases of one plan, or of some of the trees."""
+    draws = [
+        {place: draw for place, draw in each.draws.items() if trees is None or place[0] in trees}
+        for each in (one, two)
+    ]
+    assert draws[0].keys() == draws[1].keys(), "which noise is drawn depends on the data"
     found: dict[str, Loss] = {}
-    for place, draw in one.draws.items():
-        other = two.draws[place]
+    for place, draw in draws[0].items():
+        other = draws[1][place]
         assert draw.law == other.law and draw.size == other.size, "a law depends on the data"
         if draw.exact is not None and other.exact is not None:
             differences = (draw.exact - other.exact).tolist()

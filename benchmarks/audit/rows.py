@@ -103,6 +103,9 @@ def neighbouring_rows(
     if neighbors is Neighbors.ADD_REMOVE:
         return rows, [*rows[:place], random_row(rng, palettes), *rows[place:]]
     first, second = random_row(rng, palettes), random_row(rng, palettes)
+    if rng.random() < 0.5:  # the same but for one column: another value in the same leaf, say
+        column = rng.randrange(len(first))
+        second = (*first[:column], second[column], *first[column + 1 :])
     return [*rows[:place], first, *rows[place:]], [*rows[:place], second, *rows[place:]]
 
 

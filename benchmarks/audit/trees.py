@@ -229,7 +229,7 @@ def hierarchy_domain(
     return HierarchyDomain(universe=universe, columns=columns, **policies), palettes
 
 
-BOUNDS = ((0, 10), (1, 4), (-5, 5), (-3, 8), (-7, -2), (-4, 0), (6, 6))
+BOUNDS = ((0, 10), (1, 4), (-5, 5), (-1, 1), (-3, 8), (-7, -2), (-4, 0), (6, 6))
 
 
 def _split(rng: Random, height: int) -> Callable[[IrregularPlan], IrregularPlan]:
