@@ -38,6 +38,7 @@ NOTHING = "nothing"
 SMALL_NOISE = "noise 30 % too small"
 TWO_BUDGETS = "budget counted twice"
 TWO_ROWS = "one row counted twice"
+EIGHT_BUDGETS = "budget counted eight times"  # seen in a few hundred releases
 SIDES = ("one", "two")
 FAULTS = (NOTHING, SMALL_NOISE, TWO_BUDGETS, TWO_ROWS)
 # Thresholds that are tried of each statistic.
@@ -78,7 +79,7 @@ def _factor(law: Any, fault: str) -> Fraction:
     """By which a scale, or sigma^2, is multiplied."""
     if fault == SMALL_NOISE:
         return Fraction(7, 10) ** (2 if isinstance(law, DiscreteGaussian) else 1)
-    return Fraction(1, 2) if fault == TWO_BUDGETS else Fraction(1)
+    return {TWO_BUDGETS: Fraction(1, 2), EIGHT_BUDGETS: Fraction(1, 8)}.get(fault, Fraction(1))
 
 
 def released(kind: str, fault: str, which: str, releases: int) -> Floats:
@@ -86,7 +87,7 @@ def released(kind: str, fault: str, which: str, releases: int) -> Floats:
 
     Args:
         kind: of `TARGETS`.
-        fault: of `FAULTS`.
+        fault: of `FAULTS`, or `EIGHT_BUDGETS`.
         which: "one" or "two".
         releases: how many, each with a fresh key.
     """
@@ -121,7 +122,7 @@ class Statistics:
     @classmethod
     def learned(cls, one: Floats, two: Floats) -> Statistics:
         """From (releases, numbers) of each data set."""
-        spread = np.cov(np.concatenate([one - one.mean(0), two - two.mean(0)]).T)
+        spread = np.atleast_2d(np.cov(np.concatenate([one - one.mean(0), two - two.mean(0)]).T))
         ridge = 1e-6 * max(1.0, float(np.trace(spread))) * np.eye(one.shape[1])
         weights = np.linalg.solve(spread + ridge, two.mean(0) - one.mean(0))
         columns = [_log_ratios(a, b) for a, b in zip(one.T, two.T, strict=True)]

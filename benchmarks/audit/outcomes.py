@@ -30,7 +30,7 @@ class PrivacyLoss:
         beyond: P of outcomes that Q does not have.
 
     >>> loss = PrivacyLoss.between({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75})
-    >>> loss.delta(0.0), round(loss.delta(math.log(3)), 9)
+    >>> round(loss.delta(0.0), 9), round(loss.delta(math.log(3)), 9)
     (0.5, 0.0)
     """
 
