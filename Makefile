@@ -15,7 +15,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce clean
+.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce audit clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -27,6 +27,7 @@ help:
 	@echo "make ci          what the continuous integration runs: all of the above"
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
+	@echo "make audit       attacks on the guarantee, written into docs/audit.md (some minutes)"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
 $(BIN)/python:
@@ -117,6 +118,10 @@ benchmarks: $(INSTALLED)
 reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"
 	@$(BIN)/python -m benchmarks.reproduction --write docs/reproduction.md
+
+audit: $(INSTALLED)
+	@echo "Auditing the guarantee (some minutes)"
+	@$(BIN)/python -m benchmarks.audit --write docs/audit.md
 
 clean:
 	@echo "Removing $(VENV), data/flights and what the tools left"

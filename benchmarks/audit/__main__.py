@@ -1,0 +1,167 @@
+"""Audits the guarantee, by exact losses and by attacks on released numbers, in Markdown.
+
+python -m benchmarks.audit [--quick] [--write docs/audit.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.audit.attack import NOTHING, Attack, attacks
+from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
+from benchmarks.audit.published import audit_sparse
+from benchmarks.audit.threshold_cases import audit_thresholds
+from benchmarks.audit.whole import audit_whole
+from benchmarks.reproduction.markdown import holds, number, section, table
+
+RELEASES = 20_000
+ALARM = 0.001
+# Of the laws that are enumerated in floating point.
+ROUNDING = 1e-9
+
+HEADER = """\
+# Audits of the guarantee
+
+Written by `make audit`, never by hand. Two audits try to prove the claims of a release wrong: one
+knows all that is drawn and adds up exact losses, the other sees released numbers only. Both are
+shown what a faulty release is: here and in tests/audit, where short forms of them run with the
+other tests.
+{quick}"""
+QUICK = "\n**A quick run: few plans and few releases, so faults may stay hidden.**\n"
+
+LIMITS = """\
+## What such audits can and cannot show
+
+- An audit can prove a claim wrong, never right. That the claims hold is proved in the docstrings of
+  the modules that spend the budget; an audit looks for steps between proof and program that nobody
+  saw.
+- The exact audit covers random plans of small trees (cut into small chunks, as large trees are) and
+  random pairs of tables, not all of them. It takes the samplers to have the laws that they state;
+  tests/dpcore/test_samplers.py looks at these.
+- The attack needs an event of some percent on both data sets: it sees noise that is a third too
+  small, not noise that is 2 % too small, and no delta of 1e-6. It attacks one tiny tree of each
+  kind. A bound below the claim is what a correct release gives, not a measure of its privacy.
+- A delta is looked at in the exact audit only: what a sparse tree or a search shows with it is
+  enumerated there.
+- Both take the key as secret and the keystream as random: the guarantee is computational. Neither
+  looks at running times, the size of files, or what an operator does besides.
+"""
+
+
+def exact_findings(plans: int) -> list[tuple[str, str, Finding]]:
+    """(kind, measure, what was found) of random plans of every kind."""
+    found = [
+        (kind, measure, audit(kind, measure, plans=plans, pairs=8))
+        for kind in KINDS
+        for measure in MEASURES
+    ]
+    both = "epsilon, delta"
+    found.append(("sparse trees", both, audit_sparse(plans=plans, pairs=4)))
+    found.append(("searches between thresholds", both, audit_thresholds(plans=plans, pairs=4)))
+    found.append(("all kinds at once", both, audit_whole(plans=plans // 2 + 1, pairs=3)))
+    return found
+
+
+def exact_section(plans: int) -> str:
+    """The table of the exact losses."""
+    found = exact_findings(plans)
+    kept = all(each.ratio <= 1 + ROUNDING for _, _, each in found)
+    rows = [
+        (kind, measure, str(each.pairs), f"{float(each.ratio):.4f}", str(each.leaks))
+        for kind, measure, each in found
+    ]
+    return section(
+        "1. Exact losses, with everything known",
+        """Random plans (planned, by hand, published; with keys, quantiles, public totals and public
+        levels, bounded sums of either sign, weights) under add_remove and substitute, and pairs of
+        neighbouring tables of rows at every edge: first and last cells, bounds of cells and of
+        values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
+        through the questions' own maps, the counts through the release's own code; every draw of
+        noise tells to which exact counts it was added.""",
+        """Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2 sigma^2), are
+        added up as fractions and compared with the claim exactly. Under (epsilon, delta) the loss
+        is the epsilon at the claimed delta: of Gaussian noise as the dp-accounting library composes
+        it (from below, to two parts in a thousand), of sparse trees and searches by the exact law
+        of what is released, outcome by outcome. The column "loss" is the largest of all pairs in
+        parts of the claim; 1 means that a claim is met, and that less noise would break it. Sums,
+        and trees whose levels repeat counts, are converted from rho, which leaves a tenth unused; a
+        search pays for more answers than small trees give.""",
+        """"Leaks" counts pairs where a release given the noisy counts of its neighbour published
+        anything else than that did: something exact would have got past the noise.""",
+        table(("release", "claim in", "pairs", "loss", "leaks"), rows),
+        f"""No pair loses more than is claimed: {holds(kept)}. No release shows more than follows
+        from its noisy counts: {holds(not any(each.leaks for _, _, each in found))}.""",
+    )
+
+
+def attack_section(releases: int) -> str:
+    """The table of the attacks."""
+    found = attacks(releases, ALARM)
+    rows = [
+        (each.kind, str(each.claim), each.fault, number(each.found), _verdict(each))
+        for each in found
+    ]
+    right = [each.is_rejected for each in found if each.fault == NOTHING]
+    wrong = [each.is_rejected for each in found if each.fault != NOTHING]
+    return section(
+        "2. Attacks on what is released",
+        f"""{releases:,} releases of each of two neighbouring data sets, each made in memory by
+        `dpcore.release.release_counts` with a fresh key; only released numbers are read. One half
+        of them serves to find an event that tells the two data sets apart (a threshold of one
+        number, of a linear statistic, or of the sum of log ratios of frequencies); on the other
+        half Clopper and Pearson bound the event's probabilities, and these what is lost: epsilon by
+        ln((P - delta) / Q), rho as of Gaussian noise by (z(P) - z(Q))^2 / 2.""",
+        f"""All {len(found)} bounds of the table hold together with a probability of
+        {100 * (1 - ALARM):.1f} % (each fails with at most {ALARM:g} / {len(found)}, by Bonferroni).
+        A claim below its bound is false: "found". The faults are planted: noise of a scale 30 % too
+        small, noise of a budget that is spent twice, the row that the data sets differ by counted
+        twice.""",
+        table(("release", "claimed", "fault", "lower bound", "found"), rows),
+        f"""No claim of a correct release is rejected: {holds(not any(right))}. Every planted fault
+        is found: {holds(all(wrong))} ({sum(wrong)} of {len(wrong)}).""",
+    )
+
+
+def _verdict(attack: Attack) -> str:
+    return "found" if attack.is_rejected else "not found"
+
+
+def document(*, quick: bool) -> str:
+    """The whole page."""
+    part = 10 if quick else 1
+    return "\n".join(
+        (
+            HEADER.format(quick=QUICK if quick else ""),
+            exact_section(40 // part),
+            attack_section(RELEASES // part),
+            LIMITS,
+        )
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the page or writes it to a file."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.audit", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="few runs, for a first look")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the file to write")
+    options = parser.parse_args(arguments)
+    # The library says in every call that it rounds downwards by another method than upwards.
+    logging.getLogger().setLevel(logging.ERROR)
+    start = time.perf_counter()
+    page = document(quick=options.quick)
+    if options.write is None:
+        print(page, end="")
+    else:
+        options.write.write_text(page, encoding="utf-8")
+    print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

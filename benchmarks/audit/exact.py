@@ -1,0 +1,337 @@
+"""The exact privacy loss of what a release draws, between neighbouring tables of rows.
+
+All noise is recorded where it is added (`benchmarks.audit.recording`). Discrete Laplace noise of
+scale b on counts that differ by d loses at most |d| / b, discrete Gaussian noise of sigma^2 loses
+d^2 / (2 sigma^2) of rho, and losses add up over all draws: both sums are rationals and are compared
+with the claim without rounding. Under (epsilon, delta) the losses of Gaussian noise are composed by
+the dp-accounting library, which has no code in common with `dpcore.privacy_loss`.
+
+Two things more must hold for the sums to be all that is lost: that laws do not depend on the data,
+and that all which is published follows from the noisy counts. The second is tried by giving the
+release of the one table the noisy counts of the other's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from benchmarks.audit.recording import Recorded, public_output, recorded_release
+from benchmarks.audit.rows import (
+    Integers,
+    Palettes,
+    Row,
+    batches,
+    leaf_counts,
+    neighbouring_rows,
+)
+from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
+from dpcore.accounting import calibrated_rho, rho_of
+from dpcore.irregular_plan import IrregularPlan
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.privacy_loss import certified_delta
+from dpcore.question import ChunkedQuestion
+from dpcore.release_plan import ReleasePlan, moved_counts_of
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace
+
+AMOUNTS = (Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(7, 3))
+STATED = ((Fraction(1), Fraction(1, 10**4)), (Fraction(3), Fraction(1, 10**3)))
+MEASURES = ("epsilon", "rho", "epsilon, delta")
+# Steps of the losses that the library composes: an epsilon is known to about ten of them.
+_STEP = 5e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A release to be audited, and the columns that it reads."""
+
+    plan: ReleasePlan
+    palettes: Palettes
+
+
+@dataclass(kw_only=True)
+class Finding:
+    """What an audit of some pairs of tables found.
+
+    Attributes:
+        pairs: how many there were.
+        ratio: the largest loss of a pair, in parts of the claim.
+        leaks: how many releases showed more than follows from their noisy counts.
+    """
+
+    pairs: int = 0
+    ratio: Fraction | float = Fraction(0)
+    leaks: int = 0
+
+    @property
+    def keeps_the_claim(self) -> bool:
+        """Whether nothing was found."""
+        return self.ratio <= 1 and not self.leaks
+
+    def add(self, ratio: Fraction | float, leaked: bool) -> None:
+        """Take in another pair."""
+        self.pairs, self.leaks = self.pairs + 1, self.leaks + leaked
+        self.ratio = max(self.ratio, ratio)
+
+
+@dataclass(kw_only=True)
+class Loss:
+    """The losses of one tree's draws, by the kind of noise.
+
+    Attributes:
+        epsilon: of discrete Laplace noise.
+        rho: of discrete Gaussian noise.
+        moved: how many counts differ by d under Gaussian noise, by (sigma^2, d).
+    """
+
+    epsilon: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    moved: Counter[tuple[Fraction, int]] = field(default_factory=Counter)
+
+    def add(self, law: Any, differences: Sequence[int]) -> None:
+        """Take in the draws of one law."""
+        for distance in (abs(each) for each in differences if each):
+            if isinstance(law, DiscreteLaplace):
+                self.epsilon += distance / law.scale
+            elif isinstance(law, DiscreteGaussian):
+                self.rho += distance**2 / (2 * law.sigma_squared)
+                self.moved[law.sigma_squared, distance] += 1
+            else:
+                raise TypeError(f"no exact loss of {type(law).__name__} is known here")
+
+
+# --- releases -------------------------------------------------------------------------------------
+
+
+def _several(rng: Random, neighbors: Neighbors) -> list[Draft]:
+    """Trees that share a budget, of any kind."""
+    return [
+        ordered_draft(rng, "first", neighbors, published=rng.random() < 0.5),
+        hierarchy_draft(rng, "second", neighbors, sums=rng.random() < 0.5),
+        ordered_draft(rng, "third", neighbors),
+    ]
+
+
+Drafts = Callable[[Random, Neighbors], list[Draft]]
+KINDS: dict[str, Drafts] = {
+    "ordered trees, planned": lambda rng, near: [ordered_draft(rng, "tree", near)],
+    "ordered trees, published": lambda rng, near: [
+        ordered_draft(rng, "tree", near, published=True)
+    ],
+    "hierarchies": lambda rng, near: [hierarchy_draft(rng, "tree", near)],
+    "hierarchies, sums": lambda rng, near: [hierarchy_draft(rng, "tree", near, sums=True)],
+    "hierarchies, public counts": lambda rng, near: [
+        hierarchy_draft(rng, "tree", Neighbors.SUBSTITUTE, invariants=True)
+    ],
+    "several trees": _several,
+}
+
+
+def make_case(rng: Random, kind: str, measure: str) -> Case:
+    """A random release of a kind under a measure."""
+    neighbors = rng.choice(list(Neighbors))
+    if kind == "hierarchies, public counts":
+        neighbors = Neighbors.SUBSTITUTE
+    drafts = KINDS[kind](rng, neighbors)
+    parts = [rng.randint(1, 3) for _ in drafts]
+    palettes = functools.reduce(lambda one, two: one | two, (each.palettes for each in drafts))
+
+    def questions(budget: Budget) -> tuple[ChunkedQuestion, ...]:
+        own = zip(drafts, shared(budget, parts), strict=True)
+        return tuple(draft.make(part) for draft, part in own)
+
+    if measure == "epsilon, delta":
+        return Case(
+            plan=stated_release(questions, neighbors, *rng.choice(STATED)), palettes=palettes
+        )
+    budget = Budget(measure=Measure(measure), amount=rng.choice(AMOUNTS))
+    plan = ReleasePlan(name="r", neighbors=neighbors, budget=budget, questions=questions(budget))
+    return Case(plan=plan, palettes=palettes)
+
+
+def stated_release(
+    questions: Callable[[Budget], tuple[ChunkedQuestion, ...]],
+    neighbors: Neighbors,
+    epsilon: Fraction,
+    delta: Fraction,
+) -> ReleasePlan:
+    """The release that spends as much as was certified to keep (epsilon, delta)."""
+
+    def moved(rho: Fraction) -> Any:
+        return moved_counts_of(questions(Budget(measure=Measure.RHO, amount=rho)))
+
+    def certify(rho: Fraction) -> float:
+        return certified_delta(moved(rho), epsilon)
+
+    known = moved(Fraction(1)) is not None
+    rho = calibrated_rho(epsilon, delta, certify) if known else rho_of(epsilon, delta)
+    budget = Budget(measure=Measure.RHO, amount=rho)
+    return ReleasePlan(
+        name="r",
+        neighbors=neighbors,
+        budget=budget,
+        questions=questions(budget),
+        stated=(epsilon, delta),
+    )
+
+
+# --- pairs of tables ------------------------------------------------------------------------------
+
+
+def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Integers]:
+    """The exact counts of every tree, from batches of the rows."""
+    parts = batches(rng, case.palettes, rows)
+    return {question.name: leaf_counts(question, parts) for question in case.plan.chunked}
+
+
+def are_neighbours(case: Case, one: Mapping[str, Integers], two: Mapping[str, Integers]) -> bool:
+    """Whether two tables agree on the counts that are public; all else makes them neighbours."""
+    for question in case.plan.chunked:
+        pair = [counts[question.name] for counts in (one, two)]
+        lowest = -1
+        if isinstance(question.plan, IrregularPlan) and question.plan.public_level is not None:
+            lowest = question.plan.public_level
+        elif question.public_total:
+            lowest = 0
+        levels = [question.plan.tree.level_counts(counts)[: lowest + 1] for counts in pair]
+        if any((a != b).any() for a, b in zip(*levels, strict=True)):
+            return False
+    return True
+
+
+def neighbouring_counts(
+    rng: Random, case: Case
+) -> tuple[dict[str, Integers], dict[str, Integers]] | None:
+    """The exact counts of two neighbouring tables; None if none were found that agree."""
+    for _ in range(60):
+        tables = neighbouring_rows(rng, case.palettes, case.plan.neighbors, rng.randrange(12))
+        one, two = (exact_counts(rng, case, rows) for rows in tables)
+        if are_neighbours(case, one, two):
+            return one, two
+    return None
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+def losses(one: Recorded, two: Recorded, trees: Collection[str] | None = None) -> dict[str, Loss]:
+    """The loss of every tree between two releases of one plan, or of some of the trees."""
+    draws = [
+        {place: draw for place, draw in each.draws.items() if trees is None or place[0] in trees}
+        for each in (one, two)
+    ]
+    assert draws[0].keys() == draws[1].keys(), "which noise is drawn depends on the data"
+    found: dict[str, Loss] = {}
+    for place, draw in draws[0].items():
+        other = draws[1][place]
+        assert draw.law == other.law and draw.size == other.size, "a law depends on the data"
+        if draw.exact is not None and other.exact is not None:
+            differences = (draw.exact - other.exact).tolist()
+            found.setdefault(place[0], Loss()).add(draw.law, differences)
+    return found
+
+
+def loss_ratio(plan: ReleasePlan, found: Mapping[str, Loss]) -> Fraction | float:
+    """What a pair loses, in parts of what the release claims."""
+    if plan.stated is not None:
+        return _stated_ratio(plan, found)
+    is_pure = plan.budget.measure is Measure.EPSILON
+    spent = [each.epsilon if is_pure else each.rho for each in found.values()]
+    # Noise of another kind than the budget's has no bound in its measure.
+    if any(each.rho if is_pure else each.epsilon for each in found.values()):
+        return math.inf
+    return sum(spent, Fraction(0)) / plan.budget.amount
+
+
+def _stated_ratio(plan: ReleasePlan, found: Mapping[str, Loss]) -> float:
+    assert plan.stated is not None
+    moved: Counter[tuple[Fraction, int]] = Counter()
+    for each in found.values():
+        moved.update(each.moved)
+    if any(each.epsilon for each in found.values()):
+        return math.inf
+    epsilon, delta = plan.stated
+    return epsilon_between(tuple(sorted(moved.items())), delta)[0] / float(epsilon)
+
+
+@functools.lru_cache(maxsize=4096)
+def epsilon_between(
+    moved: tuple[tuple[tuple[Fraction, int], int], ...], delta: Fraction
+) -> tuple[float, float]:
+    """Two bounds of the epsilon of Gaussian noise at a delta, by the dp-accounting library.
+
+    Args:
+        moved: as `Loss.moved`, sorted.
+        delta: the claim.
+
+    Returns:
+        the lower one, and the upper one.
+    """
+    if not moved:
+        return 0.0, 0.0
+    return tuple(_composed(moved, delta, is_upper) for is_upper in (False, True))  # type: ignore
+
+
+def _composed(
+    moved: tuple[tuple[tuple[Fraction, int], int], ...], delta: Fraction, is_upper: bool
+) -> float:
+    composed = pld.identity(_STEP, pessimistic_estimate=is_upper)
+    for (sigma_squared, distance), number in moved:
+        one = pld.from_discrete_gaussian_mechanism(
+            math.sqrt(sigma_squared),
+            sensitivity=distance,
+            pessimistic_estimate=is_upper,
+            value_discretization_interval=_STEP,
+            use_connect_dots=is_upper,
+        )
+        composed = composed.compose(one.self_compose(number) if number > 1 else one)
+    return float(composed.get_epsilon_for_delta(float(delta)))
+
+
+# --- the audit ------------------------------------------------------------------------------------
+
+
+def audit_pair(
+    case: Case, one: Mapping[str, Integers], two: Mapping[str, Integers], *, replay: bool = True
+) -> tuple[Fraction | float, bool]:
+    """The loss of a pair in parts of the claim, and whether a release shows more than its noise."""
+    first, second = (recorded_release(case.plan, counts) for counts in (one, two))
+    moved = any((one[name] != two[name]).any() for name in one)
+    if moved:
+        assert not set(first.names) & set(second.names), "other data draw the same noise"
+    ratio = loss_ratio(case.plan, losses(first, second))
+    return ratio, replay and shows_more(case.plan, first, two)
+
+
+def shows_more(plan: ReleasePlan, first: Recorded, counts: Mapping[str, Integers]) -> bool:
+    """Whether other counts with the noisy counts of a release give another output."""
+    again = recorded_release(plan, counts, wanted=lambda place, draw: first.draws[place].noisy)
+    assert first.release is not None and again.release is not None
+    return public_output(first.release) != public_output(again.release)
+
+
+def audit(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
+    """Random releases of a kind, each with random pairs of neighbouring tables.
+
+    Args:
+        kind: one of `KINDS`.
+        measure: one of `MEASURES`.
+        plans, pairs: how many releases, and pairs of tables of each.
+        seed: of the plans and tables; noise is keyed.
+    """
+    rng, found = Random(f"{kind} {measure} {seed}"), Finding()
+    for _ in range(plans):
+        case = make_case(rng, kind, measure)
+        for _ in range(pairs):
+            tables = neighbouring_counts(rng, case)
+            if tables is not None:
+                found.add(*audit_pair(case, *tables, replay=rng.random() < 0.5))
+    return found

@@ -1,0 +1,209 @@
+"""What a release draws, to which exact counts it adds it, and what follows from the sums alone.
+
+The release runs as it is, through `dpcore.release.release_counts`. Only the `sample` methods of the
+laws are exchanged, for ones whose noise tells what it is added to: whatever module draws, and
+however it came to its counts, is recorded. A second release may be given the noisy counts of a
+first one: what it publishes must then be the same, for else something exact got past the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore import sparse_solution
+from dpcore.forest import SPINE
+from dpcore.randomness import RandomStream, ReleaseKey
+from dpcore.release import Release, release_counts
+from dpcore.release_plan import ReleasePlan
+from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.sparse_counts import NodeCounts
+from dpcore.truncated_laplace import TruncatedLaplace
+
+Integers = npt.NDArray[np.int64]
+# The tree, the key, the chunk, the level, and how many draws that stream had before.
+Place = tuple[str, int, int, int, int]
+SECRET = bytes(range(32))
+LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedLaplace)
+
+
+class NamedStream:
+    """A keystream that knows its name; only the exchanged `sample` methods read it."""
+
+    def __init__(self, name: tuple[Any, ...], bits: RandomStream) -> None:
+        self.name, self.bits, self.draws = name, bits, 0
+
+    def next_place(self) -> Place:
+        """Where the next draw belongs."""
+        tree, key, chunk, level = self.name[-4:]
+        self.draws += 1
+        return tree, key, chunk, level, self.draws - 1
+
+
+class NamingKey(ReleaseKey):
+    """A key whose streams know their names, and which remembers these."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(secret)
+        self.names: list[tuple[Any, ...]] = []
+
+    def stream(self, *parts: Any) -> Any:
+        self.names.append(parts)
+        return NamedStream(parts, super().stream(*parts))
+
+
+@dataclass(kw_only=True, eq=False)
+class Draw:
+    """Noise of one law, and what became of it.
+
+    Attributes:
+        law: it was drawn from.
+        size: how many draws.
+        exact: what it was added to, (size,); None as long as it was added to nothing.
+        noisy: the sums, (size,).
+    """
+
+    law: NoiseLaw
+    size: int
+    exact: Integers | None = None
+    noisy: Integers | None = None
+
+
+class Noise(np.ndarray[Any, Any]):
+    """Noise that tells what it is added to, and can do nothing else."""
+
+    added: Callable[[Any, Integers], Any]
+
+    def __array_finalize__(self, origin: Any) -> None:
+        self.added = getattr(origin, "added", None)  # type: ignore[assignment]
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if ufunc is not np.add or method != "__call__" or options or len(inputs) != 2:
+            raise TypeError(f"noise is used otherwise than by adding it: {ufunc}")
+        exact = inputs[1] if inputs[0] is self else inputs[0]
+        return self.added(exact, np.asarray(self).view(np.ndarray))
+
+    @classmethod
+    def of(cls, values: Integers, added: Callable[[Any, Integers], Any]) -> Noise:
+        """Noise that calls ``added(exact, noise)`` instead of adding."""
+        noise = values.view(cls)
+        noise.added = added
+        return noise
+
+
+@contextmanager
+def exchanged_samples(drawn: Callable[[NoiseLaw, NamedStream, int], Any]) -> Iterator[None]:
+    """While this lasts, named streams are drawn from by ``drawn(law, stream, size)``."""
+    with ExitStack() as stack:
+        for law_type in LAWS:
+            own = law_type.sample
+
+            def sample(law: Any, stream: Any, size: int, own: Any = own) -> Any:
+                named = isinstance(stream, NamedStream)
+                return drawn(law, stream, size) if named else own(law, stream, size)
+
+            stack.enter_context(patch.object(law_type, "sample", sample))
+        yield
+
+
+@dataclass(kw_only=True, eq=False)
+class Recorded:
+    """A release and how it came about.
+
+    Attributes:
+        release: what is public.
+        draws: by place.
+        names: of all keystreams.
+        shards: of sparse trees, the arguments of every call of `publish_shard`, and what it gave.
+    """
+
+    release: Release | None = None
+    draws: dict[Place, Draw] = field(default_factory=dict)
+    names: list[tuple[Any, ...]] = field(default_factory=list)
+    shards: dict[tuple[str, int, int], tuple[tuple[Any, ...], NodeCounts]] = field(
+        default_factory=dict
+    )
+
+    def check(self) -> None:
+        """That all noise was used, and no keystream for two things."""
+        unused = [place for place, draw in self.draws.items() if draw.size and draw.exact is None]
+        assert not unused, f"noise was drawn and added to nothing at {unused[0]}"
+        assert len(set(self.names)) == len(self.names), "a keystream was used twice"
+
+
+Wanted = Callable[[Place, Draw], Integers | None]
+
+
+def recorded_release(
+    plan: ReleasePlan,
+    counts: Mapping[str, Integers],
+    leaves: Mapping[str, NodeCounts] | None = None,
+    wanted: Wanted = lambda place, draw: None,
+) -> Recorded:
+    """A release with a record of its draws.
+
+    Args:
+        plan, counts, leaves: as for `dpcore.release.release_counts`.
+        wanted: the noisy counts to use at a place instead of exact counts and noise, if any.
+    """
+    found, key = Recorded(), NamingKey(SECRET)
+    publish = sparse_solution.publish_shard
+
+    def drawn(law: NoiseLaw, stream: NamedStream, size: int) -> Any:
+        place, draw = stream.next_place(), Draw(law=law, size=size)
+        assert place not in found.draws, f"two draws at {place}"
+        found.draws[place] = draw
+
+        def added(exact: Any, noise: Integers) -> Integers:
+            assert draw.exact is None and np.size(exact) in (1, size), f"noise reused at {place}"
+            base = np.broadcast_to(np.asarray(exact, np.int64), noise.shape)
+            draw.exact = base.reshape(-1).copy()
+            chosen = wanted(place, draw)
+            noisy = base + noise if chosen is None else chosen.reshape(noise.shape)
+            draw.noisy = noisy.reshape(-1).copy()
+            return noisy
+
+        return Noise.of(law.sample(stream.bits, size), added)
+
+    def published(*arguments: Any) -> NodeCounts:
+        given = publish(*arguments)
+        found.shards[arguments[2:5]] = arguments, given
+        return given
+
+    with exchanged_samples(drawn), patch.object(sparse_solution, "publish_shard", published):
+        found.release = release_counts(plan=plan, counts=counts, key=key, leaves=leaves)
+    found.names = key.names
+    found.check()
+    return found
+
+
+def public_output(release: Release) -> dict[Any, str]:
+    """All that a release shows, by part, as texts that tell every bit."""
+    parts = {("quantiles",): repr(release.quantiles and release.quantiles.to_pydict())}
+    for question in release.plan.chunked:
+        places = {(chunk.key, chunk.index) for chunk in question.forest.chunking}
+        for place in sorted(places):
+            for kind in question.tables:
+                part = (kind, question.name, *place)
+                parts[part] = _text(release, *part)
+        if question.forest.chunking.split_level:
+            for key in range(question.key_count):
+                part = ("nodes", question.name, key, SPINE)
+                parts[part] = _text(release, *part)
+    for sparse in release.plan.sparse:
+        for level in range(sparse.plan.height + 1):
+            part = ("nodes", sparse.name, 0, level)
+            parts[part] = _text(release, *part)
+    return parts
+
+
+def _text(release: Release, *part: Any) -> str:
+    table: pa.Table = release._read(*part)
+    return repr(table.to_pydict())

@@ -1,0 +1,140 @@
+"""Rows at every edge, and pairs of neighbouring tables of them.
+
+A palette lists the values that a column may take: inside, first and last, at and beyond bounds,
+null, NaN, infinite, unknown, unreadable. A table reaches the counts as Arrow batches, through the
+question's own maps, so that domains, policies, keys and clamping are part of what is audited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.category_domain import CategoryDomain, KeyList
+from dpcore.date_domain import DateDomain, TimestampDomain
+from dpcore.integer_domain import IntegerDomain
+from dpcore.measure import MeasureColumn
+from dpcore.number_domain import NumberDomain
+from dpcore.privacy import Neighbors
+from dpcore.question import ChunkedQuestion
+from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_question import SparseQuestion
+
+Integers = npt.NDArray[np.int64]
+Row = tuple[Any, ...]
+NOT_NUMBERS = (None, math.nan, math.inf, -math.inf, 1e300, -1e300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Palette:
+    """The values of one column, and their type."""
+
+    type: pa.DataType
+    values: tuple[Any, ...]
+
+
+Palettes = dict[str, Palette]
+
+
+def number_palette(domain: NumberDomain) -> Palette:
+    """Edges of cells, their neighbours in floating point, what is outside and what is no number."""
+    edges = [domain.lower, domain.upper, *domain.lower_edges(0, domain.cells).to_pylist()]
+    beside = [math.nextafter(edge, side) for edge in edges for side in (-math.inf, math.inf)]
+    return Palette(type=pa.float64(), values=(*edges, *beside, *NOT_NUMBERS))
+
+
+def integer_palette(domain: IntegerDomain, *, floats: bool) -> Palette:
+    """All integers of the domain, those just outside and the largest; or floats at the same."""
+    inside = range(domain.lower - 1, domain.upper + 1)
+    if floats:
+        return Palette(
+            type=pa.float64(), values=(*(each + 0.5 for each in inside), *inside, *NOT_NUMBERS)
+        )
+    return Palette(type=pa.int64(), values=(*inside, 2**62, -(2**62), None))
+
+
+def category_palette(domain: CategoryDomain) -> Palette:
+    """The categories, another text and null."""
+    return Palette(type=pa.string(), values=(*domain.categories, "unlisted", "", None))
+
+
+def moment_palette(domain: DateDomain | TimestampDomain) -> Palette:
+    """The first and last moments of cells, those just outside and null."""
+    if isinstance(domain, DateDomain):
+        days = [domain.lower + timedelta(days=n) for n in range(-1, domain.cells + 1)]
+        return Palette(type=pa.date32(), values=(*days, date(1, 1, 1), date(9999, 12, 31), None))
+    width = (domain.upper - domain.lower) / domain.cells
+    edges = [domain.lower + n * width for n in range(domain.cells + 1)]
+    before = [edge - timedelta(microseconds=1) for edge in edges]
+    return Palette(type=pa.timestamp("us"), values=(*edges, *before, datetime(1700, 1, 1), None))
+
+
+def key_palette(keys: KeyList) -> Palette:
+    """The keys, another text and null."""
+    return Palette(type=pa.string(), values=(*keys.keys, "unlisted", None))
+
+
+def measure_palette(measure: MeasureColumn) -> Palette:
+    """Values at, beside and far beyond the bounds; 0; and what is no number."""
+    ends = [bound + step for bound in (measure.lower, measure.upper) for step in (-1, -0.5, 0, 1)]
+    near = (measure.lower + 0.5, measure.upper + 0.5, 0.0, 0.5)
+    return Palette(type=pa.float64(), values=(*map(float, ends), *near, *NOT_NUMBERS))
+
+
+def random_row(rng: Random, palettes: Palettes) -> Row:
+    """A value of each column."""
+    return tuple(rng.choice(palette.values) for palette in palettes.values())
+
+
+def neighbouring_rows(
+    rng: Random, palettes: Palettes, neighbors: Neighbors, size: int
+) -> tuple[list[Row], list[Row]]:
+    """Two tables of about ``size`` rows, the second with a row more or with one row exchanged."""
+    rows = [random_row(rng, palettes) for _ in range(size)]
+    place = rng.randrange(size + 1)
+    if neighbors is Neighbors.ADD_REMOVE:
+        return rows, [*rows[:place], random_row(rng, palettes), *rows[place:]]
+    first, second = random_row(rng, palettes), random_row(rng, palettes)
+    if rng.random() < 0.5:  # the same but for one column: another value in the same leaf, say
+        column = rng.randrange(len(first))
+        second = (*first[:column], second[column], *first[column + 1 :])
+    return [*rows[:place], first, *rows[place:]], [*rows[:place], second, *rows[place:]]
+
+
+def batches(rng: Random, palettes: Palettes, rows: Sequence[Row]) -> list[dict[str, pa.Array]]:
+    """The rows as batches of columns: cut anywhere, some columns dictionary-encoded."""
+    cut = rng.randrange(len(rows) + 1)
+    found = []
+    for part in (rows[:cut], rows[cut:]):
+        columns = {
+            name: pa.array([row[place] for row in part], palette.type)
+            for place, (name, palette) in enumerate(palettes.items())
+        }
+        if rng.random() < 0.3:
+            columns = {name: column.dictionary_encode() for name, column in columns.items()}
+        found.append(columns)
+    return found
+
+
+def leaf_counts(question: ChunkedQuestion, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
+    """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
+    counts = np.zeros(question.forest.chunking.cells, np.int64)
+    for columns in parts:
+        ids, values = question.increments(columns)
+        np.add.at(counts, ids, 1 if values is None else values)
+    return counts
+
+
+def sparse_leaf_counts(
+    question: SparseQuestion, parts: Sequence[Mapping[str, pa.Array]]
+) -> NodeCounts:
+    """The exact counts of the leaves of a sparse tree, by its own map."""
+    return NodeCounts.merged([question.domain.leaf_counts(columns) for columns in parts])

@@ -1,0 +1,243 @@
+"""Tiny releases to attack, one of each kind: two neighbouring data sets, and what is claimed.
+
+The second data set has one row more. The trees are made so that what is released loses nearly all
+that is claimed, for else no attack could tell noise that is too small: a level, or the levels of
+counts that are read as measured, and few leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import stats
+
+from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
+from dpcore.hierarchy_domain import HierarchyDomain
+from dpcore.hierarchy_question import HierarchyQuestion
+from dpcore.integer_domain import IntegerDomain
+from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular_planner import with_equal_shares
+from dpcore.measure import MeasureColumn
+from dpcore.ordered_question import OrderedQuestion
+from dpcore.plan import TreePlan
+from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.question import ChunkedQuestion
+from dpcore.release import Release
+from dpcore.release_plan import ReleasePlan
+from dpcore.sparse_counts import NodeCounts
+from dpcore.sparse_labels import PathDomain
+from dpcore.sparse_plan import plan_sparse
+from dpcore.sparse_question import SparseQuestion
+from dpcore.threshold_forest import TreeThresholds
+from dpcore.threshold_plan import ThresholdRound
+from dpcore.threshold_question import ThresholdQuestion
+from dpcore.tree import Tree
+from dpcore.universe_leaves import universe_from_codes, universe_from_paths
+
+Floats = npt.NDArray[np.float64]
+NAME = "tree"
+ADD_REMOVE = Neighbors.ADD_REMOVE
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a release claims.
+
+    Args:
+        measure: "epsilon" or "rho".
+        amount: of it.
+        delta: beside an epsilon; 0 without.
+    """
+
+    measure: str
+    amount: Fraction
+    delta: Fraction = Fraction(0)
+
+    def lower_bound(self, likelier: float, unlikelier: float) -> float:
+        """What is lost at least, if an event has at least the one probability on one data set and
+        at most the other on its neighbour.
+
+        An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: the two normal laws
+        of which some event has P and Q are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2
+        (Dong, Roth, Su 2022, Section 2).
+
+        >>> round(Claim(measure="epsilon", amount=ONE).lower_bound(0.6, 0.2), 3)
+        1.099
+        >>> round(Claim(measure="rho", amount=ONE).lower_bound(0.8413, 0.1587), 2)
+        2.0
+        """
+        if self.measure == "rho":
+            apart = float(stats.norm.ppf(likelier) - stats.norm.ppf(unlikelier))
+            return max(0.0, apart) ** 2 / 2
+        gained = likelier - float(self.delta)
+        return max(0.0, math.log(gained / unlikelier)) if gained > 0 else 0.0
+
+    def __str__(self) -> str:
+        beside = f", delta {float(self.delta):g}" if self.delta else ""
+        return f"{self.measure} {float(self.amount):g}{beside}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A release and two data sets.
+
+    Args:
+        plan: the release.
+        claim: what it claims.
+        one, two: the exact counts of the leaves; of a sparse tree by the path of the leaf.
+        read: the released numbers of a release, as many for each.
+    """
+
+    plan: ReleasePlan
+    claim: Claim
+    one: Mapping[str, int] | tuple[int, ...]
+    two: Mapping[str, int] | tuple[int, ...]
+    read: Callable[[Release], Floats] = field(repr=False)
+
+    def data(self, which: str) -> dict[str, Any]:
+        """The arguments of `release_counts` for a data set.
+
+        Args:
+            which: "one", "two", or "twice": as two, but with the row that one lacks twice.
+        """
+        if isinstance(self.one, tuple):
+            assert isinstance(self.two, tuple)
+            one, two = (np.array(counts, np.int64) for counts in (self.one, self.two))
+            counts = {"one": one, "two": two, "twice": 2 * two - one}[which]
+            return {"counts": {NAME: counts}}
+        assert not isinstance(self.two, tuple)
+        doubled = {path: 2 * n - self.one.get(path, 0) for path, n in self.two.items()}
+        chosen = {"one": self.one, "two": self.two, "twice": doubled}[which]
+        return {"counts": {}, "leaves": {NAME: _node_counts(chosen)}}
+
+
+def _node_counts(counts: Mapping[str, int]) -> NodeCounts:
+    paths = sorted(counts)
+    return NodeCounts(
+        keys=pa.array(paths, pa.large_string()),
+        counts=np.array([counts[path] for path in paths], np.int64),
+    )
+
+
+def _read_nodes(release: Release) -> Floats:
+    """The estimates and the integers of all nodes."""
+    table = release._read("nodes", NAME, 0, 0)
+    return np.concatenate([table["estimate"].to_numpy(), table["count"].to_numpy()])
+
+
+def _read_published(release: Release) -> Floats:
+    """The estimates of the root and of the nodes a and b; -1 where one is not published."""
+    root, level = (release._read("nodes", NAME, 0, number) for number in (0, 1))
+    shown = dict(zip(level["label"].to_pylist(), level["estimate"].to_pylist(), strict=True))
+    return np.array([root["estimate"][0].as_py(), shown.get("a", -1), shown.get("b", -1)])
+
+
+def _of_budget(question: ChunkedQuestion, **data: tuple[int, ...]) -> Target:
+    budget = question.budget
+    assert budget is not None
+    plan = ReleasePlan(name="r", neighbors=ADD_REMOVE, budget=budget, questions=(question,))
+    claim = Claim(measure=budget.measure.value, amount=budget.amount)
+    return Target(plan=plan, claim=claim, read=_read_nodes, **data)
+
+
+def _ordered(budget: Budget, fanouts: tuple[int, ...], *shares: Fraction) -> Target:
+    plan = TreePlan(
+        tree=Tree(leaves=math.prod(fanouts), fanouts=fanouts),
+        neighbors=ADD_REMOVE,
+        budget=budget,
+        level_amounts=tuple(share * budget.amount for share in shares),
+    )
+    domain = IntegerDomain(column="value", lower=0, upper=plan.tree.leaves)
+    one = (3, 1, 0, 2)[: plan.tree.leaves]
+    return _of_budget(
+        OrderedQuestion(name=NAME, domain=domain, plan=plan), one=one, two=(one[0], 2, *one[2:])
+    )
+
+
+def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
+    """Two levels of counts that are read as they were measured."""
+    universe = universe_from_codes(pa.array(["0", "1", "2"]), (1,))
+    domain = HierarchyDomain(universe=universe, columns=("code",))
+    sensitivities = ()
+    if measure is not None:
+        sensitivities = sum_sensitivities(
+            domain.tree.shape, ADD_REMOVE, lower=measure.lower, upper=measure.upper
+        )
+    plan = IrregularPlan.leaves_only(
+        tree=domain.tree.shape, neighbors=ADD_REMOVE, budget=budget, sensitivities=sensitivities
+    )
+    question = HierarchyQuestion(
+        name=NAME,
+        domain=domain,
+        plan=with_equal_shares(plan),
+        measure=measure,
+        estimation="none",
+    )
+    added = 1 if measure is None else measure.lower
+    return _of_budget(question, one=(2, 1, 3), two=(2, 1 + added, 3))
+
+
+def _thresholds() -> Target:
+    """A search that costs little, and a look at nodes of the count that is accepted."""
+    universe = universe_from_paths(pa.array(["a", "b"]), "/")
+    domain = HierarchyDomain(universe=universe, columns=("path",))
+    searched = ThresholdRound(
+        cutoff=1,
+        search_epsilon=Fraction(1, 20),
+        node_epsilon=Fraction(19, 20),
+        delta=Fraction(1, 10**6),
+        tau=-200,  # so low that nearly every search ends with a look
+        acceptance=6,
+        estimate=Fraction(10),
+    )
+    plan = TreeThresholds(tree=domain.tree.shape, thresholds=claiming((searched,), ADD_REMOVE))
+    question = ThresholdQuestion(name=NAME, domain=domain, plan=plan, objective=OBJECTIVE)
+    epsilon, delta = question.approximate
+    return Target(
+        plan=threshold_plan(question),
+        claim=Claim(measure="epsilon", amount=epsilon, delta=delta),
+        one=(5, 0),
+        two=(6, 0),
+        read=_read_nodes,
+    )
+
+
+def _sparse() -> Target:
+    """Nodes of more rows than the threshold, so that their noisy counts are seen."""
+    delta = Fraction(1, 10**4)
+    domain = PathDomain(column="path", depth=1)
+    plan = plan_sparse(domain.names, ONE, delta, ADD_REMOVE, root_weight=Fraction(1, 256))
+    question = SparseQuestion(name=NAME, domain=domain, plan=plan, shards=1)
+    return Target(
+        plan=ReleasePlan(
+            name="r",
+            neighbors=ADD_REMOVE,
+            budget=Budget(measure=Measure.EPSILON, amount=ONE),
+            questions=(question,),
+            stated=(ONE, delta),
+        ),
+        claim=Claim(measure="epsilon", amount=ONE, delta=delta),
+        one={"a": 20, "b": 3},
+        two={"a": 21, "b": 3},
+        read=_read_published,
+    )
+
+
+_EPSILON = Budget(measure=Measure.EPSILON, amount=ONE)
+_RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
+TARGETS: dict[str, Callable[[], Target]] = {
+    "ordered, epsilon": lambda: _ordered(_EPSILON, (3,), Fraction(0), ONE),
+    "ordered, rho": lambda: _ordered(_RHO, (2, 2), Fraction(0), ONE / 2, ONE / 2),
+    "hierarchy": lambda: _hierarchy(_EPSILON),
+    "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
+    "thresholds": _thresholds,
+    "sparse": _sparse,
+}

@@ -1,0 +1,129 @@
+"""The black-box audit in its short form: only released numbers of releases with fresh keys.
+
+False alarms. A bound is too large only if one of two limits of Clopper and Pearson fails on the
+judging half, whatever event the other half chose. Each limit fails with a probability of at most
+1e-6 / (2 n) for the n kinds, so all correct releases pass but for 1e-6. So few releases show a
+budget that is counted eight times, whose events have probabilities above 0.9 and below 0.1; the
+faults that `make audit` plants need thousands.
+"""
+
+from __future__ import annotations
+
+import doctest
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.audit import __main__ as audits
+from benchmarks.audit import attack, outcomes, targets
+from benchmarks.audit.attack import (
+    EIGHT_BUDGETS,
+    FAULTS,
+    NOTHING,
+    TWO_ROWS,
+    Attack,
+    limits,
+    lower_bound,
+    released,
+)
+from benchmarks.audit.exact import Finding
+from benchmarks.audit.targets import ONE, TARGETS, Claim
+from dpcore.privacy import Neighbors
+
+FALSE_ALARM = 1e-6
+RELEASES = 300
+
+
+def bound(kind: str, fault: str) -> float:
+    """What an attack finds of a kind in a few hundred releases."""
+    one, two = (released(kind, fault, which, RELEASES) for which in ("one", "two"))
+    return lower_bound(TARGETS[kind]().claim, one, two, FALSE_ALARM / len(TARGETS))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_is_released_keeps_its_claim_and_too_little_noise_is_found(kind: str) -> None:
+    claim = TARGETS[kind]().claim
+    assert bound(kind, NOTHING) <= claim.amount < bound(kind, EIGHT_BUDGETS)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_the_data_sets_are_neighbours(kind: str) -> None:
+    """They differ by one row, of a value inside the bounds of a sum."""
+    target = TARGETS[kind]()
+    (question,) = target.plan.questions
+    assert target.plan.neighbors is Neighbors.ADD_REMOVE
+    if isinstance(target.one, tuple):
+        differences = np.subtract(target.two, target.one)
+    else:
+        differences = np.array([n - target.one[path] for path, n in target.two.items()])
+    measure = getattr(question, "measure", None)
+    least, most = (1, 1) if measure is None else (measure.lower, measure.upper)
+    assert np.count_nonzero(differences) == 1 and least <= differences.sum() <= most
+    one, two, twice = (_total(target.data(which)) for which in ("one", "two", "twice"))
+    assert twice - two == two - one == differences.sum()
+
+
+def _total(data: dict[str, Any]) -> int:
+    counts = data["leaves"]["tree"].total if "leaves" in data else data["counts"]["tree"].sum()
+    return int(counts)
+
+
+def test_bounds_of_known_laws() -> None:
+    """A normal variable moved by mu = 1 has rho 1/2; randomised response of ln 3 its epsilon."""
+    rng = np.random.default_rng(0)
+    one, two = (rng.normal(mean, 1, (20_000, 1)) for mean in (0, 1))
+    found = lower_bound(Claim(measure="rho", amount=ONE), one, two, FALSE_ALARM)
+    assert 0.3 < found <= 0.5
+    one, two = (rng.binomial(1, p, (20_000, 1)).astype(float) for p in (0.25, 0.75))
+    found = lower_bound(Claim(measure="epsilon", amount=ONE), one, two, FALSE_ALARM)
+    assert 0.9 * math.log(3) < found <= math.log(3)
+
+
+@pytest.mark.parametrize("module", [attack, outcomes, targets])
+def test_the_examples_of_the_audits_hold(module: ModuleType) -> None:
+    tried = doctest.testmod(module)
+    assert tried.attempted and not tried.failed
+
+
+def test_equal_laws_tell_nothing() -> None:
+    rng = np.random.default_rng(1)
+    one, two = (rng.laplace(0, 1, (3000, 3)).round() for _ in range(2))
+    assert lower_bound(Claim(measure="epsilon", amount=ONE), one, two, FALSE_ALARM) == 0
+
+
+def test_limits_are_those_of_clopper_and_pearson() -> None:
+    low, high = limits(30, 100, 0.025)
+    assert stats.binom.sf(29, 100, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(30, 100, high) == pytest.approx(0.025)
+
+
+def test_the_page_says_what_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the audits themselves left out."""
+    claim = Claim(measure="epsilon", amount=ONE)
+    found = [
+        Attack(kind="sparse", fault=fault, claim=claim, found=0.7 + (fault != NOTHING))
+        for fault in FAULTS
+    ]
+    monkeypatch.setattr(audits, "attacks", lambda releases, alarm: found)
+    exact = [("hierarchies", "rho", Finding(pairs=3, ratio=ONE))]
+    monkeypatch.setattr(audits, "exact_findings", lambda plans: exact)
+    written = tmp_path / "audit.md"
+    assert audits.main(["--quick", "--write", str(written)]) == 0
+    text = written.read_text()
+    assert "| hierarchies | rho | 3 | 1.0000 | 0 |" in text
+    assert "| sparse | epsilon 1 | nothing | 0.7000 | not found |" in text
+    assert "| sparse | epsilon 1 | one row counted twice | 1.700 | found |" in text
+    assert "**no**" not in text
+    found[0] = Attack(kind="sparse", fault=NOTHING, claim=claim, found=1.2)
+    assert "**no**" in audits.attack_section(10)
+
+
+def test_both_data_sets_of_every_fault_are_attacked() -> None:
+    """A row that is not there is not counted twice: those releases serve two faults."""
+    sources = {attack._source("sparse", fault, which) for fault in FAULTS for which in attack.SIDES}
+    assert len(sources) == 7 and ("sparse", TWO_ROWS, "one") not in sources
