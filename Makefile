@@ -15,7 +15,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce audit clean
+.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -28,6 +28,7 @@ help:
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (some minutes)"
+	@echo "make golden      hashes of releases of every kind, to compare before and after a refactoring"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
 $(BIN)/python:
@@ -122,6 +123,9 @@ reproduce: $(INSTALLED)
 audit: $(INSTALLED)
 	@echo "Auditing the guarantee (some minutes)"
 	@$(BIN)/python -m benchmarks.audit --write docs/audit.md
+
+golden: $(INSTALLED)
+	@$(BIN)/python -m tests.golden.hashes
 
 clean:
 	@echo "Removing $(VENV), data/flights and what the tools left"

@@ -1,0 +1,103 @@
+"""Hashes of all that the golden releases give, to be compared before and after a refactoring.
+
+    python -m tests.golden.hashes > before.txt        (and later: ... | diff before.txt -)
+
+The hashes are of floats too, so both runs must be on one machine with one build of NumPy. The test
+beside this file compares integers alone, which are the same everywhere, with those committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.command import main
+from tests.golden.configurations import (
+    BY,
+    NAMES,
+    NONCE,
+    trees_of,
+    write_configuration,
+    write_data,
+)
+
+
+def hashed(data: bytes) -> str:
+    """The first 24 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:24]
+
+
+def said(*arguments: str) -> str:
+    """What a command prints, behind its exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(arguments))
+    return f"{code} {out.getvalue()} {err.getvalue()}"
+
+
+def released(name: str) -> Path:
+    """Make a golden release in the working directory, where its data lies; return its folder."""
+    configuration = write_configuration(Path(), name)
+    told = said("release", str(configuration), "--nonce", NONCE)
+    if not told.startswith("0 "):
+        raise SystemExit(f"{name} failed: {told}")
+    return Path("out", name)
+
+
+def integers(folder: Path) -> str:
+    """A hash of a release's record and of the integers and texts of its tables, which are the same
+    on every machine."""
+    digest = hashlib.sha256((folder / "record.json").read_bytes())
+    for path in sorted(folder.rglob("*.parquet")):
+        table = pq.read_table(path)
+        whole = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
+        if path.parent.name not in ("nodes", "cdf"):
+            whole = []  # quantiles are floats; a universe is public
+        for column in whole:
+            values = table[column].combine_chunks()
+            numbers = pa.types.is_integer(values.type) and values.null_count == 0
+            text = values.to_numpy().tobytes() if numbers else repr(values.to_pylist()).encode()
+            digest.update(column.encode() + text)
+    return digest.hexdigest()[:24]
+
+
+def questions(tree: str) -> Iterator[list[str]]:
+    """Questions that a tree answers."""
+    yield ["top", "-n", "3"]
+    if "kind:" in tree:
+        yield ["node", "--path", "", "--children"]
+    elif "column: day" not in tree and "categories" not in tree:
+        yield from (["cdf", "30", "100"], ["quantile", "0.3"], ["range", "10", "60"])
+
+
+def lines(name: str) -> Iterator[str]:
+    """A line for the plan, for every file of the release, and for every answer."""
+    path = str(write_configuration(Path(), name))
+    for form in ([], ["--json"]):
+        yield f"{name} plan{' '.join(form)} {hashed(said('plan', path, *form).encode())}"
+    folder = released(name)
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            yield f"{name} {file.relative_to(folder)} {hashed(file.read_bytes())}"
+    for index, tree in enumerate(trees_of(name)):
+        where = ["--tree", f"t{index}", *(["--key", "UA"] if BY in tree else [])]
+        for asked in questions(tree):
+            answer = hashed(said("query", str(folder), *asked, *where).encode())
+            yield f"{name} query t{index} {asked[0]} {answer}"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        write_data(Path())
+        for chosen in sys.argv[1:] or NAMES:
+            print(*lines(chosen), sep="\n", flush=True)
