@@ -146,7 +146,8 @@ def every_tree_given_the_whole_budget(patch: Patch) -> None:
 
 def values_clamped_one_beyond_the_bound(patch: Patch) -> None:
     def clamped(self: MeasureColumn, block: Any) -> Any:
-        beyond = np.fmin(np.fmax(block.astype(np.float64), self.lower - 1), self.upper + 1)
+        lower = self.lower - self.signed  # sums of a sign that there cannot be are refused
+        beyond = np.fmin(np.fmax(block.astype(np.float64), lower), self.upper + 1)
         return np.rint(beyond).astype(np.int64)
 
     patch.setattr(MeasureColumn, "_clamped_floats", clamped)
