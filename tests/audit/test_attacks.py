@@ -3,9 +3,9 @@
 False alarms. A bound is too large only if one of two limits of Clopper and Pearson fails on the
 judging half, whatever event the other half chose. Each limit fails with a probability of at most
 1e-6 / (2 n) for the n kinds, so all correct releases pass but for 1e-6. So few releases show a
-budget that is counted twenty times, whose events have probabilities above 0.9 and below 0.1 (in 25
-runs of each kind every bound was 7 standard deviations above its claim); the
-faults that `make audit` plants need thousands.
+budget that is counted twenty times, whose events have probabilities above 0.9 and below 0.1: over
+25 runs of each kind the mean bound was 7 standard deviations or more above the claim. The faults
+that `make audit` plants need thousands.
 """
 
 from __future__ import annotations
