@@ -221,9 +221,7 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
         )
     if wanted.discard:
         discard(output)
-        print_line(
-            f"{output}: what a run began is discarded; what it drew counts as spent"
-        )
+        print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
 
 
 def _writable(folder: str) -> bool:

@@ -38,7 +38,7 @@ NOTHING = "nothing"
 SMALL_NOISE = "noise 30 % too small"
 TWO_BUDGETS = "budget counted twice"
 TWO_ROWS = "one row counted twice"
-EIGHT_BUDGETS = "budget counted eight times"  # seen in a few hundred releases
+TWENTY_BUDGETS = "budget counted twenty times"  # seen in a few hundred releases
 SIDES = ("one", "two")
 FAULTS = (NOTHING, SMALL_NOISE, TWO_BUDGETS, TWO_ROWS)
 # Thresholds that are tried of each statistic.
@@ -79,7 +79,7 @@ def _factor(law: Any, fault: str) -> Fraction:
     """By which a scale, or sigma^2, is multiplied."""
     if fault == SMALL_NOISE:
         return Fraction(7, 10) ** (2 if isinstance(law, DiscreteGaussian) else 1)
-    return {TWO_BUDGETS: Fraction(1, 2), EIGHT_BUDGETS: Fraction(1, 8)}.get(fault, Fraction(1))
+    return {TWO_BUDGETS: Fraction(1, 2), TWENTY_BUDGETS: Fraction(1, 20)}.get(fault, Fraction(1))
 
 
 def released(kind: str, fault: str, which: str, releases: int) -> Floats:
@@ -87,7 +87,7 @@ def released(kind: str, fault: str, which: str, releases: int) -> Floats:
 
     Args:
         kind: of `TARGETS`.
-        fault: of `FAULTS`, or `EIGHT_BUDGETS`.
+        fault: of `FAULTS`, or `TWENTY_BUDGETS`.
         which: "one" or "two".
         releases: how many, each with a fresh key.
     """
