@@ -1,7 +1,7 @@
 """The rho that a release at (epsilon, delta) gets, and what certifying it costs.
 
 First, for levels of unequal budgets (10 : 11 : 12 ...) and add_remove: the rho that conversion
-from zCDP allows, and the one that the certificate of `dpcore.privacy_loss` finds. Then the seconds
+from zCDP allows, and the one that the certificate of `dpcore.privacy.loss` finds. Then the seconds
 of one certificate for many levels, and of one distribution of dp-accounting for a single level.
 
     python benchmarks/accounting.py
@@ -15,9 +15,9 @@ from fractions import Fraction
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from dpcore.accounting import calibrated_rho, rho_of
-from dpcore.privacy_loss import certified_delta
-from dpcore.samplers import DiscreteGaussian, NoiseLaw
+from dpcore.noise.laws import DiscreteGaussian, NoiseLaw
+from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.loss import certified_delta
 
 LEVELS = 30
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from dpcore.domain import (
+from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,

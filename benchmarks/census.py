@@ -45,25 +45,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from dpcore.consistency import root_count
-from dpcore.estimation import EstimationWeights, estimate_down, estimate_up, estimation_weights
-from dpcore.irregular_consistency import irregular_counts
-from dpcore.irregular_forest import IrregularForest
-from dpcore.irregular_plan import IrregularPlan
-from dpcore.irregular_planner import (
+from dpcore.errors.relative import smoothed_relative_error
+from dpcore.irregular.forest import IrregularForest
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import (
     plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
     with_shares,
 )
-from dpcore.irregular_tree import IrregularTree
-from dpcore.node_weights import NodeWeights
-from dpcore.noise import NoiseSource, add_noise, combine_digests, counts_digest
-from dpcore.privacy import Budget, Measure, Neighbors, noise_law
-from dpcore.randomness import ReleaseKey, public_stream
-from dpcore.relative_error import smoothed_relative_error
-from dpcore.samplers import NoiseLaw
-from dpcore.tree import Tree
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.randomness import ReleaseKey, public_stream
+from dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
+from dpcore.privacy.budget import Budget, Measure, Neighbors, noise_law
+from dpcore.trees.consistency import root_count
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.irregular_consistency import irregular_counts
+from dpcore.trees.least_squares import (
+    EstimationWeights,
+    estimate_down,
+    estimate_up,
+    estimation_weights,
+)
+from dpcore.trees.uniform import Tree
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""How far the certified delta of `dpcore.privacy_loss` lies above the exact one.
+"""How far the certified delta of `dpcore.privacy.loss` lies above the exact one.
 
 The exact delta is computed without a grid, a tilt or a Fourier transform: the losses of counts with
 rational sigma^2 and scales lie on a common lattice, so that their law is a convolution of positive
@@ -24,8 +24,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.privacy_loss import certified_delta
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.privacy.loss import certified_delta
 
 Moved = Sequence[tuple[NoiseLaw, int]]
 LARGEST, SMALLEST = 0.5, 1e-12

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dpcore.domain import CategoryDomain, NumberDomain
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.ordered.make import CategoryDomain, NumberDomain
+from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
 from transforms import csv_rows
 from transforms.csv_format import CsvFormat
 from transforms.read import Split

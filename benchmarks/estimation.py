@@ -15,11 +15,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.forest import Forest
-from dpcore.noise import NoiseSource
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.planner import plan_tree
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.uniform.forest import Forest
 
 NOISE = NoiseSource(
     key=ReleaseKey(bytes(32)), release="benchmark", spec_digest=b"", global_digest=b""

@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpcore.candidates import candidates
-from dpcore.objectives import Guess, Objective, QuantileObjective, RangeObjective
-from dpcore.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.strategies import search_strategies
+from dpcore.ordered.candidates import candidates
+from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
+from dpcore.uniform.strategies import search_strategies
 
 LEAVES = (256, 997, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**40)
 AIMS = {

@@ -2,9 +2,9 @@
 
     python benchmarks/relative_error.py [--releases 10]
 
-Every candidate of `dpcore.relative_planner` at epsilon = 1, add_remove: the Laplace and the
-Gaussian tree, least squares on either (the better of an equal and of the best split of the budget;
-above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
+Every candidate of `dpcore.hierarchy.relative_planner` at epsilon = 1, add_remove: the Laplace and
+the Gaussian tree, least squares on either (the better of an equal and of the best split of the
+budget; above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
 calibrated). Errors are in rows.
 
 - The smallest threshold of the paper's constants, and the bound of a calibrated plan beside it.
@@ -30,17 +30,21 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting import rho_of
-from dpcore.irregular_plan import IrregularPlan
-from dpcore.irregular_tree import IrregularTree
-from dpcore.noise import MAX_COUNT
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import public_stream
-from dpcore.relative_objective import RelativeObjective
-from dpcore.relative_planner import RelativeCandidate, noise_candidates, threshold_candidate
-from dpcore.threshold_estimation import smallest_threshold
-from dpcore.threshold_plan import ThresholdPlan
-from dpcore.threshold_release import threshold_estimates
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.relative_planner import (
+    RelativeCandidate,
+    noise_candidates,
+    threshold_candidate,
+)
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.noise.randomness import public_stream
+from dpcore.noise.source import MAX_COUNT
+from dpcore.papers.relative_estimation import smallest_threshold
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.thresholds.plan import ThresholdPlan
+from dpcore.thresholds.rounds import threshold_estimates
+from dpcore.trees.irregular import IrregularTree
 
 Integers = npt.NDArray[np.int64]
 

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from dpcore.noise import NoiseSource, combine_digests
-from dpcore.privacy import Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain
-from dpcore.sparse_plan import SparsePlan, plan_sparse
-from dpcore.sparse_release import publish_shard, shard_digest
-from dpcore.sparse_settling import Pruning, SettledLevel, settle, settled_table
-from dpcore.sparse_tree import SparseCounter, merge_shard
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource, combine_digests
+from dpcore.privacy.budget import Neighbors
+from dpcore.sparse.counter import SparseCounter, merge_shard
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import SparsePlan, plan_sparse
+from dpcore.sparse.publication import publish_shard, shard_digest
+from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table
 
 TREES: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 8, 8)),

@@ -9,7 +9,7 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.domain import KeyList
+from dpcore.ordered.make import KeyList
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore, shown
 from pipelines.domain_section import plain_value

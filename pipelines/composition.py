@@ -17,18 +17,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dpcore.accounting import calibrated_rho, rho_of
-from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
-from dpcore.irregular_planner import predicted_node_rmse
-from dpcore.measured_forest import MeasuredForest
-from dpcore.node_weights import NodeWeights
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.planner import predicted_cdf_rmse, predicted_error
-from dpcore.privacy import Budget, Measure
-from dpcore.privacy_loss import certified_delta
-from dpcore.question import ChunkedQuestion, MovedCounts, Question
-from dpcore.release_plan import ReleasePlan, moved_counts_of
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import LEAST_SQUARES, HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.planner import predicted_node_rmse
+from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.questions.question import ChunkedQuestion, MovedCounts, Question
+from dpcore.release.plan import ReleasePlan, moved_counts_of
 from pipelines.configuration_error import ConfigurationError
 from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.sparse_tree import SparseTree

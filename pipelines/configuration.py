@@ -12,13 +12,13 @@ from fractions import Fraction
 
 from pydantic import ValidationError
 
-from dpcore.estimators import Estimator
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.planner import plan_mechanism
-from dpcore.privacy import Budget, Neighbors
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
+from dpcore.ordered.planner import plan_mechanism
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.papers.estimators import Estimator
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.plan import TreePlan
 from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.hierarchy_plan import hierarchy_question, threshold_question

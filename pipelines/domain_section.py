@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime
 from decimal import Decimal
 
-from dpcore.domain import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
+from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from dpcore.hierarchy_question import LEAST_SQUARES, HierarchyQuestion
-from dpcore.irregular_plan import IrregularPlan, Sensitivities, sum_sensitivities
-from dpcore.irregular_planner import with_best_shares, with_equal_shares
-from dpcore.privacy import Budget, Neighbors
-from dpcore.relative_objective import RelativeObjective
-from dpcore.relative_planner import noise_candidates, threshold_candidate
-from dpcore.threshold_forest import TreeThresholds
-from dpcore.threshold_plan import ThresholdPlan
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import LEAST_SQUARES, HierarchyQuestion
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.relative_planner import noise_candidates, threshold_candidate
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
+from dpcore.irregular.planner import with_best_shares, with_equal_shares
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.thresholds.forest import TreeThresholds
+from dpcore.thresholds.plan import ThresholdPlan
 from pipelines.hierarchy_tree import HierarchyTree
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from dpcore.calendar_universe import CALENDAR_LEVELS, universe_from_calendar
-from dpcore.hierarchy_domain import POLICIES, HierarchyDomain
-from dpcore.node_weights import NodeWeights
-from dpcore.universe import OTHER, Universe, check_level_names
-from dpcore.universe_leaves import MAX_DIGITS
+from dpcore.hierarchy.calendar import CALENDAR_LEVELS, universe_from_calendar
+from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
+from dpcore.hierarchy.leaves import MAX_DIGITS
+from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
+from dpcore.irregular.node_weights import NodeWeights
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore, shown, unknown_key
 from pipelines.universe import read_universe
@@ -100,7 +100,7 @@ def hierarchy_weights(
     Raises:
         RuleBroken: at the key whose rule is broken, below the tree's section.
 
-    >>> from dpcore.calendar_universe import universe_from_calendar
+    >>> from dpcore.hierarchy.calendar import universe_from_calendar
     >>> from datetime import date
     >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
     >>> domain = HierarchyDomain(universe=year, columns=("day",))
@@ -156,7 +156,7 @@ def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
         RuleBroken: at the key, below the tree's section: there is no such level, its counts are
             those of the leaves, or a level above it is left out.
 
-    >>> from dpcore.calendar_universe import universe_from_calendar
+    >>> from dpcore.hierarchy.calendar import universe_from_calendar
     >>> from datetime import date
     >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
     >>> invariant_level(HierarchyDomain(universe=year, columns=("day",)), "month")

@@ -11,11 +11,11 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.measure import MeasureColumn
-from dpcore.node_weights import NodeWeights
-from dpcore.noise import MAX_COUNT
-from dpcore.relative_objective import METRICS, RelativeObjective
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.relative_objective import METRICS, RelativeObjective
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.noise.source import MAX_COUNT
+from dpcore.rows.sums import MeasureColumn
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore
 from pipelines.hierarchy_section import (

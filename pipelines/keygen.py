@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 

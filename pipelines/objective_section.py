@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.domain import OrderedDomain
-from dpcore.objectives import (
+from dpcore.ordered.make import OrderedDomain
+from dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
     NodeObjective,

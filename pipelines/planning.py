@@ -7,22 +7,22 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import epsilon_of
-from dpcore.candidates import candidates
-from dpcore.guarantee import budget_text, counted, estimate_in_words, scale_of
-from dpcore.hierarchy_question import NONE, HierarchyQuestion
-from dpcore.irregular_planner import predicted_node_rmse
-from dpcore.node_weights import NodeWeights
-from dpcore.objectives import CdfObjective, Objective
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.planner import budget_for_target, predicted_cdf_rmse, predicted_error
-from dpcore.privacy import Budget, Measure
-from dpcore.privacy_loss import certified_delta, moved_counts
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_question import SparseQuestion
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import NONE, HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.planner import predicted_node_rmse
+from dpcore.ordered.candidates import candidates
+from dpcore.ordered.planner import budget_for_target, predicted_cdf_rmse, predicted_error
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.loss import certified_delta, moved_counts
+from dpcore.questions.question import Question
+from dpcore.release.guarantee import budget_text, counted, estimate_in_words, scale_of
+from dpcore.release.plan import ReleasePlan
+from dpcore.sparse.question import SparseQuestion
+from dpcore.uniform.objectives import CdfObjective, Objective
+from dpcore.uniform.plan import TreePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.hierarchy_levels import (
     hierarchy_entry,

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from dpcore.released_cdf import ReleasedCdf
-from dpcore.released_hierarchy import ReleasedHierarchy
-from dpcore.released_sparse import ReleasedSparse
-from dpcore.released_tree import Answer, ReleasedTree
+from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.ordered.released import ReleasedCdf
+from dpcore.questions.released import Answer, ReleasedTree
+from dpcore.sparse.released import ReleasedSparse
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError

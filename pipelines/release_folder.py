@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpcore.forest import SPINE
-from dpcore.guarantee import CHECKSUM, checksum_of, guarantee_numbers
-from dpcore.question import ChunkedQuestion
-from dpcore.release import Release
-from dpcore.release_plan import ReleasePlan, plan_from_spec
-from dpcore.universe import Universe
-from dpcore.universe_table import universe_from_table
+from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe_table import universe_from_table
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.release.release import Release
+from dpcore.uniform.forest import SPINE
 from transforms.parts import universe_name
 
 MANIFEST = "manifest.json"

@@ -23,16 +23,16 @@ from bokeh.document import Document
 from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
-from dpcore.accounting import epsilon_of
-from dpcore.guarantee import budget_text, guarantee_in_words
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.privacy import Measure
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_question import SparseQuestion
-from dpcore.threshold_question import ThresholdQuestion
-from dpcore.universe_question import UniverseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.conversion import epsilon_of
+from dpcore.questions.question import Question
+from dpcore.release.guarantee import budget_text, guarantee_in_words
+from dpcore.release.plan import ReleasePlan
+from dpcore.sparse.question import SparseQuestion
 from pipelines.content_security_policy import content_security_policy
 from pipelines.report_asked import check_asked
 from pipelines.report_extent import MAX_TREES, shown_keys

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.answers import NODES
-from dpcore.forest import SPINE
-from dpcore.universe_question import UniverseQuestion
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.questions.answers import NODES
+from dpcore.uniform.forest import SPINE
 from pipelines.report_extent import MAX_ASKED, Integers
 from pipelines.report_nodes import COLUMNS, ReleasedTables, largest
 

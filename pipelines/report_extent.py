@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.column import map_chunks
-from dpcore.question import Question
+from dpcore.questions.question import Question
+from dpcore.rows.column import map_chunks
 
 Integers = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from dpcore.ordered_question import OrderedQuestion
+from dpcore.ordered.question import OrderedQuestion
 from pipelines.report_extent import MAX_POINTS, Integers, clip, key_codes
 
 KEYS_AT_FIRST = 3

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpcore.answers import NODES
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_error import plan_errors
-from dpcore.measured_forest import MeasuredForest
-from dpcore.number_texts import ABSENT
-from dpcore.relative_objective import RelativeObjective
-from dpcore.samplers import NoiseLaw
-from dpcore.universe_question import UniverseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.variances import plan_errors
+from dpcore.noise.laws import NoiseLaw
+from dpcore.questions.answers import NODES
+from dpcore.rows.number_texts import ABSENT
 from pipelines.composition import predicted_hierarchy_error
 from pipelines.report_asked import asked_levels, with_asked
 from pipelines.report_extent import MAX_NODES, Integers, clip, left_out, shown_keys

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
 from pipelines.report_extent import Integers, clip, key_codes
 
 COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")

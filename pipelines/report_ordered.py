@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.answers import CDF, NODES
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import Mechanism
-from dpcore.plan_errors import errors_of
-from dpcore.planner import predicted_cdf_rmse
-from dpcore.published_forest import Consistency
+from dpcore.ordered.errors import errors_of
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.papers.forest import Consistency
+from dpcore.questions.answers import CDF, NODES
+from dpcore.uniform.plan import Mechanism
 from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, clip, left_out, shown_keys
 from pipelines.report_figure import (
     KEYS_AT_FIRST,

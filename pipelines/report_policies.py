@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.measure import MeasureColumn
-from dpcore.question import ChunkedQuestion
-from dpcore.sparse_domain import CodeDomain
-from dpcore.sparse_question import SparseQuestion
-from dpcore.universe_question import UniverseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.question import SparseQuestion
 from pipelines.report_extent import clip
 
 _DROPPED = "row not counted in this tree"

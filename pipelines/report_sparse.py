@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpcore.sparse_domain import CodeDomain
-from dpcore.sparse_labels import PathDomain
-from dpcore.sparse_question import SparseQuestion
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.labels import PathDomain
+from dpcore.sparse.question import SparseQuestion
 from pipelines.report_extent import MAX_NODES, clip
 from pipelines.report_nodes import ReleasedTables
 from pipelines.report_noise import law_text

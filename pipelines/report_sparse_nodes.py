@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.answers import NODES
-from dpcore.sparse_domain import SparseDomain
-from dpcore.sparse_question import SparseQuestion
+from dpcore.questions.answers import NODES
+from dpcore.sparse.domain import SparseDomain
+from dpcore.sparse.question import SparseQuestion
 from pipelines.report_extent import MAX_ASKED, Integers
 from pipelines.report_nodes import ReleasedTables, texts_of
 from pipelines.report_sparse_paths import line_of, own_labels

@@ -1,6 +1,6 @@
 """The paths of a sparse tree as its report shows them: their last labels, the way from the root.
 
-What is a path, and what stands above it, say the domains (`dpcore.sparse_domain.SparseDomain`).
+What is a path, and what stands above it, say the domains (`dpcore.sparse.domain.SparseDomain`).
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_paths import last_labels
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.paths import last_labels
 
 
 def root_path(domain: SparseDomain) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcore.noise import MAX_COUNT
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.noise.source import MAX_COUNT
 from pipelines.composition import predicted_threshold_error
 from pipelines.report_hierarchy import predicted_text, universe_facts, universe_page
 from pipelines.report_nodes import ReleasedTables

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpcore.sparse_question import SparseQuestion
-from dpcore.universe_question import UniverseQuestion
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.sparse.question import SparseQuestion
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError

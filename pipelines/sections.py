@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure, Neighbors
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, shown
 from pipelines.hierarchy_tree import HierarchyTree

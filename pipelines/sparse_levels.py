@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.sparse_question import SparseQuestion
+from dpcore.sparse.question import SparseQuestion
 from pipelines.terminal_text import escaped, print_line
 
 

@@ -11,12 +11,12 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy import Neighbors
-from dpcore.sparse_domain import NOTATIONS, CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_plan import plan_sparse, pure_epsilon_refusal
-from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_settling import Pruning
+from dpcore.privacy.budget import Neighbors
+from dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.plan import plan_sparse, pure_epsilon_refusal
+from dpcore.sparse.question import SparseQuestion
+from dpcore.sparse.settling import Pruning
 from pipelines import configuration_rules as rules
 from pipelines.configuration_error import RuleBroken, from_dpcore, shown, unknown_key
 from pipelines.section import Amount, Name, Section

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpcore.guarantee import budget_text
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.question import Question
-from dpcore.released_cdf import ReleasedCdf
-from dpcore.released_hierarchy import ReleasedHierarchy
-from dpcore.released_sparse import ReleasedSparse
-from dpcore.released_tree import Answer
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.ordered.released import ReleasedCdf
+from dpcore.questions.question import Question
+from dpcore.questions.released import Answer
+from dpcore.release.guarantee import budget_text
+from dpcore.sparse.released import ReleasedSparse
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import escaped, print_line
 

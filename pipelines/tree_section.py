@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.domain import KeyList, OrderedDomain
-from dpcore.estimators import Estimator
-from dpcore.objectives import Objective
-from dpcore.published_forest import Consistency
+from dpcore.ordered.make import KeyList, OrderedDomain
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import Consistency
+from dpcore.uniform.objectives import Objective
 from pipelines import configuration_rules as rules
 from pipelines.by_section import BySection
 from pipelines.configuration_error import RuleBroken, from_dpcore

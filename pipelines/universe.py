@@ -12,13 +12,13 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from dpcore.universe import Universe
-from dpcore.universe_leaves import (
+from dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
+from dpcore.hierarchy.universe import Universe
 
 _BLOCK_BYTES = 2**24
 

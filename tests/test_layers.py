@@ -1,9 +1,9 @@
 """The architecture, enforced on the source text: imports point downwards only.
 
 dpcore is mathematics (no Beam, no file, no clock, no command line), transforms is Beam wiring,
-pipelines is what a person runs; randomness enters through dpcore/randomness.py alone, and text
-leaves for the terminal through pipelines/terminal_text.py alone. Each rule is shown to fail on a
-planted source.
+pipelines is what a person runs; randomness enters through dpcore/noise/randomness.py alone, and
+text leaves for the terminal through pipelines/terminal_text.py alone. Each rule is shown to fail on
+a planted source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
 LAYERS = ("dpcore", "transforms", "pipelines")
-GATEWAY = PurePosixPath("dpcore/randomness.py")
+GATEWAY = PurePosixPath("dpcore/noise/randomness.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
@@ -166,34 +166,34 @@ def test_module_keeps_to_its_layer(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("dpcore/tree.py", "import apache_beam as beam"),
-        ("dpcore/tree.py", "from transforms.histogram import merge"),
-        ("dpcore/tree.py", "import pipelines"),
-        ("dpcore/tree.py", "from .. import transforms"),
-        ("dpcore/tree.py", "def late():\n    import apache_beam"),
-        ("dpcore/tree.py", "if False:\n    from pipelines import command"),
-        ("dpcore/tree.py", "import importlib\nimportlib.import_module('apache_beam')"),
-        ("dpcore/tree.py", "__import__('apache_beam')"),
-        ("dpcore/tree.py", "import pandas"),
-        ("dpcore/tree.py", "data = open('rows')"),
-        ("dpcore/tree.py", "from pathlib import Path"),
-        ("dpcore/tree.py", "import os"),
-        ("dpcore/tree.py", "import os.path"),
-        ("dpcore/tree.py", "from io import open\nimport tempfile"),
-        ("dpcore/tree.py", "import pyarrow.parquet as pq"),
-        ("dpcore/tree.py", "from pyarrow import fs"),
-        ("dpcore/tree.py", "import numpy as np\nnp.save('rows', x)"),
-        ("dpcore/tree.py", "from time import perf_counter"),
-        ("dpcore/tree.py", "from datetime import datetime\nx = datetime.now()"),
-        ("dpcore/tree.py", "import datetime\nx = datetime.date.today()"),
-        ("dpcore/tree.py", "import argparse"),
-        ("dpcore/tree.py", "import sys"),
-        ("dpcore/tree.py", "print(1)"),
-        ("dpcore/randomness.py", "import os\nos.remove('key')"),
-        ("dpcore/randomness.py", "from os import remove"),
-        ("dpcore/randomness.py", "import numpy as np\nx = np.random.default_rng()"),
-        ("dpcore/tree.py", "import secrets"),
-        ("dpcore/tree.py", "from cryptography.hazmat.primitives import ciphers"),
+        ("dpcore/trees/uniform.py", "import apache_beam as beam"),
+        ("dpcore/trees/uniform.py", "from transforms.histogram import merge"),
+        ("dpcore/trees/uniform.py", "import pipelines"),
+        ("dpcore/trees/uniform.py", "from ... import transforms"),
+        ("dpcore/trees/uniform.py", "def late():\n    import apache_beam"),
+        ("dpcore/trees/uniform.py", "if False:\n    from pipelines import command"),
+        ("dpcore/trees/uniform.py", "import importlib\nimportlib.import_module('apache_beam')"),
+        ("dpcore/trees/uniform.py", "__import__('apache_beam')"),
+        ("dpcore/trees/uniform.py", "import pandas"),
+        ("dpcore/trees/uniform.py", "data = open('rows')"),
+        ("dpcore/trees/uniform.py", "from pathlib import Path"),
+        ("dpcore/trees/uniform.py", "import os"),
+        ("dpcore/trees/uniform.py", "import os.path"),
+        ("dpcore/trees/uniform.py", "from io import open\nimport tempfile"),
+        ("dpcore/trees/uniform.py", "import pyarrow.parquet as pq"),
+        ("dpcore/trees/uniform.py", "from pyarrow import fs"),
+        ("dpcore/trees/uniform.py", "import numpy as np\nnp.save('rows', x)"),
+        ("dpcore/trees/uniform.py", "from time import perf_counter"),
+        ("dpcore/trees/uniform.py", "from datetime import datetime\nx = datetime.now()"),
+        ("dpcore/trees/uniform.py", "import datetime\nx = datetime.date.today()"),
+        ("dpcore/trees/uniform.py", "import argparse"),
+        ("dpcore/trees/uniform.py", "import sys"),
+        ("dpcore/trees/uniform.py", "print(1)"),
+        ("dpcore/noise/randomness.py", "import os\nos.remove('key')"),
+        ("dpcore/noise/randomness.py", "from os import remove"),
+        ("dpcore/noise/randomness.py", "import numpy as np\nx = np.random.default_rng()"),
+        ("dpcore/trees/uniform.py", "import secrets"),
+        ("dpcore/trees/uniform.py", "from cryptography.hazmat.primitives import ciphers"),
         ("transforms/noise.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
         ("transforms/noise.py", "from os import urandom"),
         ("transforms/noise.py", "import os\nx = os.urandom(8)"),
@@ -221,14 +221,17 @@ def test_planted_violation_is_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("dpcore/tree.py", "from __future__ import annotations\nimport math\nfrom . import plan"),
-        ("dpcore/tree.py", "import io\nimport pyarrow.compute as pc\nx = io.BytesIO()"),
-        ("dpcore/tree.py", '"""random, os.urandom and open() in a docstring."""'),
-        ("dpcore/tree.py", "from datetime import date\nx = date(2013, 1, 1)"),
-        ("dpcore/tree.py", "from dpcore.randomness import RandomStream"),
-        ("dpcore/randomness.py", "import os\nx = os.urandom(32)"),
-        ("dpcore/randomness.py", "from os import urandom\nimport secrets, hmac"),
-        ("dpcore/randomness.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+        (
+            "dpcore/trees/uniform.py",
+            "from __future__ import annotations\nimport math\nfrom . import plan",
+        ),
+        ("dpcore/trees/uniform.py", "import io\nimport pyarrow.compute as pc\nx = io.BytesIO()"),
+        ("dpcore/trees/uniform.py", '"""random, os.urandom and open() in a docstring."""'),
+        ("dpcore/trees/uniform.py", "from datetime import date\nx = date(2013, 1, 1)"),
+        ("dpcore/trees/uniform.py", "from dpcore.noise.randomness import RandomStream"),
+        ("dpcore/noise/randomness.py", "import os\nx = os.urandom(32)"),
+        ("dpcore/noise/randomness.py", "from os import urandom\nimport secrets, hmac"),
+        ("dpcore/noise/randomness.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
         ("transforms/noise.py", "import os, time\nimport apache_beam\nfrom dpcore import noise"),
         ("pipelines/command.py", "import sys\nfrom transforms import noise\nx = open('config')"),
     ],

@@ -9,7 +9,7 @@ exact and stay inside the job. How many increments a bundle gives follows from t
 
 from collections.abc import Iterable, Mapping
 
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
 from transforms.errors import ConservationError
 
 # A prime, so small that 2^32 increments add up within 64 bits.

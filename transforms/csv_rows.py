@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
 from transforms.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.csv_lines import MalformedHeader, MalformedRow, read_header, well_formed_rows
 from transforms.errors import InputError

@@ -19,11 +19,11 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from dpcore.chunked_forest import AnyChunk
-from dpcore.exact_sums import LeafSums, saturated_sums, words_of, words_total
-from dpcore.noise import Integers
-from dpcore.question import ChunkedQuestion
-from dpcore.release_plan import ReleasePlan
+from dpcore.noise.source import Integers
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total
+from dpcore.trees.forest import AnyChunk
 from transforms.conservation import residue, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
@@ -58,7 +58,7 @@ def pack_sparse(offsets: Integers, counts: Integers) -> bytes:
 class SumCounts(beam.CombineFn):
     """Sums partial histograms of one chunk; associative and commutative, on integers.
 
-    Sums are held in two words, so that none wraps; see `dpcore.exact_sums`.
+    Sums are held in two words, so that none wraps; see `dpcore.trees.exact_sums`.
 
     Args:
         leaves: of the chunk.

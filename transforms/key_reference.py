@@ -10,7 +10,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from transforms.errors import ReleaseError
 
 

@@ -7,7 +7,7 @@ into one folder find the nonce there, so that a retry draws the same bits.
 
 import json
 
-from dpcore.randomness import NONCE_BYTES, draw_nonce
+from dpcore.noise.randomness import NONCE_BYTES, draw_nonce
 from transforms import files
 from transforms.errors import ReleaseError
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
 
 # Whether a file tells its number of rows before they are read.

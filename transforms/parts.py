@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.answers import NODES
-from dpcore.release_plan import ReleasePlan
+from dpcore.questions.answers import NODES
+from dpcore.release.plan import ReleasePlan
 
 SPINE_INDEX = -1
 

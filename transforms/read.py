@@ -14,7 +14,7 @@ import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
 from transforms import csv_rows, parquet_rows
 from transforms.errors import InputError
 from transforms.files import is_local, reason_of

@@ -4,8 +4,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpcore.guarantee import manifest_of
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.guarantee import manifest_of
+from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import InputError
 from transforms.histogram import CountLeaves

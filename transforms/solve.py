@@ -14,13 +14,13 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpcore.answers import spine_table
-from dpcore.chunked_forest import AnyChunk
-from dpcore.forest import Measurements, RootSolutions
-from dpcore.noise import NoiseSource, combine_digests, counts_digest
-from dpcore.question import ChunkedQuestion
-from dpcore.randomness import NONCE_BYTES
-from dpcore.release_plan import ReleasePlan
+from dpcore.noise.randomness import NONCE_BYTES
+from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dpcore.questions.answers import spine_table
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.forest import AnyChunk
+from dpcore.uniform.forest import Measurements, RootSolutions
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey

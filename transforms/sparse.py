@@ -16,13 +16,13 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.answers import NODES
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_release import publish_shard, shard_digest
-from dpcore.sparse_solution import sparse_tables
-from dpcore.sparse_tree import SparseCounter, merge_shard
+from dpcore.questions.answers import NODES
+from dpcore.release.plan import ReleasePlan
+from dpcore.sparse.counter import SparseCounter, merge_shard
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.publication import publish_shard, shard_digest
+from dpcore.sparse.question import SparseQuestion
+from dpcore.sparse.solution import sparse_tables
 from transforms.conservation import check_once, level_rows, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError

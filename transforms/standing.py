@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
 from transforms.record import MANIFEST

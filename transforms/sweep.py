@@ -9,8 +9,8 @@ does not name goes. Files that are not ours stay.
 import re
 from collections.abc import Iterable
 
-from dpcore.answers import CDF, NODES
-from dpcore.release_plan import ReleasePlan
+from dpcore.questions.answers import CDF, NODES
+from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.nonce import NONCE
 from transforms.record import MANIFEST, RECORD

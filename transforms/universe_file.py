@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
-from dpcore.universe import Universe
-from dpcore.universe_question import UniverseQuestion
-from dpcore.universe_table import universe_from_table
+from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.hierarchy.universe_table import universe_from_table
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
 from transforms.parts import parquet_bytes, sha256, universe_name

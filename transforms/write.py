@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.answers import CDF, NODES, chunk_tables
-from dpcore.guarantee import CHECKSUM, checksum_of
-from dpcore.noise import NoiseSource
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.quantiles import QuantileCells
-from dpcore.release_plan import ReleasePlan
-from dpcore.tables import quantiles_table
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.quantiles import QuantileCells
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.questions.answers import CDF, NODES, chunk_tables
+from dpcore.questions.tables import quantiles_table
+from dpcore.release.guarantee import CHECKSUM, checksum_of
+from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.conservation import check_once
 from transforms.encoding import pack, unpack

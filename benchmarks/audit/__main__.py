@@ -41,7 +41,7 @@ LIMITS = """\
   saw.
 - The exact audit covers random plans of small trees (cut into small chunks, as large trees are) and
   random pairs of tables, not all of them. It takes the samplers to have the laws that they state;
-  tests/dpcore/test_samplers.py looks at these.
+  tests/dpcore/noise/test_laws.py looks at these.
 - The attack needs an event of some percent on both data sets: it sees noise that is a third too
   small, not noise that is 2 % too small, and no delta of 1e-6. It attacks one tiny tree of each
   kind. A bound below the claim is what a correct release gives, not a measure of its privacy.
@@ -110,9 +110,9 @@ def attack_section(releases: int) -> str:
     return section(
         "2. Attacks on what is released",
         f"""{releases:,} releases of each of two neighbouring data sets, each made in memory by
-        `dpcore.release.release_counts` with a fresh key; only released numbers are read. One half
-        of them serves to find an event that tells the two data sets apart (a threshold of one
-        number, of a linear statistic, or of the sum of log ratios of frequencies); on the other
+        `dpcore.release.release.release_counts` with a fresh key; only released numbers are read.
+        One half of them serves to find an event that tells the two data sets apart (a threshold of
+        one number, of a linear statistic, or of the sum of log ratios of frequencies); on the other
         half Clopper and Pearson bound the event's probabilities, and these what is lost: epsilon by
         ln((P - delta) / Q), rho as of Gaussian noise by (z(P) - z(Q))^2 / 2.""",
         f"""All {len(found)} bounds of the table hold together with a probability of

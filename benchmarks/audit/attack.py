@@ -28,9 +28,9 @@ from scipy import stats
 
 from benchmarks.audit.recording import LAWS
 from benchmarks.audit.targets import TARGETS, Claim
-from dpcore.randomness import ReleaseKey
-from dpcore.release import release_counts
-from dpcore.samplers import DiscreteGaussian
+from dpcore.noise.laws import DiscreteGaussian
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.release import release_counts
 
 Floats = npt.NDArray[np.float64]
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).

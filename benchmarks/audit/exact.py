@@ -4,7 +4,7 @@ All noise is recorded where it is added (`benchmarks.audit.recording`). Discrete
 scale b on counts that differ by d loses at most |d| / b, discrete Gaussian noise of sigma^2 loses
 d^2 / (2 sigma^2) of rho, and losses add up over all draws: both sums are rationals and are compared
 with the claim without rounding. Under (epsilon, delta) the losses of Gaussian noise are composed by
-the dp-accounting library, which has no code in common with `dpcore.privacy_loss`.
+the dp-accounting library, which has no code in common with `dpcore.privacy.loss`.
 
 Two things more must hold for the sums to be all that is lost: that laws do not depend on the data,
 and that all which is published follows from the noisy counts. The second is tried by giving the
@@ -34,13 +34,13 @@ from benchmarks.audit.rows import (
     neighbouring_rows,
 )
 from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
-from dpcore.accounting import calibrated_rho, rho_of
-from dpcore.irregular_plan import IrregularPlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.privacy_loss import certified_delta
-from dpcore.question import ChunkedQuestion
-from dpcore.release_plan import ReleasePlan, moved_counts_of
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import calibrated_rho, rho_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.plan import ReleasePlan, moved_counts_of
 
 AMOUNTS = (Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(7, 3))
 STATED = ((Fraction(1), Fraction(1, 10**4)), (Fraction(3), Fraction(1, 10**3)))

@@ -35,11 +35,11 @@ from benchmarks.audit.rows import (
     sparse_leaf_counts,
 )
 from benchmarks.audit.trees import sparse_draft
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_release import publish_shard
-from dpcore.truncated_laplace import TruncatedLaplace
+from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.publication import publish_shard
 
 STATED = (
     (Fraction(1), Fraction(1, 10**2)),

@@ -1,9 +1,10 @@
 """What a release draws, to which exact counts it adds it, and what follows from the sums alone.
 
-The release runs as it is, through `dpcore.release.release_counts`. Only the `sample` methods of the
-laws are exchanged, for ones whose noise tells what it is added to: whatever module draws, and
-however it came to its counts, is recorded. A second release may be given the noisy counts of a
-first one: what it publishes must then be the same, for else something exact got past the noise.
+The release runs as it is, through `dpcore.release.release.release_counts`. Only the `sample`
+methods of the laws are exchanged, for ones whose noise tells what it is added to: whatever module
+draws, and however it came to its counts, is recorded. A second release may be given the noisy
+counts of a first one: what it publishes must then be the same, for else something exact got past
+the noise.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore import sparse_solution
-from dpcore.forest import SPINE
-from dpcore.randomness import RandomStream, ReleaseKey
-from dpcore.release import Release, release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.sparse_counts import NodeCounts
-from dpcore.truncated_laplace import TruncatedLaplace
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.noise.randomness import RandomStream, ReleaseKey
+from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release, release_counts
+from dpcore.sparse import solution as sparse_solution
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.uniform.forest import SPINE
 
 Integers = npt.NDArray[np.int64]
 # The tree, the key, the chunk, the level, and how many draws that stream had before.
@@ -150,7 +151,7 @@ def recorded_release(
     """A release with a record of its draws.
 
     Args:
-        plan, counts, leaves: as for `dpcore.release.release_counts`.
+        plan, counts, leaves: as for `dpcore.release.release.release_counts`.
         wanted: the noisy counts to use at a place instead of exact counts and noise, if any.
     """
     found, key = Recorded(), NamingKey(SECRET)

@@ -18,15 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.category_domain import CategoryDomain, KeyList
-from dpcore.date_domain import DateDomain, TimestampDomain
-from dpcore.integer_domain import IntegerDomain
-from dpcore.measure import MeasureColumn
-from dpcore.number_domain import NumberDomain
-from dpcore.privacy import Neighbors
-from dpcore.question import ChunkedQuestion
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_question import SparseQuestion
+from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.date import DateDomain, TimestampDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from dpcore.privacy.budget import Neighbors
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.question import SparseQuestion
 
 Integers = npt.NDArray[np.int64]
 Row = tuple[Any, ...]

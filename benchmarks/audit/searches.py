@@ -25,10 +25,10 @@ from benchmarks.audit.recording import NamedStream, Noise, exchanged_samples
 from benchmarks.audit.rows import (
     Integers,
 )
-from dpcore.randomness import RandomStream
-from dpcore.samplers import DiscreteLaplace
-from dpcore.threshold_question import ThresholdQuestion
-from dpcore.truncated_laplace import TruncatedLaplace
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.randomness import RandomStream
+from dpcore.noise.truncated_laplace import TruncatedLaplace
 
 Floats = npt.NDArray[np.float64]
 # Thresholds are told apart by multiples of this, larger than every count and threshold here.

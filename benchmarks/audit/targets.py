@@ -19,27 +19,27 @@ import pyarrow as pa
 from scipy import stats
 
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.integer_domain import IntegerDomain
-from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular_planner import with_equal_shares
-from dpcore.measure import MeasureColumn
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import ChunkedQuestion
-from dpcore.release import Release
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_labels import PathDomain
-from dpcore.sparse_plan import plan_sparse
-from dpcore.sparse_question import SparseQuestion
-from dpcore.threshold_forest import TreeThresholds
-from dpcore.threshold_plan import ThresholdRound
-from dpcore.threshold_question import ThresholdQuestion
-from dpcore.tree import Tree
-from dpcore.universe_leaves import universe_from_codes, universe_from_paths
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.planner import with_equal_shares
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.labels import PathDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.thresholds.forest import TreeThresholds
+from dpcore.thresholds.plan import ThresholdRound
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 
 Floats = npt.NDArray[np.float64]
 NAME = "tree"

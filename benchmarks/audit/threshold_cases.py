@@ -25,17 +25,17 @@ from benchmarks.audit.rows import (
     neighbouring_rows,
 )
 from benchmarks.audit.searches import threshold_loss
-from dpcore.category_domain import KeyList
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.relative_objective import RelativeObjective
-from dpcore.release import release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.threshold_forest import ThresholdForest, TreeThresholds
-from dpcore.threshold_plan import ThresholdPlan, ThresholdRound
-from dpcore.threshold_question import ThresholdQuestion
-from dpcore.universe_leaves import universe_from_paths
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_paths
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.category import KeyList
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import release_counts
+from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
+from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
 TREES = (("a", "b"), ("a", "b/c", "b/d"), ("a/b",), ("a", "b/c"), ("a",))
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)

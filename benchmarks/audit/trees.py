@@ -25,31 +25,31 @@ from benchmarks.audit.rows import (
     moment_palette,
     number_palette,
 )
-from dpcore.category_domain import CategoryDomain, KeyList
-from dpcore.date_domain import DateDomain, TimestampDomain
-from dpcore.estimators import Estimator
-from dpcore.forest import Forest
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.integer_domain import IntegerDomain
-from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
-from dpcore.irregular_planner import with_best_shares, with_equal_shares, with_shares
-from dpcore.measure import MeasureColumn
-from dpcore.node_weights import NodeWeights
-from dpcore.number_domain import NumberDomain
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import Mechanism, TreePlan
-from dpcore.planner import plan_mechanism, plan_tree
-from dpcore.privacy import Budget, Neighbors
-from dpcore.published_forest import Consistency
-from dpcore.question import ChunkedQuestion
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_plan import plan_sparse
-from dpcore.sparse_question import SparseQuestion
-from dpcore.tree import Tree
-from dpcore.uncertainty import IntervalWidths
-from dpcore.universe_leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
+from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.date import DateDomain, TimestampDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from dpcore.ordered.planner import plan_mechanism, plan_tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import Consistency
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.forest import Forest
+from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[[Budget], ChunkedQuestion]
 KEYS = ("AA", "DL", "UA")

@@ -27,9 +27,9 @@ from benchmarks.audit.rows import (
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
 from benchmarks.audit.trees import hierarchy_draft, ordered_draft, sparse_draft
-from dpcore.accounting import rho_of
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.release.plan import ReleasePlan
 
 # What the trees spend that share a rho, and what the pure and the sparse tree spend.
 _SHARED = (Fraction(1), Fraction(1, 10**4))

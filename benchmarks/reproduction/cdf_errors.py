@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.reproduction import markdown
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.estimators import Estimator
-from dpcore.plan import TreePlan
-from dpcore.planner import plan_mechanism, predicted_cdf_rmse
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.published_error import histogram_error, independent_error, refined_error, tree_error
+from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
+from dpcore.papers.cdf_errors import histogram_error, independent_error, refined_error, tree_error
+from dpcore.papers.estimators import Estimator
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.uniform.plan import TreePlan
 
 LEAVES = 256
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))

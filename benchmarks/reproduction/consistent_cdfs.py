@@ -12,10 +12,10 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, measured, table
 from benchmarks.reproduction.simulation import Floats, Integers, Mean, simulate
-from dpcore.estimators import Estimator
-from dpcore.plan import TreePlan
-from dpcore.published_error import histogram_error
-from dpcore.published_forest import Consistency
+from dpcore.papers.cdf_errors import histogram_error
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import Consistency
+from dpcore.uniform.plan import TreePlan
 
 LEAVES, ROWS, EPSILON = 997, 900, Fraction(1, 10)
 PAPER_RUNS, RERUN_RUNS = 100, 200

@@ -10,14 +10,14 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.branching import optimal_level_budgets
-from dpcore.integer_fanouts import best_factorisation
-from dpcore.plan import TreePlan
-from dpcore.planner import predicted_cdf_rmse
-from dpcore.prefix_error import mean_prefix_variance
-from dpcore.privacy import Measure
-from dpcore.published_error import level_variance, tree_error_from_variances
-from dpcore.strategies import search_strategies
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.papers.cdf_errors import level_variance, tree_error_from_variances
+from dpcore.papers.real_fanouts import optimal_level_budgets
+from dpcore.papers.whole_fanouts import best_factorisation
+from dpcore.privacy.budget import Measure
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.prefix_error import mean_prefix_variance
+from dpcore.uniform.strategies import search_strategies
 
 # Measured by simulation up to here: runs of more leaves are fewer.
 MEASURED_LEAVES = 4096

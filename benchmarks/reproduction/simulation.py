@@ -2,7 +2,8 @@
 
 Every run is a data set of its own with noise of its own: the trees stand side by side in the
 forest, as those of the keys of a group-by column do. A run of one data set has the bits that
-`dpcore.release.release_counts` gives it. The release key is fixed, so that all figures repeat.
+`dpcore.release.release.release_counts` gives it. The release key is fixed, so that all figures
+repeat.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.chunks import Chunking
-from dpcore.domain import IntegerDomain
-from dpcore.forest import Forest, LevelSolution, PrefixSolution
-from dpcore.noise import NoiseSource, combine_digests, counts_digest
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.published_forest import Consistency
-from dpcore.randomness import ReleaseKey
-from dpcore.release_plan import ReleasePlan
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.papers.forest import Consistency
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.chunks import Chunking
+from dpcore.uniform.forest import Forest, LevelSolution, PrefixSolution
+from dpcore.uniform.plan import TreePlan
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

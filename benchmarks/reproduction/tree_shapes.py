@@ -10,22 +10,22 @@ from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
 from benchmarks.reproduction.simulation import Mean, prefix_error
-from dpcore.branching import (
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.papers.cdf_errors import refined_error, tree_error
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.real_fanouts import (
     optimal_fanout,
     optimal_integer_fanout,
     optimal_level_budgets,
     optimal_real_fanouts,
 )
-from dpcore.estimators import Estimator
-from dpcore.integer_fanouts import (
+from dpcore.papers.whole_fanouts import (
     best_factorisation,
     height_bounds,
     prime_power_fanouts,
     prime_power_height,
 )
-from dpcore.plan import TreePlan
-from dpcore.planner import predicted_cdf_rmse
-from dpcore.published_error import refined_error, tree_error
+from dpcore.uniform.plan import TreePlan
 
 Fanouts = tuple[int, ...]
 REFINED_SHAPES: tuple[Fanouts, ...] = ((16, 16), (4,) * 4, (2,) * 8)

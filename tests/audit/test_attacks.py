@@ -34,7 +34,7 @@ from benchmarks.audit.attack import (
 )
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.targets import ONE, TARGETS, Claim
-from dpcore.privacy import Neighbors
+from dpcore.privacy.budget import Neighbors
 
 FALSE_ALARM = 1e-6
 RELEASES = 300

@@ -22,20 +22,25 @@ from benchmarks.audit.outcomes import PrivacyLoss
 from benchmarks.audit.published import audit_sparse
 from benchmarks.audit.threshold_cases import audit_thresholds
 from benchmarks.audit.whole import audit_whole
-from dpcore import forest, irregular_forest, irregular_plan, noise, privacy, published_forest
-from dpcore.forest import Forest
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_forest import IrregularForest
-from dpcore.measure import MeasureColumn
-from dpcore.noise import NoiseSource
-from dpcore.privacy import Neighbors
-from dpcore.question import ChunkedQuestion
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteGaussian
-from dpcore.sparse_plan import SparsePlan
-from dpcore.sparse_vector import SparseVector
-from dpcore.threshold_plan import ThresholdRound
-from dpcore.truncated_laplace import TruncatedLaplace
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular import forest as irregular_forest
+from dpcore.irregular import plan as irregular_plan
+from dpcore.irregular.forest import IrregularForest
+from dpcore.noise import source as noise
+from dpcore.noise.laws import DiscreteGaussian
+from dpcore.noise.source import NoiseSource
+from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.papers import forest as published_forest
+from dpcore.privacy import budget as privacy
+from dpcore.privacy.budget import Neighbors
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.plan import SparsePlan
+from dpcore.thresholds.plan import ThresholdRound
+from dpcore.thresholds.sparse_vector import SparseVector
+from dpcore.uniform import forest
+from dpcore.uniform.forest import Forest
 
 Patch = pytest.MonkeyPatch
 # Claims that are met exactly in the worst case: the audit must come near them, or it sees little.
@@ -122,7 +127,7 @@ def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
     for module in (privacy, irregular_plan):
         patch.setattr(module, "level_sensitivity", lambda neighbors, single_node: (1, 1))
     patch.setattr(
-        "dpcore.plan.prefix_sensitivity", lambda neighbors, leaves, **_: (leaves - 1,) * 2
+        "dpcore.uniform.plan.prefix_sensitivity", lambda neighbors, leaves, **_: (leaves - 1,) * 2
     )
 
 
@@ -194,7 +199,7 @@ def exact_totals_shown(patch: Patch) -> None:
 
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dpcore.release.counts_digest", lambda *place: 0)
+    patch.setattr("dpcore.release.release.counts_digest", lambda *place: 0)
     patch.setattr(NoiseSource, "of_counts", lambda self, counts: self)
 
 

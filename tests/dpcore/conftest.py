@@ -14,18 +14,18 @@ import numpy.typing as npt
 import pytest
 from scipy import linalg
 
-from dpcore.chunks import Chunking
-from dpcore.domain import IntegerDomain, KeyList
-from dpcore.forest import SPINE, Forest
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.randomness import ReleaseKey
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import NoiseLaw
-from dpcore.tree import Tree
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain, KeyList
+from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.chunks import Chunking
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.forest import SPINE, Forest
+from dpcore.uniform.plan import TreePlan
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

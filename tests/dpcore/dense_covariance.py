@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.tree import Tree
+from dpcore.trees.uniform import Tree
 
 Floats = npt.NDArray[np.float64]
 

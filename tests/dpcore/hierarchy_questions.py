@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.category_domain import KeyList
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_plan import IrregularPlan, sum_sensitivities
-from dpcore.measure import MeasureColumn
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question
-from dpcore.release import Release
-from dpcore.release_plan import ReleasePlan
-from dpcore.universe import Universe
-from dpcore.universe_leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe import Universe
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.ordered.category import KeyList
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.rows.sums import MeasureColumn
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.irregular_plan import IrregularPlan
-from dpcore.irregular_tree import IrregularTree
-from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.irregular import IrregularTree
 
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))

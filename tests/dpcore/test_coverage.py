@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.plan import TreePlan
-from dpcore.privacy import Measure
-from dpcore.randomness import ReleaseKey
-from dpcore.ranges import range_margin
-from dpcore.release import release_counts
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.tree_errors import TreeErrors
-from dpcore.uncertainty import interval_widths, prefix_margin
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.ranges import range_margin
+from dpcore.privacy.budget import Measure
+from dpcore.release.release import release_counts
+from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.widths import interval_widths, prefix_margin
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6
 CONFIDENCES = (0.9, 0.95, 0.99)

@@ -19,34 +19,34 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.calendar_universe import universe_from_calendar
-from dpcore.category_domain import CategoryDomain, KeyList
-from dpcore.date_domain import DateDomain, TimestampDomain
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.integer_domain import IntegerDomain
-from dpcore.irregular_plan import sum_sensitivities
-from dpcore.irregular_planner import plan_irregular
-from dpcore.measure import MeasureColumn
-from dpcore.number_domain import NumberDomain
-from dpcore.ordered import OrderedDomain
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import ChunkedQuestion, Question
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_plan import plan_sparse
-from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_tree import SparseCounter, merge_shard
-from dpcore.tree import Tree
-from dpcore.universe import Universe
-from dpcore.universe_leaves import (
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe import Universe
+from dpcore.irregular.plan import sum_sensitivities
+from dpcore.irregular.planner import plan_irregular
+from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.date import DateDomain, TimestampDomain
+from dpcore.ordered.domain import OrderedDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import ChunkedQuestion, Question
+from dpcore.rows.sums import MeasureColumn
+from dpcore.sparse.counter import SparseCounter, merge_shard
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 from tests.dpcore.odd_rows import (
     DAYS,
     NUMBERS,

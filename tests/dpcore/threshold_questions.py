@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpcore.category_domain import KeyList
-from dpcore.noise import MAX_COUNT
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question
-from dpcore.relative_objective import RelativeObjective
-from dpcore.release_plan import ReleasePlan
-from dpcore.threshold_forest import TreeThresholds
-from dpcore.threshold_plan import ThresholdPlan, ThresholdRound
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.noise.source import MAX_COUNT
+from dpcore.ordered.category import KeyList
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.thresholds.forest import TreeThresholds
+from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import domain_of
 
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpcore.universe import Universe
-from dpcore.universe_leaves import universe_from_columns
-from dpcore.universe_table import universe_from_table
+from dpcore.hierarchy.leaves import universe_from_columns
+from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe_table import universe_from_table
 
 Leaf = tuple[str | int, ...]
 

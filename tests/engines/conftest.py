@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from tests.engines.servers import Engine, engine, environment, kill_group, missing
 
 NAMES = ("local", "local_processes", "prism", "flink", "flink_cluster", "spark")

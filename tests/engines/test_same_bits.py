@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import (
     SECRET,
     SENTINEL,

@@ -1,6 +1,6 @@
 """Releases of every kind are the ones that were committed: no refactoring changes a number.
 
-A change that is meant to draw other bits raises `dpcore.release_plan.FORMAT_VERSION`, and writes
+A change that is meant to draw other bits raises `dpcore.release.plan.FORMAT_VERSION`, and writes
 integers.json anew with `python -m tests.golden.test_golden`.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.noise import NoiseSource
+from dpcore.noise.source import NoiseSource
 from pipelines import releasing
 from tests.golden.configurations import NAMES, write_data
 from tests.golden.hashes import integers, released

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release import Release
-from dpcore.release_plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
 from transforms.parts import planned_parts
 
 

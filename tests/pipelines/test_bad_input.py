@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from pipelines.release_folder import ReleaseFolder
 
 if TYPE_CHECKING:

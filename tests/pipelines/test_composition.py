@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpcore.privacy_loss import certified_delta
-from dpcore.release_plan import moved_counts_of, plan_from_spec
+from dpcore.privacy.loss import certified_delta
+from dpcore.release.plan import moved_counts_of, plan_from_spec
 from pipelines.configuration import load_configuration
 from tests.pipelines.test_planning import one_tree, planned
 

@@ -14,9 +14,15 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from dpcore.domain import CategoryDomain, DateDomain, IntegerDomain, NumberDomain, TimestampDomain
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
+from dpcore.ordered.make import (
+    CategoryDomain,
+    DateDomain,
+    IntegerDomain,
+    NumberDomain,
+    TimestampDomain,
+)
+from dpcore.ordered.planner import plan_tree
+from dpcore.privacy.budget import Budget, Measure, Neighbors
 from pipelines import configuration_rules as rules
 from pipelines import section, sections
 from pipelines.by_section import BySection

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.randomness import ReleaseKey
-from dpcore.released_hierarchy import ReleasedHierarchy
-from dpcore.sparse_question import SparseQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.sparse.question import SparseQuestion
 from pipelines.command import main
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from dpcore import __version__
-from dpcore.guarantee import guarantee_in_words, levels_of, manifest_of, policies_of, scale_of
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, ZeroNoise
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
+from dpcore.release.guarantee import (
+    guarantee_in_words,
+    levels_of,
+    manifest_of,
+    policies_of,
+    scale_of,
+)
+from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.guarantee import guarantee_in_words
+from dpcore.release.guarantee import guarantee_in_words
 from pipelines import releasing
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder

@@ -14,16 +14,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.calendar_universe import universe_from_calendar
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.node_weights import NodeWeights
-from dpcore.universe import Universe
-from dpcore.universe_leaves import (
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
+from dpcore.hierarchy.universe import Universe
+from dpcore.irregular.node_weights import NodeWeights
 from pipelines.configuration_error import RuleBroken
 from pipelines.hierarchy_section import hierarchy_weights, invariant_level, read_hierarchy
 from pipelines.yaml_document import parse_document

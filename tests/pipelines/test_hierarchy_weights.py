@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.node_weights import NodeWeights
-from dpcore.universe_leaves import universe_from_codes, universe_from_columns
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
+from dpcore.irregular.node_weights import NodeWeights
 from pipelines.configuration_error import RuleBroken
 from pipelines.hierarchy_section import hierarchy_weights, invariant_level
 from pipelines.yaml_document import parse_document

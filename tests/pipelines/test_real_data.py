@@ -10,7 +10,7 @@ import pyarrow.csv
 import pytest
 import yaml
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from pipelines.command import main
 from pipelines.release_folder import ReleaseFolder
 

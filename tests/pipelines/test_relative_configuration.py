@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.measured_forest import MeasuredForest
-from dpcore.noise import MAX_COUNT
-from dpcore.privacy import Measure, Neighbors
-from dpcore.question import Question
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace
-from dpcore.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.noise.source import MAX_COUNT
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
 from pipelines import hierarchy_plan
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.configuration import ConfigurationError, parse_configuration

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import __version__
-from dpcore.guarantee import checksum_of
-from dpcore.release_plan import FORMAT_VERSION, plan_from_spec
-from dpcore.samplers import SAMPLER_VERSION
+from dpcore.noise.laws import SAMPLER_VERSION
+from dpcore.release.guarantee import checksum_of
+from dpcore.release.plan import FORMAT_VERSION, plan_from_spec
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import FolderError, ReleaseFolder
 

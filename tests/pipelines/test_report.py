@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.answers import CDF, NODES
-from dpcore.domain import (
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,
@@ -28,14 +28,14 @@ from dpcore.domain import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.guarantee import guarantee_in_words
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.release import release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.tree import Tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.answers import CDF, NODES
+from dpcore.release.guarantee import guarantee_in_words
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import release_counts
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 from pipelines.report import write_report_html
 from pipelines.report_extent import MAX_KEYS, clip
 from tests.pipelines.report_page import Tables, elements_of

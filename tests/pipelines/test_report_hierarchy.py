@@ -13,26 +13,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import dpcore.hierarchy_question
-from dpcore.answers import NODES
-from dpcore.calendar_universe import universe_from_calendar
-from dpcore.domain import IntegerDomain, KeyList
-from dpcore.forest import SPINE
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_plan import sum_sensitivities
-from dpcore.irregular_planner import plan_irregular
-from dpcore.measure import MeasureColumn
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.question import Question
-from dpcore.randomness import ReleaseKey
-from dpcore.release import Release, release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteLaplace
-from dpcore.tree import Tree
-from dpcore.universe_leaves import universe_from_codes, universe_from_columns, universe_from_paths
+import dpcore.hierarchy.question
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular.plan import sum_sensitivities
+from dpcore.irregular.planner import plan_irregular
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain, KeyList
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.answers import NODES
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release, release_counts
+from dpcore.rows.sums import MeasureColumn
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.forest import SPINE
+from dpcore.uniform.plan import TreePlan
 from pipelines import report, report_hierarchy
 from pipelines.report import check_asked_paths, write_report_html
 from pipelines.report_extent import MAX_ASKED, MAX_NODES
@@ -304,7 +304,7 @@ def test_same_release_gives_the_same_bytes() -> None:
 def large() -> ReleaseTables:
     """A hierarchy in eight chunks, with more leaves than the page holds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpcore.hierarchy_question, "CHUNK_LEAVES", 3_000)
+        patch.setattr(dpcore.hierarchy.question, "CHUNK_LEAVES", 3_000)
         codes = (f"{place:05d}" for place in range(21_000))
         universe = universe_from_codes(pa.array(codes, pa.string()), (2, 1, 2))
         domain = HierarchyDomain(universe=universe, columns=("code",))

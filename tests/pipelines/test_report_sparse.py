@@ -10,25 +10,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.answers import NODES
-from dpcore.domain import IntegerDomain
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.irregular_planner import plan_irregular
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.release import Release, release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_plan import plan_sparse
-from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_settling import Pruning
-from dpcore.tree import Tree
-from dpcore.universe_leaves import universe_from_paths
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular.planner import plan_irregular
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.answers import NODES
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release, release_counts
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.sparse.settling import Pruning
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 from pipelines import report_sparse, report_sparse_nodes
 from pipelines.report import check_asked_paths, write_report_html
 from pipelines.report_extent import MAX_ASKED, MAX_NODES

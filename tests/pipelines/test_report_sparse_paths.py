@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.sparse_domain import CodeDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
 from pipelines.report_sparse_paths import line_of, own_labels, root_path
 
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.answers import NODES
-from dpcore.privacy import Budget, Measure
-from dpcore.question import Question
-from dpcore.randomness import ReleaseKey
-from dpcore.relative_objective import RelativeObjective
-from dpcore.release import release_counts
-from dpcore.release_plan import ReleasePlan
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.questions.answers import NODES
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import release_counts
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.report import check_asked_paths, write_report_html
 from pipelines.report_hierarchy import level_errors

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import dpcore.hierarchy_question
+import dpcore.hierarchy.question
 from pipelines import report, report_hierarchy
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace
@@ -59,7 +59,7 @@ class Codes(Workspace):
 def codes(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A workspace that holds this release; its chunks stay small while the module's tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpcore.hierarchy_question, "CHUNK_LEAVES", 400)
+        patch.setattr(dpcore.hierarchy.question, "CHUNK_LEAVES", 400)
         made = Codes(tmp_path_factory.mktemp("codes"))
         outcome = made.make()
         assert outcome.code == 0, outcome.err

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dpcore.guarantee import guarantee_in_words
+from dpcore.release.guarantee import guarantee_in_words
 from pipelines import releasing
 from pipelines.configuration import Configuration, parse_configuration
 from pipelines.release_folder import ReleaseFolder

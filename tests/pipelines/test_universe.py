@@ -10,14 +10,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy_domain import HierarchyDomain
-from dpcore.universe import Universe
-from dpcore.universe_leaves import (
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
+from dpcore.hierarchy.universe import Universe
 from pipelines.universe import read_leaves, read_universe
 
 TABLE = pa.table(

@@ -22,11 +22,11 @@ from scipy import stats
 
 from benchmarks import census
 from benchmarks.census import Blocks, EqualSplit, Method, PlannedMethod
-from dpcore.irregular_planner import predicted_node_rmse
-from dpcore.irregular_tree import IrregularTree
-from dpcore.node_weights import NodeWeights
-from dpcore.privacy import Budget
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.planner import predicted_node_rmse
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.privacy.budget import Budget
+from dpcore.trees.irregular import IrregularTree
 
 EPSILON, RHO = census.BUDGETS
 RUNS = 20

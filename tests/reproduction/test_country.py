@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks import make_country as country
 from benchmarks import scale
-from dpcore.universe_leaves import universe_from_codes
+from dpcore.hierarchy.leaves import universe_from_codes
 
 TINY = 0.001
 

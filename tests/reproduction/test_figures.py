@@ -35,14 +35,14 @@ from benchmarks.reproduction.simulation import (
     prefix_error,
     simulate,
 )
-from dpcore.estimators import Estimator
-from dpcore.plan import TreePlan
-from dpcore.planner import predicted_cdf_rmse
-from dpcore.privacy import Measure
-from dpcore.published_forest import Consistency
-from dpcore.release import release_counts
-from dpcore.samplers import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.tree import Tree
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import Consistency
+from dpcore.privacy.budget import Measure
+from dpcore.release.release import release_counts
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 
 SIGMAS = 6.0
 RUNS = 600

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import relative_error as benchmark
-from dpcore.accounting import rho_of
-from dpcore.noise import MAX_COUNT
-from dpcore.threshold_plan import ThresholdPlan
+from dpcore.noise.source import MAX_COUNT
+from dpcore.privacy.conversion import rho_of
+from dpcore.thresholds.plan import ThresholdPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "relative-error.md"
 FIRST = benchmark.WORST[0]

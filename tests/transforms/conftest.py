@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.domain import IntegerDomain, KeyList, NumberDomain
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.plan import TreePlan
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.release import Release, release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.tree import Tree
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
+from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release, release_counts
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
 from transforms.key_reference import KeyReference
 from transforms.parts import Part, parquet_bytes, planned_parts, sha256
 from transforms.read import ReadBatches

@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.privacy import Neighbors
-from dpcore.randomness import ReleaseKey
-from dpcore.release import release_counts
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_domain import CodeDomain, SparseDomain
-from dpcore.sparse_labels import LabelDomain, PathDomain
-from dpcore.sparse_plan import plan_sparse
-from dpcore.sparse_question import SparseQuestion
-from dpcore.sparse_settling import Pruning
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.privacy.budget import Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import release_counts
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.sparse.settling import Pruning
 from tests.dpcore.hierarchy_questions import leaf_counts
 from transforms.parts import parquet_bytes, planned_parts, sha256
 

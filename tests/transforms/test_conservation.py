@@ -110,7 +110,7 @@ LOST_RECEIPTS = {
 @pytest.fixture
 def fails(make_plan, data, tmp_path, run, monkeypatch, small_splits) -> Callable[..., str]:
     """Runs the job, sees that it fails without a release, and returns the sentence."""
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", fanouts=(4, 4, 2))
 
     def failed(planted: list[Any]) -> str:
@@ -183,7 +183,7 @@ def test_a_lost_receipt(place, fails, monkeypatch) -> None:
 def test_a_repeated_receipt_is_the_same_part(
     make_plan, data, tmp_path, run, monkeypatch, rows, expected_files, release_files
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", fanouts=(4, 4, 2))
     planted = [plant_output(monkeypatch, *place, repeat) for place in LOST_RECEIPTS.values()]
     run(plan, data, tmp_path / "out")

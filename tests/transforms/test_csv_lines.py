@@ -15,11 +15,11 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from dpcore.domain import CategoryDomain
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.ordered.make import CategoryDomain
+from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
 from transforms import csv_rows
 from transforms.csv_format import CsvFormat
 from transforms.csv_lines import MalformedHeader, read_header, well_formed_rows

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.domain import (
+from dpcore.ordered.make import (
     CategoryDomain,
     DateDomain,
     IntegerDomain,
@@ -19,10 +19,10 @@ from dpcore.domain import (
     OrderedDomain,
     TimestampDomain,
 )
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.planner import plan_tree
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
 from transforms import csv_rows
 from transforms.csv_rows import _typed
 from transforms.errors import InputError

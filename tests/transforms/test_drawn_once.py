@@ -88,7 +88,7 @@ def test_workers_that_are_processes(commanded, in_process) -> None:
 
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from transforms.read import ReadBatches
 from transforms.release import ReleaseTrees
@@ -49,7 +49,7 @@ def counted(tmp_path: Path, reference) -> Counts:
 
 @pytest.mark.parametrize("change", ["another value", "one row less"])
 def test_dense_histograms(change, counted, make_plan, small_splits, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
     # All rows in the first chunk of eight cells, but for one in the last.
     value = np.append(np.full(2999, 0.5), 9.9)
@@ -68,7 +68,7 @@ def test_dense_histograms(change, counted, make_plan, small_splits, monkeypatch)
 
 
 def test_bundles_without_a_row_that_is_kept(counted, make_plan, small_splits, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", fanouts=(4, 4, 2))
     rows = pa.table({"value": pa.array([np.nan] * 2999 + [3.0])})
     none = pa.table({"value": pa.array([np.nan] * 3000)})

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.hierarchy_question import HierarchyQuestion
-from dpcore.measure import MeasureColumn
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteLaplace, ZeroNoise
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     domain_of,
     hierarchy_question,
@@ -125,7 +125,7 @@ def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
     name, chunks, source, tmp_path, key, run, release_files, small_splits, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", chunks)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunks)
     if chunks == 4:  # the other way to count, too
         monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
         monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 400)
@@ -136,7 +136,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
 
 
 def test_no_rows_at_all(tmp_path, key, run, release_files, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", 4)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     rows = ROWS.slice(0, 0)
     pq.write_table(rows, tmp_path / "none.parquet")
     plan = plan_for("add_remove")
@@ -163,7 +163,7 @@ def test_a_hierarchy_beside_an_ordered_tree(
 def test_zero_noise_gives_what_is_counted_by_hand(
     name, source, tmp_path, run, small_splits, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", 4)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
@@ -226,7 +226,7 @@ def summed(
 @pytest.mark.parametrize("cells, buffered", [(0, 1), (0, 700), (0, 2**23), (2**25, 2**23)])
 @pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
 def test_dense_and_sparse_sums_are_exact(chunk_leaves, cells, buffered, sizes, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
     monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", buffered)
     plan = plan_for("add_remove")
@@ -248,8 +248,8 @@ def test_sums_of_the_largest_bounds_do_not_overflow() -> None:
 
 def test_a_plan_in_flight_is_small(tmp_path) -> None:
     """What every step carries: the place of the universe, not its leaves."""
-    from dpcore.hierarchy_domain import HierarchyDomain
-    from dpcore.universe_leaves import universe_from_codes
+    from dpcore.hierarchy.domain import HierarchyDomain
+    from dpcore.hierarchy.leaves import universe_from_codes
     from transforms.universe_file import share_universes
 
     universe = universe_from_codes(pa.array([f"{n:05d}" for n in range(50_000)]), (2, 3))

@@ -106,7 +106,7 @@ def elements_of(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[o
 def test_partial_histograms_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
     monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", buffered)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
@@ -145,7 +145,7 @@ def test_counts_agree_with_plain_numpy(make_plan, rows, exact_counts) -> None:
 
 
 def test_every_chunk_of_the_plan_once_and_a_balance(make_plan, rows, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
     batches = rows.combine_chunks().to_batches(max_chunksize=700)
     with beam.Pipeline(RUNNER) as pipeline:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
 
-from dpcore.randomness import ReleaseKey
+from dpcore.noise.randomness import ReleaseKey
 from transforms.errors import sentence_in
 from transforms.key_reference import KeyReference, KeyReferenceError
 from transforms.read import ReadBatches

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.exact_sums import LARGEST_SUM
-from dpcore.measure import LARGEST_BOUND, MeasureColumn
-from dpcore.noise import LARGEST_MEASURED
+from dpcore.noise.source import LARGEST_MEASURED
+from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
+from dpcore.trees.exact_sums import LARGEST_SUM
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, release_plan_of
 from transforms.conservation import residue
 from transforms.encoding import unpack
@@ -65,7 +65,7 @@ def released(folder: Path) -> dict[tuple[int, int], float]:
 def test_a_release_of_sums_past_64_bits(
     sign, chunk_leaves, large_bundle, run, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
     roots = []
     for rows in (1, 0):
         planted = large_bundle(sign)

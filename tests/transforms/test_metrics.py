@@ -24,7 +24,7 @@ NAMES = {"splits_read", "chunks_measured", "parts_written", "bytes_written"}
 @pytest.fixture
 def plan(make_plan, monkeypatch):
     """Two trees in chunks, one of them with keys."""
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     return make_plan("value", "carrier", fanouts=(4, 4, 2))
 
 

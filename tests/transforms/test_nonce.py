@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from dpcore.randomness import NONCE_BYTES
+from dpcore.noise.randomness import NONCE_BYTES
 from transforms.nonce import NONCE, NonceError, folder_nonce
 
 

@@ -155,7 +155,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 @pytest.fixture
 def plan(make_plan, monkeypatch):
     """A tree in several chunks with a spine and quantiles."""
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     return make_plan("value", fanouts=(4, 4, 2))
 
 

@@ -25,7 +25,7 @@ def test_listeners_come_and_go() -> None:
 def test_a_job_tells_the_bytes_of_its_files_and_the_parts_of_its_plan(
     make_plan, data, tmp_path, run, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
     told: Counter[str] = Counter()
     stop = listen(lambda stage, amount: told.update({stage: amount}))

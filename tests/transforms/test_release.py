@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.privacy import Neighbors
-from dpcore.release_plan import ReleasePlan
-from dpcore.samplers import DiscreteLaplace, ZeroNoise
+from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dpcore.privacy.budget import Neighbors
+from dpcore.release.plan import ReleasePlan
 from transforms.release import ReleaseTrees
 
 MANY_LEAVES = 2**17 + 2**13
@@ -63,7 +63,7 @@ def test_small_chunks_with_spines(
     monkeypatch,
     small_splits,
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     if sparse:
         monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
         monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 500)
@@ -120,7 +120,7 @@ def test_batches_of_one_s_own_pipeline(
 def test_zero_noise_gives_the_exact_counts_back(
     chunk_leaves, make_plan, data, rows, tmp_path, run, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
     # The laws stay, and so their variances and the estimation; what is drawn is zero.
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)

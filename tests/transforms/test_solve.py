@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.noise import combine_digests, counts_digest
+from dpcore.noise.source import combine_digests, counts_digest
 from transforms.encoding import pack
 from transforms.errors import ConservationError
 from transforms.solve import (
@@ -47,7 +47,7 @@ def test_digests_sum_in_any_order_and_any_bundles(digests, data) -> None:
 @pytest.fixture
 def plan(make_plan, monkeypatch):
     """A tree of 30 leaves in chunks of at most 8."""
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     return make_plan("value", fanouts=(4, 4, 2))
 
 

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dpcore.accounting import rho_of
-from dpcore.ordered_question import OrderedQuestion
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
-from dpcore.sparse_counts import NodeCounts
-from dpcore.sparse_solution import shard_counts
-from dpcore.sparse_tree import SparseCounter
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.release.plan import ReleasePlan
+from dpcore.sparse.counter import SparseCounter
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.solution import shard_counts
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.hierarchy_releases import DELTA, files_of, sparse_question
 from tests.transforms.test_conservation import drop, plant_input, plant_output, repeat
@@ -102,7 +102,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
 def test_beside_ordered_trees_and_hierarchies(
     source, tmp_path, key, run, release_files, make_plan, rows, small_splits, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy_question.CHUNK_LEAVES", 4)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     plan = mixed_plan()
     run(plan, source, tmp_path / "out")
     found = release_files(tmp_path / "out")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.privacy import Budget, Measure, Neighbors
-from dpcore.release_plan import ReleasePlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
 from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
 from tests.transforms.hierarchy_releases import files_of

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.universe_table import universe_from_table
+from dpcore.hierarchy.universe_table import universe_from_table
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     ROUTES,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.guarantee import checksum_of, manifest_of
+from dpcore.release.guarantee import checksum_of, manifest_of
 from transforms.errors import ConservationError, sentence_in
 from transforms.files import TEMPORARY_SUFFIX
 from transforms.parts import Part, Receipt, parquet_bytes, planned_parts, sha256
@@ -20,7 +20,7 @@ from transforms.write import CommitError, _by_part, _Commit, manifest_text
 @pytest.fixture
 def plan(make_plan, monkeypatch):
     """A tree in several chunks with a spine, and a small one."""
-    monkeypatch.setattr("dpcore.ordered_question.CHUNK_LEAVES", 8)
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     return make_plan("value", "number", fanouts=(4, 4, 2))
 
 
@@ -91,7 +91,7 @@ def test_a_release_that_stands_is_left_as_it_is_by_another_version(
 ) -> None:
     run(plan, data, tmp_path / "out")
     before = release_files(tmp_path / "out")
-    monkeypatch.setattr("dpcore.guarantee.__version__", "2")
+    monkeypatch.setattr("dpcore.release.guarantee.__version__", "2")
     run(plan, data, tmp_path / "out", repair=repair)
     assert release_files(tmp_path / "out") == before
 

@@ -1,0 +1,226 @@
+"""The domain of a hierarchy: from rows to the leaves of a public universe.
+
+A row's leaf depends on that row alone, so the policies for rows without a leaf leave the
+sensitivity as it is. A leaf is looked up by one integer, which the labels of its levels make by
+mixed radix; where that would pass 2^62, the levels are looked up in several runs, each of which
+goes on from the node that the one before has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
+from dpcore.hierarchy.universe import OTHER, Universe
+from dpcore.ordered.domain import DROPPED, MAP_VERSION, check_column, check_policy
+from dpcore.rows.column import Int64Array, value_type
+from dpcore.rows.lookup import IntegerIndex
+
+POLICIES = ("drop", "other")
+_KEY_LIMIT = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyDomain:
+    """The leaves of a public universe, found for each row in its columns.
+
+    What is looked up is made on first use and not pickled.
+
+    Attributes:
+        universe: the public leaves, without the leaf "other".
+        columns: what is read: a column a level for a universe of columns, else one column: of
+            codes, paths, moments, or names of leaves.
+        unknown: what happens to a row whose leaf is not in the universe: "drop", or "other", one
+            more leaf at the end, directly below the root.
+        missing: what happens to a row with a null in one of the columns: the same choices.
+
+    Raises:
+        ValueError: naming the field and the rule.
+
+    >>> from dpcore.hierarchy.leaves import universe_from_codes
+    >>> universe = universe_from_codes(pa.array(["0101", "0203"]), (2, 2))
+    >>> places = HierarchyDomain(universe=universe, columns=("place",), unknown="other")
+    >>> places.leaf_ids({"place": pa.array(["0203", "0204", None, "0101"])}).tolist()
+    [1, 2, -1, 0]
+    >>> places.tree.paths(2, np.arange(3)).to_pylist()
+    ['0101', '0203', 'other']
+    """
+
+    kind: ClassVar[str] = "hierarchy"
+    universe: Universe
+    columns: tuple[str, ...]
+    unknown: str = "drop"
+    missing: str = "drop"
+
+    def __post_init__(self) -> None:
+        for name in self.columns:
+            check_column(name)
+        needed = self.universe.height if self.universe.form == "columns" else 1
+        if len(self.columns) != needed or len(set(self.columns)) < needed:
+            raise ValueError(
+                f"columns {self.columns!r} must be {needed} different names for this universe."
+            )
+        for name in ("unknown", "missing"):
+            check_policy(", ".join(self.columns), name, getattr(self, name), POLICIES)
+        if self.universe.has_other:
+            raise ValueError(f"universe must not have the leaf {OTHER!r}: a policy adds it.")
+        if OTHER in (self.unknown, self.missing):
+            _ = self.tree  # refuses a universe that has this label
+
+    def __getstate__(self) -> dict[str, object]:
+        return {each.name: self.__dict__[each.name] for each in fields(self)}
+
+    @cached_property
+    def tree(self) -> Universe:
+        """The tree whose leaves `leaf_ids` tells: the universe, and the leaf "other" where a policy
+        sends rows to it."""
+        return self.universe.extended if OTHER in (self.unknown, self.missing) else self.universe
+
+    @property
+    def cells(self) -> int:
+        """The number of leaves of the tree."""
+        return self.tree.leaves
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row, so that N cannot be public."""
+        return "drop" in (self.unknown, self.missing)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one, as CSV does not."""
+        readers = zip(self.columns, self._readers, strict=True)
+        return {name: reader.value_type for name, reader in readers}
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the map, as plain JSON values; the universe by its digest.
+
+        `hierarchy_domain_from_spec` reads it back, given the universe.
+        """
+        return {
+            "kind": self.kind,
+            "map_version": MAP_VERSION,
+            "form": self.universe.form,
+            "columns": list(self.columns),
+            "levels": list(self.universe.levels),
+            "universe": self.universe.digest,
+            "unknown": self.unknown,
+            "missing": self.missing,
+        }
+
+    def check_column_type(self, column: str, type: pa.DataType) -> None:
+        """Refuse a column type that the leaves cannot be read from.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        reader = self._readers[self.columns.index(column)]
+        plain = value_type(type)
+        if not (pa.types.is_null(plain) or reader.accepts(plain)):
+            raise ValueError(
+                f"column {column!r} has type {type}, but this hierarchy needs {reader.needed}."
+            )
+
+    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Int64Array:
+        """The leaf of every row.
+
+        Args:
+            columns: by name, (rows,) each, of types that `check_column_type` accepts; plain or
+                dictionary-encoded.
+
+        Returns:
+            int64 ids of the leaves of `tree`, (rows,); -1 for a row that a policy drops.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+        """
+        codes = []
+        for name, reader in zip(self.columns, self._readers, strict=True):
+            self.check_column_type(name, columns[name].type)
+            codes.append(reader.codes(columns[name]))
+        leaves = self._leaves_of(codes)
+        lost = np.flatnonzero(leaves < 0)
+        if len(lost):
+            other = self.tree.leaves - 1
+            fates = [
+                other if policy == OTHER else DROPPED for policy in (self.unknown, self.missing)
+            ]
+            leaves[lost] = np.where(leaves[lost] == MISSING, fates[1], fates[0])
+        return leaves
+
+    def _leaves_of(self, codes: list[Int64Array]) -> Int64Array:
+        """The leaves of rows by their codes, (rows,): -1 unknown, -2 missing."""
+        if self.universe.form not in ("columns", "digits"):
+            return codes[0]
+        nodes: Int64Array = np.zeros(len(codes[0]), np.int64)
+        for levels, index in _leaf_indices(self.universe):
+            for level in levels:
+                nodes = nodes * self._radix(level) + codes[level - 1]
+            nodes = index.positions(nodes)
+        worst = codes[0] if len(codes) == 1 else np.minimum.reduce(codes)
+        return np.where(worst < 0, worst, nodes)
+
+    def _radix(self, level: int) -> int:
+        # A code of digits comes as one number, whatever its levels are.
+        return 1 if self.universe.form == "digits" else self.universe.level_labels[level - 1].radix
+
+    @cached_property
+    def _readers(self) -> tuple[ColumnReader, ...]:
+        return column_readers(self.universe)
+
+
+def hierarchy_domain_from_spec(spec: Mapping[str, object], universe: Universe) -> HierarchyDomain:
+    """The domain of a specification, as a manifest holds it, over its universe.
+
+    Raises:
+        ValueError: another version made the specification, or the universe is another one.
+    """
+    if spec.get("map_version") != MAP_VERSION:
+        raise ValueError(f"map_version {spec.get('map_version')!r} must be {MAP_VERSION}.")
+    if spec["universe"] != universe.digest:
+        raise ValueError("universe is not the one that the specification names.")
+    columns = spec["columns"]
+    assert isinstance(columns, list)
+    return HierarchyDomain(
+        universe=universe,
+        columns=tuple(columns),
+        unknown=str(spec["unknown"]),
+        missing=str(spec["missing"]),
+    )
+
+
+@lru_cache(maxsize=4)
+def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
+    """Runs of levels whose codes make one integer, and where these integers stand; made once in a
+    process, whoever holds the domain."""
+    if universe.form == "digits":
+        return [([1], IntegerIndex(_node_keys(universe, 1, universe.height)))]
+    runs, first, span = [], 1, 1
+    for level in range(1, universe.height + 1):
+        radix = universe.level_labels[level - 1].radix
+        if level > first and span * radix > _KEY_LIMIT:
+            runs.append((first, level - 1))
+            first, span = level, universe.level_sizes[level - 1]
+        span *= radix
+    runs.append((first, universe.height))
+    return [
+        (list(range(start, end + 1)), IntegerIndex(_node_keys(universe, start, end)))
+        for start, end in runs
+    ]
+
+
+def _node_keys(universe: Universe, first: int, last: int) -> Int64Array:
+    """One integer for each node of level `last`, (nodes,): its ancestor on the level above `first`
+    and the codes since, by mixed radix."""
+    keys: Int64Array = np.arange(universe.level_sizes[first - 1])
+    for level in range(first, last + 1):
+        labels = universe.level_labels[level - 1]
+        keys = np.repeat(keys, np.diff(universe.child_starts[level - 1])) * labels.radix
+        keys += labels.codes
+    return keys

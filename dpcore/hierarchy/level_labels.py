@@ -1,0 +1,99 @@
+"""The labels of the nodes of one level of a universe.
+
+A node's label is one integer, its code; what the codes stand for is said once a level, either by a
+sorted list of values or by a picture of a number ("000": three digits). So nothing is held for a
+node but a few bytes, and texts are made for the nodes that are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.rows.column import AnyArray, Int64Array
+from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelLabels:
+    """The labels of the nodes of one level.
+
+    Attributes:
+        codes: (nodes,) integers, rising among the children of a node; -1 for a node without a label
+            of its own.
+        values: the label of each code, sorted: large_string or int64; None where codes are written
+            as numbers.
+        picture: how a code is written as a number, "0" for each digit; other characters stand for
+            themselves.
+
+    >>> LevelLabels(codes=np.array([1, 12]), picture="000").texts(np.array([0, 1])).to_pylist()
+    ['001', '012']
+    """
+
+    codes: AnyArray
+    values: pa.Array | None = None
+    picture: str = ""
+
+    def __post_init__(self) -> None:
+        codes = _smallest(self.codes)
+        codes.flags.writeable = False
+        object.__setattr__(self, "codes", codes)
+
+    def texts(self, nodes: Int64Array, *, escaped: bool = False) -> pa.Array:
+        """The labels of nodes as texts, (n,) large_string; null for a node without a label.
+
+        Args:
+            nodes: ids, (n,).
+            escaped: whether "/" and the backslash inside a label get a backslash before them.
+        """
+        codes = self.codes.take(nodes)
+        named = codes >= 0
+        if self.values is None:
+            texts = write_numbers(np.where(named, codes, 0), self.picture)
+            return texts if named.all() else pc.if_else(named, texts, pa.scalar(None, texts.type))
+        values = self._escaped_values if escaped else self.values
+        index = pa.array(codes.astype(np.int64), mask=None if named.all() else ~named)
+        return values.take(index).cast(pa.large_string())
+
+    @cached_property
+    def _escaped_values(self) -> pa.Array:
+        texts = self.values.cast(pa.large_string())  # type: ignore[union-attr]
+        return pc.replace_substring_regex(texts, r"([\\/])", r"\\\1")
+
+    def code_of(self, text: str) -> int | None:
+        """The code of a label, or None."""
+        if self.values is None:
+            code = int(read_numbers(pa.array([text], pa.large_string()), self.picture)[0])
+        elif pa.types.is_integer(self.values.type):
+            if not re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text):
+                return None
+            code = pc.index(self.values, int(text)).as_py()
+        else:
+            code = pc.index(self.values, pa.scalar(text, self.values.type)).as_py()
+        return None if code < 0 else code
+
+    @property
+    def radix(self) -> int:
+        """One more than the largest code that the level can have."""
+        if self.values is None:
+            return int(10 ** self.picture.count("0"))
+        return len(self.values)
+
+    def with_unlabelled(self) -> LevelLabels:
+        """The same with one more node without a label at the end."""
+        codes = np.append(self.codes, self.codes.dtype.type(ABSENT))
+        return LevelLabels(codes=codes, values=self.values, picture=self.picture)
+
+
+def _smallest(codes: AnyArray) -> AnyArray:
+    """Codes of -1 and above in the fewest bytes: most levels need one or two of the eight."""
+    largest = int(codes.max(initial=0))
+    for dtype in (np.int8, np.int16, np.int32):
+        if largest <= np.iinfo(dtype).max:
+            return codes.astype(dtype)
+    return codes.astype(np.int64)

@@ -1,0 +1,231 @@
+"""A question about a hierarchy: the counts, or bounded sums, of all nodes of a public universe.
+
+Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.hierarchy.domain import hierarchy_domain_from_spec
+from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
+from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.forest import IrregularForest
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
+from dpcore.noise.source import Integers
+from dpcore.ordered.category import KeyList
+from dpcore.ordered.make import make_key_list
+from dpcore.privacy.budget import Budget, Measure, Neighbors, level_sensitivity
+from dpcore.questions.question import MovedCounts
+from dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.least_squares import Floats
+from dpcore.uniform.forest import LevelSolution
+
+# The most chunk roots of a tree: they are solved together, some 50 bytes each.
+MAX_SPINE_LEAVES = 2**20
+LEAST_SQUARES, NONE = "least_squares", "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyQuestion(UniverseQuestion):
+    """The counts of all nodes of a hierarchy.
+
+    Args:
+        weights: what the plan was made for; or
+        objective: errors relative to counts.
+        measure: the column that is summed, None where rows are counted.
+        estimation: "least_squares", or "none": counts are read as they were measured.
+
+    Raises:
+        ValueError: parts that do not fit each other.
+
+    >>> from dpcore.hierarchy.domain import HierarchyDomain
+    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.hierarchy.leaves import universe_from_codes
+    >>> places = HierarchyDomain(
+    ...     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)),
+    ...     columns=("place",))
+    >>> question = HierarchyQuestion(name="people", domain=places, plan=plan_irregular(
+    ...     tree=places.tree.shape, neighbors=Neighbors.ADD_REMOVE,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    >>> question.node_labels(1, np.arange(2)).to_pylist()
+    ['01', '02']
+    """
+
+    output_only = ("confidence", "weight", "weights", "objective", "estimation")
+    plan: IrregularPlan
+    weights: NodeWeights | None = None
+    objective: RelativeObjective | None = None
+    measure: MeasureColumn | None = None
+    estimation: str = LEAST_SQUARES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tree = self.plan.tree
+        _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts
+        if self.estimation not in (LEAST_SQUARES, NONE):
+            raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
+        if self.plan.public_level is not None and self.measure is not None:
+            raise ValueError("measure: the sums of public nodes are not supported")
+        if self.measure is not None:
+            needed = sum_sensitivities(
+                tree,
+                self.plan.neighbors,
+                lower=self.measure.lower,
+                upper=self.measure.upper,
+                keyed=self.plan.keyed,
+            )
+            pairs = zip(self.plan.sensitivities, needed, strict=True)
+            if any(has[0] < sum_[0] or has[1] < sum_[1] for has, sum_ in pairs):
+                raise ValueError("plan: its noise is too small for the bounds of the measure")
+        if self.forest.chunking.spine.leaves > MAX_SPINE_LEAVES:
+            raise ValueError(
+                f"domain: a node with more than {CHUNK_LEAVES} children that are leaves needs a "
+                "level in between"
+            )
+
+    @cached_property
+    def forest(self) -> IrregularForest:
+        """The trees in chunks."""
+        kind = IrregularForest if self.estimation == LEAST_SQUARES else MeasuredForest
+        return kind(
+            self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES, signed=self.is_signed
+        )
+
+    @cached_property
+    def widths(self) -> IrregularWidths:
+        """Of the intervals."""
+        return irregular_widths(self.plan, self.confidence)
+
+    def read_widths(self, spec: Mapping[str, object]) -> IrregularWidths:
+        return IrregularWidths.from_spec(spec)
+
+    @property
+    def public_total(self) -> bool:
+        return self.plan.public_level is not None
+
+    @property
+    def is_signed(self) -> bool:
+        return self.measure is not None and self.measure.signed
+
+    @property
+    def moved_counts(self) -> MovedCounts | None:
+        """As `Question.moved_counts`: None where levels are pooled or values are summed."""
+        plan, tree = self.plan, self.plan.tree
+        if self.measure is not None or any((fanouts == 1).any() for fanouts in tree.fanouts):
+            return None
+        return tuple(
+            (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
+            for level in range(tree.height + 1)
+            if (law := plan.law(level, 0)) is not None
+        )
+
+    @cached_property
+    def _margins(self) -> list[Floats]:
+        if isinstance(self.forest, MeasuredForest):
+            return self.forest.margins(self.confidence)
+        return node_margins(self.plan, self.widths)
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        margins, tree = self._margins[solved.level], self.plan.tree
+        nodes = np.arange(solved.first_node, solved.first_node + solved.estimate.shape[-1])
+        if solved.level == tree.height > 0:
+            nodes = np.searchsorted(tree.child_starts[-1], nodes, side="right") - 1
+        return margins[nodes]
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> tuple[Integers, Integers | None]:
+        if self.measure is None:
+            return self.leaf_ids(columns), None
+        ids = self._all_leaf_ids(columns)
+        values, dropped = self.measure.values(columns[self.measure.column])
+        kept = ids >= 0 if dropped is None else (ids >= 0) & ~dropped
+        return ids[kept], values[kept]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        summed = () if self.measure is None else (self.measure.column,)
+        return tuple(dict.fromkeys((*super().columns, *summed)))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        types = super().value_types
+        if self.measure is not None:
+            self._add_type(types, self.measure.column, self.measure.value_type)
+        return types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        super().check_types(types)
+        if self.measure is not None:
+            self.measure.check_type(types[self.measure.column])
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values; the universe by its digest.
+        `hierarchy_question_from_spec` reads it back."""
+        plan, weights = self.plan, self.weights
+        return {
+            "name": self.name,
+            "domain": self.domain.spec(),
+            "keys": None if self.keys is None else self.keys.spec(),
+            "leaves": plan.tree.leaves,
+            "level_amounts": [str(amount) for amount in plan.level_amounts],
+            "budget": str(plan.budget.amount),
+            "public_level": plan.public_level,
+            "sensitivities": [list(pair) for pair in plan.sensitivities],
+            "measure": None if self.measure is None else self.measure.spec(),
+            "estimation": self.estimation,
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+            "weights": None if weights is None else weights.spec(),
+            "objective": None if self.objective is None else self.objective.spec(),
+            "chunk_leaves": CHUNK_LEAVES,
+        }
+
+
+def hierarchy_question_from_spec(
+    spec: Mapping[str, object], neighbors: Neighbors, measure: Measure, universe: Universe
+) -> HierarchyQuestion:
+    """The question of a specification, as `HierarchyQuestion.spec` tells it, over its universe.
+
+    Raises:
+        ValueError: the universe is not the one that the specification names.
+    """
+    domain, keys, summed = spec["domain"], spec["keys"], spec["measure"]
+    amounts, pairs, weights = spec["level_amounts"], spec["sensitivities"], spec["weights"]
+    public_level, objective = spec["public_level"], spec["objective"]
+    assert objective is None or isinstance(objective, dict)
+    assert isinstance(domain, dict) and isinstance(amounts, list) and isinstance(pairs, list)
+    assert isinstance(public_level, int | None)
+    places = hierarchy_domain_from_spec(domain, universe)
+    key_list: KeyList | None = make_key_list(keys) if isinstance(keys, dict) else None
+    plan = IrregularPlan(
+        tree=places.tree.shape,
+        neighbors=neighbors,
+        budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
+        level_amounts=tuple(Fraction(amount) for amount in amounts),
+        public_level=public_level,
+        keyed=key_list is not None,
+        sensitivities=tuple((int(l1), int(l2)) for l1, l2 in pairs),
+    )
+    return HierarchyQuestion(
+        name=str(spec["name"]),
+        domain=places,
+        plan=plan,
+        keys=key_list,
+        confidence=float(str(spec["confidence"])),
+        weight=Fraction(str(spec["weight"])),
+        weights=NodeWeights.from_spec(weights) if isinstance(weights, dict) else None,
+        measure=measure_from_spec(summed) if isinstance(summed, dict) else None,
+        objective=None if objective is None else relative_objective_from_spec(objective),
+        estimation=str(spec["estimation"]),
+    )

@@ -1,0 +1,296 @@
+"""Objectives that forgive errors in proportion to a count: alpha-RMSE, alpha-mRMSE and REL_kappa.
+
+Errors are predicted from a plan alone, for counts that are publicly guessed or for the worst ones:
+
+- of least squares, from the variance and the fourth cumulant of every node's error (the law that
+  fits both, see `dpcore.errors.relative.mixed_alpha_rmse`);
+- of measurements as they are, from the exact law of each node's noise;
+- of counts between thresholds, by the upper bounds of `dpcore.thresholds.errors`.
+
+Unbiased noise has its worst error at a count of zero, where alpha forgives nothing.
+
+Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Definition 1.4 and Appendix B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors.relative import (
+    gaussian_alpha_rmse,
+    gaussian_smoothed_relative_error,
+    law_alpha_rmse,
+    law_smoothed_relative_error,
+    mixed_alpha_rmse,
+    mixed_smoothed_relative_error,
+)
+from dpcore.irregular.errors import IrregularTreeErrors
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.noise.laws import NoiseLaw
+from dpcore.thresholds.errors import ThresholdErrors
+
+__all__ = ["RelativeObjective", "level_classes", "relative_objective_from_spec"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+# Of one level: errors, and how many nodes have each.
+LevelErrors = tuple[Floats, Floats]
+
+METRICS = ("alpha_rmse", "alpha_mrmse", "rel_kappa")
+_SLOPE_STEP = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeObjective:
+    """A metric, its parameter, what is guessed of the counts, and the weights of the levels.
+
+    alpha_rmse:  the root of the mean of RMSE_alpha^2, over each level's nodes, then the levels;
+    alpha_mrmse: the largest RMSE_alpha of the nodes of all levels of positive weight;
+    rel_kappa:   the mean of REL_kappa, over each level's nodes, then the levels.
+
+    Args:
+        metric: "alpha_rmse", "alpha_mrmse" or "rel_kappa".
+        alpha: the forgiven multiple of a count, at least 0; for the first two.
+        kappa: the count below which errors are not relative, above 0; for the last.
+        guess: (h + 1,) a public guess of the rows of a node of each level, root first; None for the
+            worst counts that there can be.
+        level_weights: (h + 1,) root first; None for all levels alike.
+
+    Raises:
+        ValueError: no such metric, its parameter missing or out of range, a negative guess, weights
+            of which none is above 0.
+
+    >>> RelativeObjective(metric="alpha_mrmse", alpha=0.5).unit
+    'rows'
+    """
+
+    metric: str
+    alpha: float | None = None
+    kappa: float | None = None
+    guess: tuple[float, ...] | None = None
+    level_weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ValueError(f"metric is {self.metric!r}; it must be one of {', '.join(METRICS)}")
+        if self.is_relative:
+            if self.kappa is None or not 0 < self.kappa < math.inf:
+                raise ValueError(f"kappa is {self.kappa}; {self.metric} needs one above 0")
+        elif self.alpha is None or not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha is {self.alpha}; {self.metric} needs one of at least 0")
+        for name in ("guess", "level_weights"):
+            if not all(0 <= value < math.inf for value in getattr(self, name) or ()):
+                raise ValueError(f"{name}: each must be finite and at least 0")
+        if self.level_weights is not None and not sum(self.level_weights) > 0:
+            raise ValueError("level_weights: at least one must be above 0")
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the metric is REL_kappa."""
+        return self.metric == "rel_kappa"
+
+    @property
+    def unit(self) -> str:
+        """Of the predicted error."""
+        return "part of the count" if self.is_relative else "rows"
+
+    @property
+    def reads(self) -> str:
+        """What the error speaks of, for a person."""
+        counts = "for the worst counts" if self.guess is None else "for the guessed counts"
+        name = f"REL_{self.kappa:g}" if self.is_relative else f"{self.alpha:g}-RMSE"
+        return f"the {'largest' if self.metric == 'alpha_mrmse' else 'mean'} {name}, {counts}"
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `relative_objective_from_spec` reads it back."""
+        return {
+            "kind": "relative",
+            "metric": self.metric,
+            "alpha": self.alpha,
+            "kappa": self.kappa,
+            "guess": None if self.guess is None else list(self.guess),
+            "level_weights": None if self.level_weights is None else list(self.level_weights),
+        }
+
+    def check_height(self, height: int) -> None:
+        """Refuse a tree of another height.
+
+        Raises:
+            ValueError: the guess or the weights are not one per level.
+        """
+        for name in ("guess", "level_weights"):
+            values = getattr(self, name)
+            if values is not None and len(values) != height + 1:
+                raise ValueError(f"{name}: {len(values)} of them for {height + 1} levels")
+
+    def weights(self, height: int) -> Floats:
+        """(h + 1,) the weights of the levels, of sum 1."""
+        self.check_height(height)
+        given = np.array(self.level_weights or (1.0,) * (height + 1))
+        return np.asarray(given / given.sum(), dtype=np.float64)
+
+    def counts(self, height: int) -> Floats:
+        """(h + 1,) the counts at which errors of unbiased noise are predicted."""
+        self.check_height(height)
+        return np.array(self.guess if self.guess is not None else (0.0,) * (height + 1))
+
+    def combined(self, levels: Sequence[LevelErrors]) -> float:
+        """The objective, from the errors of the nodes of every level.
+
+        Args:
+            levels: root first; (n,) the metric of nodes, and (n,) how many nodes have each.
+
+        >>> objective = RelativeObjective(metric="alpha_rmse", alpha=0.1)
+        >>> objective.combined([(np.array([2.0]), np.ones(1)), (np.array([0.0, 4.0]), np.ones(2))])
+        2.449...
+        """
+        weights = self.weights(len(levels) - 1)
+        if self.metric == "alpha_mrmse":
+            return max(
+                float(level.max())
+                for (level, _), weight in zip(levels, weights, strict=True)
+                if weight
+            )
+        power = 1 if self.is_relative else 2
+        means = [float(np.average(level**power, weights=numbers)) for level, numbers in levels]
+        return float((weights @ np.array(means)) ** (1 / power))
+
+    def of_variance(self, variance: npt.ArrayLike, level: int, height: int) -> Floats:
+        """The metric of normal errors at the count of a level, for a search.
+
+        Args:
+            variance: (...) in rows^2.
+            level: of the nodes.
+            height: h.
+        """
+        truth, spread = self.counts(height)[level], np.sqrt(np.asarray(variance, dtype=np.float64))
+        if self.kappa is not None and self.is_relative:
+            return gaussian_smoothed_relative_error(spread, truth, self.kappa)
+        return gaussian_alpha_rmse(spread, truth, self.alpha or 0.0)
+
+    def slope(self, variance: float, level: int, height: int) -> float:
+        """By how much the mean that the objective takes rises with the variance of a level."""
+        ends = np.array([variance * (1 - _SLOPE_STEP), variance * (1 + _SLOPE_STEP)])
+        if not 0 < variance < math.inf:
+            return 0.0
+        values = self.of_variance(ends, level, height) ** (1 if self.is_relative else 2)
+        return max(0.0, float(values[1] - values[0]) / (2 * _SLOPE_STEP * variance))
+
+    def of_estimates(self, plan: IrregularPlan) -> float:
+        """Predict the objective after least squares on the measurements of a plan.
+
+        >>> from dpcore.trees.irregular import IrregularTree
+        >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+        >>> from fractions import Fraction
+        >>> plan = IrregularPlan(
+        ...     tree=IrregularTree.from_fanouts([[2]]), neighbors=Neighbors.ADD_REMOVE,
+        ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)),
+        ...     level_amounts=(Fraction(1, 400), Fraction(1, 400)))
+        >>> objective = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
+        >>> round(objective.of_estimates(plan), 3), round(objective.of_measurements(plan), 3)
+        (11.547, 14.142)
+        """
+        errors, tree = IrregularTreeErrors(plan), plan.tree
+        counts, levels = self.counts(tree.height), []
+        for level in range(tree.height + 1):
+            moments = errors.moments(level)
+            is_leaf = level == tree.height > 0
+            numbers = tree.fanouts[-1] if is_leaf else np.ones(tree.level_sizes[level])
+            if self.kappa is not None and self.is_relative:
+                values = mixed_smoothed_relative_error(
+                    moments.variance, moments.fourth, counts[level], self.kappa
+                )
+            else:
+                values = mixed_alpha_rmse(
+                    moments.variance, moments.fourth, counts[level], self.alpha or 0.0
+                )
+            levels.append((values, np.asarray(numbers, dtype=np.float64)))
+        return self.combined(levels)
+
+    def of_measurements(self, plan: IrregularPlan) -> float:
+        """Predict the objective of the measurements of a plan as they are.
+
+        A node whose single child repeats its count is read there. A node that is not measured has
+        an infinite error.
+        """
+        counts = self.counts(plan.tree.height)
+        levels = []
+        for level, classes in enumerate(level_classes(plan)):
+            every, numbers = np.unique(classes, axis=0, return_counts=True)
+            values = [
+                self._of_class(plan, measured, chain, float(counts[level]))
+                for measured, chain in every.tolist()
+            ]
+            levels.append((np.array(values), numbers.astype(np.float64)))
+        return self.combined(levels)
+
+    def _of_class(self, plan: IrregularPlan, level: int, chain: int, count: float) -> float:
+        law = plan.law(level, chain)
+        if law is None:
+            return 0.0 if plan.is_public(level, chain) else math.inf
+        return self._of_law(law, count)
+
+    def _of_law(self, law: NoiseLaw, count: float) -> float:
+        if self.kappa is not None and self.is_relative:
+            return float(law_smoothed_relative_error(law, count, self.kappa))
+        return float(law_alpha_rmse(law, count, self.alpha or 0.0))
+
+    def of_thresholds(self, errors: ThresholdErrors, height: int) -> float:
+        """Bound the objective of counts between thresholds, from above.
+
+        Args:
+            errors: of the plan.
+            height: h.
+        """
+        counts = errors.places if self.guess is None else self.counts(height)
+        if self.kappa is not None and self.is_relative:
+            bounds = errors.smoothed_relative_error(counts, self.kappa)
+        else:
+            bounds = errors.alpha_rmse(counts, self.alpha or 0.0)
+        if self.guess is None:
+            return float(bounds.max())
+        return self.combined([(bounds[[level]], np.ones(1)) for level in range(height + 1)])
+
+
+def relative_objective_from_spec(spec: Mapping[str, Any]) -> RelativeObjective:
+    """The objective of a specification.
+
+    >>> objective = RelativeObjective(metric="rel_kappa", kappa=10.0, guess=(100.0, 50.0))
+    >>> relative_objective_from_spec(objective.spec()) == objective
+    True
+    """
+    guess, weights = spec["guess"], spec["level_weights"]
+    return RelativeObjective(
+        metric=spec["metric"],
+        alpha=spec["alpha"],
+        kappa=spec["kappa"],
+        guess=None if guess is None else tuple(map(float, guess)),
+        level_weights=None if weights is None else tuple(map(float, weights)),
+    )
+
+
+def level_classes(plan: IrregularPlan) -> list[Integers]:
+    """Per level, (n_l, 2) the level and the chain of the measurement that holds each node's count:
+    the node's own, or that of the lowest of the single children that repeat it."""
+    tree, height = plan.tree, plan.tree.height
+    chains = [*tree.chains]
+    chains.append(
+        tree.chains_below(height - 1, chains[-1]) if height else np.zeros(1, dtype=np.int64)
+    )
+    below = np.stack([np.full(tree.level_sizes[-1], height), chains[-1]], axis=1)
+    found = [below]
+    for level in reversed(range(height)):
+        own = np.stack([np.full(tree.level_sizes[level], level), chains[level]], axis=1)
+        # A public count is read where it is public.
+        public = np.array([plan.is_public(level, chain) for chain in range(level + 1)])
+        repeated = (tree.fanouts[level] == 1) & ~public[chains[level]]
+        first = tree.child_starts[level][:-1]
+        below = np.where(repeated[:, None], found[0][first], own)
+        found.insert(0, below)
+    return found

@@ -1,0 +1,381 @@
+"""The public universe of a hierarchy: a tree of labels.
+
+Level 0 is the root, level h holds the leaves, and the children of a node are contiguous, so an
+array of a level is in the order of the leaves below it. Leaves are sorted by their labels, level by
+level (numbers as numbers, texts byte by byte). A leaf above level h is continued by single children
+without a label down to level h: it has the same count on all of them.
+
+A universe is public by declaration, so messages may show its labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.hierarchy.level_labels import LevelLabels
+from dpcore.rows.column import AnyArray, Int64Array, fixed_width_values
+from dpcore.rows.number_texts import ABSENT, text_buffers
+from dpcore.trees.irregular import IrregularTree
+
+MAX_DEPTH = 32
+ROOT = "root"
+OTHER = "other"
+FORMS = ("columns", "digits", "path", "calendar", "parents")
+
+# Changes whenever the same leaves would get another digest or another order.
+UNIVERSE_VERSION = 1
+TABLE_METADATA = b"dptrees.universe"
+TABLE_SCHEMA = {"level": pa.int8(), "children": pa.int64(), "label": pa.large_string()}
+# Nodes whose labels are made at once.
+_NODES_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Universe:
+    """A public tree of labels; two are equal when their digests are.
+
+    Attributes:
+        form: how a leaf is written: one of `FORMS`.
+        levels: the names of levels 1..h.
+        separators: what stands before the label of levels 1..h in a path.
+        level_labels: the labels of levels 1..h.
+        child_starts: for each level l < h where the children of its nodes start on level l + 1,
+            (n_l + 1,) int64.
+        utc: of a calendar: whether its hours and days are instants, in UTC.
+
+    >>> from dpcore.hierarchy.leaves import universe_from_columns
+    >>> carrier, tail = pa.array(["UA", "AA", "UA"]), pa.array([7, 3, 5])
+    >>> fleet = universe_from_columns({"carrier": carrier, "tail": tail})
+    >>> fleet.level_sizes, fleet.child_starts[1].tolist()
+    ((1, 2, 3), [0, 1, 3])
+    >>> fleet.paths(2, np.array([0, 2])).to_pylist(), fleet.find("UA")
+    (['AA/3', 'UA/7'], (1, 1))
+    """
+
+    form: str
+    levels: tuple[str, ...]
+    separators: tuple[str, ...]
+    level_labels: tuple[LevelLabels, ...]
+    child_starts: tuple[Int64Array, ...]
+    utc: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise ValueError(f"form {self.form!r} must be one of {', '.join(FORMS)}.")
+        check_level_names(self.levels)
+        for starts in self.child_starts:
+            starts.flags.writeable = False
+
+    def __getstate__(self) -> dict[str, object]:
+        return {each.name: self.__dict__[each.name] for each in fields(self)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Universe) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def height(self) -> int:
+        """h, the level of the leaves."""
+        return len(self.levels)
+
+    @property
+    def leaves(self) -> int:
+        """The number of leaves."""
+        return self.level_sizes[-1]
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The names of levels 0..h."""
+        return (ROOT, *self.levels)
+
+    @cached_property
+    def level_sizes(self) -> tuple[int, ...]:
+        """(n_0, ..., n_h), the number of nodes of each level."""
+        return (1, *(len(labels.codes) for labels in self.level_labels))
+
+    @property
+    def has_other(self) -> bool:
+        """Whether the last leaf stands for all rows that are nowhere else."""
+        return int(self.level_labels[0].codes[-1]) == ABSENT
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical form, in hexadecimal: names, child offsets, codes and values."""
+        digest = hashlib.sha256(json.dumps(self._head(), sort_keys=True).encode())
+        for starts, labels in zip(self.child_starts, self.level_labels, strict=True):
+            digest.update(_canonical(starts))
+            for start in range(0, len(labels.codes), _NODES_AT_ONCE):
+                digest.update(_canonical(labels.codes[start : start + _NODES_AT_ONCE]))
+            if labels.values is not None:
+                _hash_values(digest, labels.values)
+        return digest.hexdigest()
+
+    def _head(self) -> dict[str, object]:
+        """What is not an array, as plain JSON values."""
+        integers = [
+            labels.values is not None and pa.types.is_integer(labels.values.type)
+            for labels in self.level_labels
+        ]
+        return {
+            "version": UNIVERSE_VERSION,
+            "form": self.form,
+            "levels": list(self.levels),
+            "separators": list(self.separators),
+            "pictures": [labels.picture for labels in self.level_labels],
+            "integers": integers,
+            "sizes": list(self.level_sizes),
+            "utc": self.utc,
+            "other": self.has_other,
+        }
+
+    def with_other(self) -> Universe:
+        """The universe with one more leaf, the last, directly below the root: the path "other".
+
+        Raises:
+            ValueError: a node of level 1 has this label.
+        """
+        if self.has_other or self.level_labels[0].code_of(OTHER) is not None:
+            raise ValueError(
+                f"the universe must not have the label {OTHER!r} on its first level when a policy "
+                f"is {OTHER!r}."
+            )
+        root, *below = self.child_starts
+        return Universe(
+            form=self.form,
+            levels=self.levels,
+            separators=self.separators,
+            level_labels=tuple(labels.with_unlabelled() for labels in self.level_labels),
+            child_starts=(root + np.array([0, 1]), *(np.append(s, s[-1] + 1) for s in below)),
+            utc=self.utc,
+        )
+
+    @cached_property
+    def extended(self) -> Universe:
+        """`with_other`, made once."""
+        return self.with_other()
+
+    @cached_property
+    def shape(self) -> IrregularTree:
+        """The tree without its labels."""
+        return IrregularTree(child_starts=self.child_starts)
+
+    def is_named(self, level: int, nodes: Int64Array) -> npt.NDArray[np.bool_]:
+        """Which nodes have a label, (n,): not those that only continue a leaf of an upper level."""
+        if level <= 1:
+            return np.ones(len(nodes), np.bool_)
+        named: npt.NDArray[np.bool_] = self.level_labels[level - 1].codes.take(nodes) != ABSENT
+        return named
+
+    def parents(self, level: int, nodes: Int64Array) -> Int64Array:
+        """The ids, on the level above, of the parents of nodes of a level >= 1, (n,)."""
+        return np.searchsorted(self.child_starts[level - 1], nodes, side="right") - 1
+
+    def labels(self, level: int, nodes: Int64Array) -> pa.StringArray:
+        """The labels of nodes: what tells a node from its siblings.
+
+        Args:
+            level: 0..h.
+            nodes: ids, (n,) int64.
+
+        Returns:
+            The texts, (n,): "" for the root, null for a node that only continues a leaf.
+
+        Raises:
+            ValueError: there is no such level or node.
+        """
+        self._check_nodes(level, nodes)
+        if level == 0:
+            return pa.array([""] * len(nodes), pa.string())
+        return self._texts(level, nodes, escaped=False).cast(pa.string())
+
+    def paths(self, level: int, nodes: Int64Array) -> pa.StringArray:
+        """The paths of nodes, which `find` reads back.
+
+        Labels are joined as the leaves are written: digits and calendars as in the code
+        ("44001", "2013-01-05T07"), else with the separator. Where labels stand in columns of their
+        own, a "/" inside a label is written with a backslash before it. A node that only continues
+        a leaf has the leaf's path.
+
+        Args:
+            level: 0..h.
+            nodes: ids, (n,) int64.
+
+        Returns:
+            The texts, (n,); "" for the root.
+
+        Raises:
+            ValueError: there is no such level or node.
+        """
+        self._check_nodes(level, nodes)
+        return self._paths(level, nodes).cast(pa.string())
+
+    def _paths(self, level: int, nodes: Int64Array) -> pa.Array:
+        if level == 0:
+            return pa.array([""] * len(nodes), pa.large_string())
+        labels = self._texts(level, nodes, escaped=self.form in ("columns", "parents"))
+        if level == 1:
+            return labels
+        # Siblings mostly stand together, and their parent's path is made once for a run of them.
+        parents = self.parents(level, nodes)
+        firsts = np.flatnonzero(np.diff(parents, prepend=ABSENT))
+        runs = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(nodes)))
+        above = self._paths(level - 1, parents[firsts]).take(pa.array(runs))
+        separator = pa.scalar(self.separators[level - 1], labels.type)
+        paths = pc.binary_join_element_wise(above, labels, separator)
+        return pc.coalesce(paths, above) if labels.null_count else paths
+
+    def _texts(self, level: int, nodes: Int64Array, *, escaped: bool) -> pa.Array:
+        texts = self.level_labels[level - 1].texts(nodes, escaped=escaped)
+        return texts.fill_null(OTHER) if level == 1 and texts.null_count else texts
+
+    def depths(self, leaves: Int64Array) -> Int64Array:
+        """The level on which each leaf really is, (n,): h, or less where it is continued."""
+        depths = np.full(len(leaves), self.height, np.int64)
+        nodes, open_ = leaves, np.ones(len(leaves), np.bool_)
+        for level in range(self.height, 1, -1):
+            open_ &= self.level_labels[level - 1].codes.take(nodes) == ABSENT
+            if not open_.any():
+                break
+            depths -= open_
+            nodes = self.parents(level, nodes)
+        return depths
+
+    def find(self, path: str) -> tuple[int, int]:
+        """The level and id of the node that a path names.
+
+        Args:
+            path: labels as `paths` joins them; "" is the root.
+
+        Raises:
+            ValueError: there is no such node.
+
+        >>> from datetime import date
+        >>> from dpcore.hierarchy.calendar import universe_from_calendar
+        >>> days = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
+        >>> days.find("2013-02"), days.find("2013-02-05")
+        ((1, 1), (2, 35))
+        """
+        if path == "":
+            return 0, 0
+        if path == OTHER and self.has_other:
+            return 1, self.level_sizes[1] - 1
+        node = 0
+        for level, label in enumerate(self._labels_in(path), 1):
+            child = self._child(level, node, label) if level <= self.height else None
+            if child is None:
+                raise ValueError(f"path {path!r}: the universe has no node of this path.")
+            node = child
+        return level, node
+
+    def _child(self, level: int, parent: int, label: str | None) -> int | None:
+        labels, starts = self.level_labels[level - 1], self.child_starts[level - 1]
+        code = None if label is None else labels.code_of(label)
+        if code is None:
+            return None
+        first, end = int(starts[parent]), int(starts[parent + 1])
+        if level == 1 and self.has_other:
+            end -= 1
+        place = first + int(np.searchsorted(labels.codes[first:end], code))
+        return place if place < end and labels.codes[place] == code else None
+
+    def _labels_in(self, path: str) -> Iterator[str | None]:
+        """The labels that a path joins; None where it is not one."""
+        if self.form == "path":
+            separator = self.separators[-1]
+            yield from path.split(separator) if separator else [path]
+        elif self.form in ("columns", "parents"):
+            yield from _unescaped(path)
+        else:
+            for separator, labels in zip(self.separators, self.level_labels, strict=True):
+                if path:
+                    label, width = path.removeprefix(separator), len(labels.picture)
+                    yield label[:width] if path.startswith(separator) else None
+                    path = label[width:]
+            if path:
+                yield None
+
+    def _check_nodes(self, level: int, nodes: Int64Array) -> None:
+        if not 0 <= level <= self.height:
+            raise ValueError(f"level {level} must be from 0 to {self.height}.")
+        if len(nodes) and not (nodes.min() >= 0 and nodes.max() < self.level_sizes[level]):
+            raise ValueError(f"nodes must be from 0 to {self.level_sizes[level] - 1}.")
+
+    def to_table(self) -> pa.Table:
+        """The universe as one table, a row a node: `level`, number of `children`, `label`.
+
+        Rows are level by level, in the order of node ids; the schema's metadata holds the rest.
+        `universe_from_table` restores it.
+        """
+        sizes = self.level_sizes
+        levels = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
+        children = [np.diff(starts) for starts in self.child_starts]
+        children.append(np.zeros(self.leaves, np.int64))
+        texts = [pa.array([""], pa.large_string())]
+        for level in range(1, len(sizes)):
+            for start in range(0, sizes[level], _NODES_AT_ONCE):
+                nodes = np.arange(start, min(start + _NODES_AT_ONCE, sizes[level]))
+                texts.append(self._texts(level, nodes, escaped=False))
+        schema = pa.schema(TABLE_SCHEMA, {TABLE_METADATA: json.dumps(self._head())})
+        columns = [pa.array(levels), pa.array(np.concatenate(children)), pa.chunked_array(texts)]
+        return pa.table(columns, schema=schema)
+
+
+def _hash_values(digest: hashlib._Hash, values: pa.Array) -> None:
+    if pa.types.is_integer(values.type):
+        digest.update(_canonical(fixed_width_values(values)))
+        return
+    offsets, data = text_buffers(values)
+    digest.update(_canonical(offsets - offsets[0]))
+    digest.update(data[offsets[0] : offsets[-1]].data)
+
+
+def _canonical(integers: AnyArray) -> memoryview:
+    """Integers as bytes that are the same on every machine."""
+    return np.ascontiguousarray(integers, "<i8").data
+
+
+def _unescaped(path: str) -> Iterator[str]:
+    label, letters = "", iter(path)
+    for letter in letters:
+        if letter == "/":
+            yield label
+            label = ""
+        else:
+            label += next(letters, "") if letter == "\\" else letter
+    yield label
+
+
+def check_level_names(levels: Sequence[str]) -> None:
+    """Refuse names of levels 1..h that a universe cannot have.
+
+    Raises:
+        ValueError: there is none or there are too many, or one is no text, empty, the root's or
+            there twice.
+
+    >>> check_level_names(("year", "year"))
+    Traceback (most recent call last):
+    ValueError: levels hold 'year' more than once.
+    """
+    if not levels:
+        raise ValueError("levels must be at least one.")
+    if len(levels) > MAX_DEPTH:
+        raise ValueError(f"levels must be at most {MAX_DEPTH}, not {len(levels)}.")
+    for name in levels:
+        if not isinstance(name, str) or not name or name == ROOT:
+            raise ValueError(
+                f"levels: {name!r} must be a text of at least one character other than {ROOT!r}."
+            )
+    twice = [name for name in levels if list(levels).count(name) > 1]
+    if twice:
+        raise ValueError(f"levels hold {twice[0]!r} more than once.")

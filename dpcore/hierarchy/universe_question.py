@@ -1,0 +1,51 @@
+"""A question over a public universe of labels, whatever its mechanism.
+
+The universe may be large, so a question travels without what follows from it: the shape of the tree
+is taken from the universe again where the question arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.noise.source import Integers
+from dpcore.questions.question import ChunkedQuestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniverseQuestion(ChunkedQuestion):
+    """The counts of all nodes of a hierarchy.
+
+    Args:
+        domain: the universe, and how rows fall into its leaves.
+    """
+
+    tables = ("nodes",)
+
+    domain: HierarchyDomain
+
+    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
+        """The paths of nodes."""
+        return self.domain.tree.paths(level, nodes)
+
+    def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """All but those that only continue a leaf of an upper level."""
+        return self.domain.tree.is_named(level, nodes)
+
+    def __getstate__(self) -> dict[str, object]:
+        plan = {f.name: getattr(self.plan, f.name) for f in fields(self.plan) if f.name != "tree"}
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        kept |= {"plan": (type(self.plan), plan)}
+        if "widths" in self.__dict__:
+            kept["widths"] = self.widths
+        return kept
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        self.__dict__.update(state)
+        kind, plan = self.__dict__["plan"]
+        self.__dict__["plan"] = kind(tree=self.domain.tree.shape, **plan)

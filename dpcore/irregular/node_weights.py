@@ -1,0 +1,80 @@
+"""How much the count of each node of a tree matters, for planning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.trees.irregular import IrregularTree
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeWeights:
+    """How much each count's variance matters.
+
+    Args:
+        levels: (h + 1,) the weight of the mean over each level's nodes, root first.
+        nodes: (level, node, weight) of single nodes, named besides.
+
+    Raises:
+        ValueError: a negative weight, or none above 0.
+
+    >>> NodeWeights(levels=(1, 0, 1)).total
+    2.0
+    """
+
+    levels: tuple[float, ...]
+    nodes: tuple[tuple[int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        given = [*self.levels, *(weight for _, _, weight in self.nodes)]
+        if not all(0 <= weight < math.inf for weight in given):
+            raise ValueError("weights: each must be finite and at least 0")
+        if not self.total > 0:
+            raise ValueError("weights: at least one must be above 0")
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(sum(self.levels) + sum(weight for _, _, weight in self.nodes))
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `from_spec` reads them back."""
+        return {"levels": list(self.levels), "nodes": [list(node) for node in self.nodes]}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> NodeWeights:
+        """The inverse of `spec`."""
+        return cls(
+            levels=tuple(map(float, spec["levels"])),
+            nodes=tuple((int(v), int(n), float(weight)) for v, n, weight in spec["nodes"]),
+        )
+
+    def on_nodes(self, tree: IrregularTree) -> tuple[list[Floats], Floats]:
+        """The weights as `IrregularErrors` takes them.
+
+        Raises:
+            ValueError: another number of levels than the tree's, or a node that it does not have.
+        """
+        sizes, height = tree.level_sizes, tree.height
+        if len(self.levels) != height + 1:
+            raise ValueError(f"weights: {len(self.levels)} levels, the tree has {height + 1}")
+        above: list[Floats] = [
+            np.full(n, weight / n) for n, weight in zip(sizes[:-1], self.levels[:-1], strict=True)
+        ]
+        leaves = tree.fanouts[-1].astype(np.float64) * (self.levels[-1] / sizes[-1])
+        for level, node, weight in self.nodes:
+            if not (0 <= level <= height and 0 <= node < sizes[level]):
+                raise ValueError(f"weights: level {level} has no node {node}")
+            if level < height:
+                above[level][node] += weight
+            else:
+                leaves[np.searchsorted(tree.child_starts[-1], node, side="right") - 1] += weight
+        return above, leaves

@@ -1,0 +1,127 @@
+"""Noise as a keyed pure function of the exact counts: drawn once, however often it is computed.
+
+An engine may run a bundle any number of times. The noise of a level of a chunk is therefore the
+output of an exact sampler on a keystream whose seed is HMAC-SHA256(release key, ...) of everything
+that distinguishes this draw: the release, the nonce of its folder, its specification, the tree,
+key, chunk and level, and the *global digest*, a keyed digest over all exact counts. A retry draws
+the same bits; a run on changed data, under another specification or into another folder draws all
+of them afresh. The guarantee is therefore computational: who learns the key loses the privacy of
+every release made under it.
+
+Source: the design, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.randomness import RandomStream, ReleaseKey
+
+Integers = npt.NDArray[np.int64]
+
+# No table has more rows.
+MAX_COUNT = 2**40
+# Below this float64 holds estimates to a part of a row, so that integers add up.
+LARGEST_MEASURED = 2**50
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSource:
+    """Where the noise of one release on one data set comes from.
+
+    Args:
+        key: the release key, loaded on the worker that draws.
+        release: the release's id.
+        spec_digest: of the specification: all that shapes the law of what is released.
+        global_digest: from `counts_digest` of every chunk, summed.
+        own_digest: of the counts that get the noise, see `of_counts`.
+        nonce: of the release's folder, public; empty in memory, where equal counts under one key
+            are to give equal noise, so that asking twice averages nothing out.
+    """
+
+    key: ReleaseKey
+    release: str
+    spec_digest: bytes
+    global_digest: bytes
+    own_digest: bytes = b""
+    nonce: bytes = b""
+
+    def of_counts(self, counts: Integers) -> NoiseSource:
+        """The source for these counts alone.
+
+        The global digest covers them already. Should an engine compute counts anew from files that
+        have changed meanwhile, and use them with the old digest, they still get noise of their own.
+        """
+        body = hashlib.sha256(np.ascontiguousarray(counts, dtype="<i8").tobytes()).digest()
+        return replace(self, own_digest=self.key.digest("own counts", counts.size, body))
+
+    def stream(self, tree: str, key: int, chunk: int, level: int) -> RandomStream:
+        """The keystream of the noise of one level of one chunk (chunk -1 is the spine)."""
+        return self.key.stream(
+            "noise",
+            self.release,
+            self.nonce,
+            self.spec_digest,
+            self.global_digest,
+            self.own_digest,
+            tree,
+            key,
+            chunk,
+            level,
+        )
+
+    def record(self) -> bytes:
+        """What identifies this draw without telling anything of the data to who lacks the key.
+
+        Two records under one nonce are equal where the exact counts are: who has both learns that.
+        """
+        return self.key.digest(
+            "record", self.release, self.nonce, self.spec_digest, self.global_digest
+        )
+
+
+def counts_digest(
+    key: ReleaseKey, release: str, tree: str, first_key: int, chunk: int, counts: Integers
+) -> int:
+    """A keyed digest of the exact counts of one chunk, to be summed modulo 2^256 over all chunks.
+
+    >>> secret = ReleaseKey(bytes(32))
+    >>> counts_digest(secret, "r", "t", 0, 0, np.arange(3)) == counts_digest(
+    ...     secret, "r", "t", 0, 0, np.arange(3))
+    True
+    """
+    body = hashlib.sha256(np.ascontiguousarray(counts, dtype="<i8").tobytes()).digest()
+    return int.from_bytes(
+        key.digest("counts", release, tree, first_key, chunk, counts.size, body), "big"
+    )
+
+
+def combine_digests(total: int) -> bytes:
+    """The global digest from the sum of the chunks' digests."""
+    return (total % 2**256).to_bytes(32, "big")
+
+
+def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers:
+    """The noisy counts of one level: exact integers plus exact integer noise.
+
+    Args:
+        law: of the noise of every node of the level.
+        counts: (..., n) exact counts.
+        stream: the keystream of this level and chunk, not read before.
+
+    Counts beyond 2^50 in size, which only sums of large values reach, are taken as 2^50: a row
+    moves a count by no more than before, and no error depends on the data. Counts are to come from
+    `dpcore.trees.exact_sums`, whose sums do not wrap before they are clipped here.
+
+    Raises:
+        TypeError: counts that are not 64-bit integers: integer noise hides no fraction.
+    """
+    if counts.dtype != np.int64:
+        raise TypeError(f"counts: {counts.dtype} is not int64")
+    counts = np.clip(counts, -LARGEST_MEASURED, LARGEST_MEASURED)
+    return counts + law.sample(stream, counts.size).reshape(counts.shape)

@@ -1,0 +1,107 @@
+"""The published mechanisms and the plan, side by side: what each would be off by.
+
+Source: `dpcore.papers.mechanisms` and `dpcore.ordered.planner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.ordered.planner import CDF, plan_tree
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.mechanisms import (
+    binary_mechanism,
+    histogram_mechanism,
+    independent_mechanism,
+    tree_mechanism,
+)
+from dpcore.uniform.objectives import NodeObjective, Objective
+from dpcore.uniform.plan import TreePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A plan under its name.
+
+    Attributes:
+        label: the mechanism: independent, histogram, binary, tree (the best before estimation);
+            planned; or chosen, where the plan at hand is none of the planner's.
+        plan: its plan; ``plan.estimator`` says which estimate its error speaks of.
+    """
+
+    label: str
+    plan: TreePlan
+
+
+def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, ...]:
+    """What a plan is compared with, for the same leaves, budget and guarantee; itself is the last.
+
+    A mechanism whose noise would not fit 64-bit counts is left out.
+
+    Args:
+        plan: the plan.
+        objective: what it is for.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.ordered.planner import predicted_cdf_rmse
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> plan = plan_tree(leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> for each in candidates(plan):
+    ...     error = predicted_cdf_rmse(each.plan)
+    ...     print(f"{each.label:12}{each.plan.estimator.value:8}{error:8.1f}")
+    independent full       359.9
+    histogram   none        31.6
+    histogram   full        18.3
+    binary      none        45.2
+    binary      below       35.1
+    binary      full        21.5
+    tree        none        21.9
+    tree        refined     15.2
+    tree        full        12.6
+    planned     full        12.6
+    """
+    planned = plan_tree(**_shared(plan), objective=_for_any_shape(objective))
+    shown = [*_published(plan), Candidate(label="planned", plan=planned)]
+    if plan != planned:
+        shown.append(Candidate(label="chosen", plan=plan))
+    return tuple(shown)
+
+
+def _for_any_shape(objective: Objective) -> Objective:
+    """The objective, but that of the levels of a given tree says nothing of other trees."""
+    return CDF if isinstance(objective, NodeObjective) else objective
+
+
+def _shared(plan: TreePlan) -> dict[str, Any]:
+    return {
+        "leaves": plan.tree.leaves,
+        "budget": plan.budget,
+        "neighbors": plan.neighbors,
+        "public_total": plan.public_total,
+        "keyed": plan.keyed,
+    }
+
+
+def _fitting(label: str, plan: TreePlan) -> Candidate:
+    _ = plan.laws  # refuses noise that does not fit 64-bit counts
+    return Candidate(label=label, plan=plan)
+
+
+def _published(plan: TreePlan) -> Iterator[Candidate]:
+    shared = _shared(plan)
+    with suppress(ValueError):
+        yield _fitting("independent", independent_mechanism(**shared))
+    none, below, full = Estimator.NONE, Estimator.BELOW, Estimator.FULL
+    refined = (Estimator.REFINED,) if plan.public_total else ()
+    for label, mechanism, estimators in (
+        ("histogram", histogram_mechanism, (none, full)),
+        ("binary", binary_mechanism, (none, below, full)),
+        ("tree", tree_mechanism, (none, *refined, full)),
+    ):
+        for estimator in estimators:
+            with suppress(ValueError):
+                yield _fitting(label, mechanism(**shared, estimator=estimator))

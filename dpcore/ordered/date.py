@@ -1,0 +1,260 @@
+"""Ordered domains of dates and of timestamps; see dpcore/ordered/step.py for the map.
+
+Steps are days and microseconds since 1970-01-01 in the proleptic Gregorian calendar, as in Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.ordered.domain import check_cells, is_integer
+from dpcore.ordered.step import StepDomain, as_int64
+from dpcore.rows.column import AnyArray, Int64Array, is_utc
+
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+_MICROSECONDS = {"s": (_SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateDomain(StepDomain):
+    """The days from lower to the day before upper, one or equally many to a cell.
+
+    Accepts date columns and timestamps without a zone or in UTC (the UTC day); a timestamp in
+    another zone is refused, because its day depends on the zone.
+
+    Attributes:
+        column: the name of the column.
+        lower: the first day.
+        upper: the day after the last.
+        days_per_cell: the days of a cell; must divide the days from lower to upper evenly.
+        outside: "clamp" (to the first or last cell) or "drop".
+        missing: what happens to null: "drop", "first" or "last" cell.
+        cells: K, derived.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> year = DateDomain(column="day", lower=date(2013, 1, 1), upper=date(2014, 1, 1))
+    >>> year.cells, year.cell_of("2013-12-31"), year.labels(0, 1)[0].as_py()
+    (365, 364, '2013-01-01')
+    """
+
+    kind: ClassVar[str] = "date"
+    unit: ClassVar[str] = "days"
+    column: str
+    lower: date
+    upper: date
+    days_per_cell: int = 1
+    outside: str = "clamp"
+    missing: str = "drop"
+    cells: int = field(init=False)
+    _first: int = field(init=False, repr=False, compare=False)
+    _width: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        for name in ("lower", "upper"):
+            if type(getattr(self, name)) is not date:
+                raise ValueError(
+                    f"column {self.column!r}: {name} {getattr(self, name)!r} must be a date."
+                )
+        first, end = _day_number(self.lower), _day_number(self.upper)
+        self._check_order(self.lower, self.upper, first, end)
+        width = self.days_per_cell
+        if not is_integer(width) or width < 1:
+            raise ValueError(
+                f"column {self.column!r}: days_per_cell {width!r} must be a whole number from 1 on."
+            )
+        if (end - first) % width:
+            raise ValueError(
+                f"column {self.column!r}: days_per_cell {width} must divide the {end - first} days "
+                f"from lower {self.lower} to upper {self.upper} evenly."
+            )
+        self._set_cells(first, end, (end - first) // width, width)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return pa.date32()
+
+    def spec(self) -> dict[str, object]:
+        bounds = {"lower": self.lower.isoformat(), "upper": self.upper.isoformat()}
+        return self._spec(**bounds, days_per_cell=self.days_per_cell)
+
+    def _step_of(self, value: object) -> int:
+        moment = read_moment(value)
+        if moment is None or not (moment.tzinfo is None or moment.utcoffset() == timedelta(0)):
+            raise ValueError(f"column {self.column!r}: {value!r} must be a date (YYYY-MM-DD).")
+        return _day_number(moment.date())
+
+    def _from_steps(self, steps: Int64Array) -> pa.Array:
+        return pa.array(steps.astype(np.int32), pa.int32()).cast(pa.date32())
+
+    def _texts(self, steps: Int64Array) -> pa.StringArray:
+        return pc.cast(self._from_steps(steps), pa.string())
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        if pa.types.is_date(type) or (
+            pa.types.is_timestamp(type) and (type.tz is None or is_utc(type.tz))
+        ):
+            return None
+        return "a column of dates, or of timestamps without a zone or in UTC"
+
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+        if pa.types.is_date32(type):
+            return as_int64
+        unit = "ms" if pa.types.is_date64(type) else type.unit
+        times, parts = _MICROSECONDS[unit]
+        return lambda block: block // (_DAY * parts // times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimestampDomain(StepDomain):
+    """The microseconds of [lower, upper), equally many to a cell.
+
+    Bounds with a zone go with timestamp columns that have one (instants are compared, shown in
+    UTC); bounds without one go with timestamps without one and with dates (their midnight).
+
+    Attributes:
+        column: the name of the column.
+        lower: the first instant; both bounds have a zone, or neither.
+        upper: the instant after the last.
+        cells: K; must divide the microseconds from lower to upper evenly.
+        outside: "clamp" (to the first or last cell) or "drop".
+        missing: what happens to null: "drop", "first" or "last" cell.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> day = TimestampDomain(
+    ...     column="time", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
+    ... )
+    >>> day.cell_of("2013-01-01 13:30"), day.labels(0, 1)[0].as_py()
+    (13, '[2013-01-01 00:00:00, 2013-01-01 01:00:00)')
+    """
+
+    kind: ClassVar[str] = "timestamp"
+    unit: ClassVar[str] = "microseconds"
+    column: str
+    lower: datetime
+    upper: datetime
+    cells: int
+    outside: str = "clamp"
+    missing: str = "drop"
+    _first: int = field(init=False, repr=False, compare=False)
+    _width: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_cells(self.column, self.cells)
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if not isinstance(bound, datetime):
+                raise ValueError(
+                    f"column {self.column!r}: {name} {bound!r} must be a date and time."
+                )
+            if bound.tzinfo is not None:
+                object.__setattr__(self, name, bound.astimezone(timezone.utc))
+        if (self.lower.tzinfo is None) != (self.upper.tzinfo is None):
+            raise ValueError(
+                f"column {self.column!r}: lower {self.lower} and upper {self.upper} must both have "
+                "a time zone, or neither."
+            )
+        first, end = _microsecond_number(self.lower), _microsecond_number(self.upper)
+        self._check_order(self.lower, self.upper, first, end)
+        if (end - first) % self.cells:
+            raise ValueError(
+                f"column {self.column!r}: cells {self.cells} must divide the {end - first} "
+                f"microseconds from lower {self.lower} to upper {self.upper} evenly."
+            )
+        self._set_cells(first, end, self.cells, (end - first) // self.cells)
+
+    @property
+    def is_aware(self) -> bool:
+        """Whether the bounds, and so the columns, have a time zone."""
+        return self.lower.tzinfo is not None
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return pa.timestamp("us", tz="UTC" if self.is_aware else None)
+
+    def spec(self) -> dict[str, object]:
+        bounds = {"lower": self.lower.isoformat(), "upper": self.upper.isoformat()}
+        return self._spec(**bounds, cells=self.cells)
+
+    def _step_of(self, value: object) -> int:
+        moment = read_moment(value)
+        if moment is None or (moment.tzinfo is not None) != self.is_aware:
+            zone = "with" if self.is_aware else "without"
+            raise ValueError(
+                f"column {self.column!r}: {value!r} must be a date and time {zone} a time zone."
+            )
+        return _microsecond_number(moment)
+
+    def _from_steps(self, steps: Int64Array) -> pa.Array:
+        return pa.array(steps, pa.int64()).cast(self.value_type)
+
+    def _texts(self, steps: Int64Array) -> pa.StringArray:
+        stamps = pa.array(steps, pa.int64()).cast(pa.timestamp("us"))
+        if self._first % _SECOND == 0 and self._width % _SECOND == 0:
+            stamps = stamps.cast(pa.timestamp("s"))
+        texts = pc.cast(stamps, pa.string())
+        return pc.binary_join_element_wise(texts, "Z", "") if self.is_aware else texts
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        if pa.types.is_timestamp(type) and (type.tz is not None) == self.is_aware:
+            return None
+        if pa.types.is_date(type) and not self.is_aware:
+            return None
+        if self.is_aware:
+            return "a column of timestamps with a time zone, as its bounds have one"
+        return "a column of timestamps without a time zone, as its bounds have none, or of dates"
+
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+        if pa.types.is_date32(type):
+            return _multiplied(_DAY)
+        times, parts = _MICROSECONDS["ms" if pa.types.is_date64(type) else type.unit]
+        if parts > 1:
+            return lambda block: block // parts
+        return as_int64 if times == 1 else _multiplied(times)
+
+
+def _multiplied(factor: int) -> Callable[[AnyArray], Int64Array]:
+    # Saturating first keeps the product inside int64, and beyond every bound.
+    largest = (2**63 - 1) // factor
+    return lambda block: np.clip(block.astype(np.int64), -largest, largest) * factor
+
+
+def read_moment(value: object) -> datetime | None:
+    """A literal date, datetime or ISO 8601 text as a datetime; None when it is none of these.
+
+    >>> read_moment("2013-01-01T00:00Z")
+    datetime.datetime(2013, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)
+    """
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    try:
+        # Python 3.10 does not read the letter Z.
+        return datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
+def _day_number(day: date) -> int:
+    return (day - _EPOCH.date()).days
+
+
+def _microsecond_number(moment: datetime) -> int:
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,289 @@
+"""The contract of an ordered domain: what every map from values to cells 0..K-1 offers.
+
+An ordered domain cuts the values of one column into K cells in order; a cell is the leaf of a tree
+(the bins of Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
+Approximate CDFs", section II). Whatever a row holds, its cell depends on that row alone, so the
+policies for values out of the domain and for missing values leave the sensitivity as it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.rows.column import Float64Array, Int64Array, map_chunks, value_type
+
+# Changes whenever a map from values to cells changes for an unchanged configuration.
+MAP_VERSION = 1
+MAX_CELLS = 2**40
+OUTSIDE_POLICIES = ("clamp", "drop")
+MISSING_POLICIES = ("drop", "first", "last")
+DROPPED = -1
+
+
+class OrderedDomain(ABC):
+    """K cells in order over the values of one column.
+
+    Attributes:
+        column: the name of the column.
+        cells: K, the number of cells.
+        kind: the word that configuration uses for this kind of domain.
+        unit: what the integers of the domain count, for reports; empty where they count nothing.
+    """
+
+    kind: ClassVar[str]
+    unit: ClassVar[str] = ""
+    column: str
+    cells: int
+
+    @property
+    @abstractmethod
+    def value_type(self) -> pa.DataType:
+        """The Arrow type of edges and of quantiles."""
+
+    @property
+    @abstractmethod
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row, so that N cannot be public."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, object]:
+        """Everything that shapes the map, as plain JSON values; `dpcore.ordered.make.make_domain`
+        reads it back."""
+
+    @abstractmethod
+    def lower_edges(self, start: int, stop: int) -> pa.Array:
+        """The lower edges of cells start..stop-1, (stop - start,); a category is its own edge."""
+
+    @abstractmethod
+    def upper_edges(self, start: int, stop: int) -> pa.Array:
+        """The upper (excluded) edges of cells start..stop-1, (stop - start,); a category is its own
+        edge."""
+
+    @abstractmethod
+    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray: ...
+
+    @abstractmethod
+    def boundary_of(self, value: object) -> int:
+        """The number of cells, 0..K, that lie wholly below a literal value.
+
+        Range and CDF queries over [lower, upper) are sums of the cells between two boundaries.
+        """
+
+    @abstractmethod
+    def cell_of(self, value: object) -> int:
+        """The cell of one literal value; ValueError when it is outside the domain."""
+
+    @abstractmethod
+    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array: ...
+
+    @abstractmethod
+    def _cell_ids(self, column: pa.Array) -> Int64Array:
+        """The cells of a plain array (no dictionary, no chunks)."""
+
+    @abstractmethod
+    def _accepts(self, type: pa.DataType) -> str | None:
+        """None when columns of this plain type can be used, else what is needed instead."""
+
+    @property
+    @abstractmethod
+    def _missing_cell(self) -> int: ...
+
+    def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
+        """The cell of every row.
+
+        Args:
+            column: the rows, (rows,), of a type that `check_type` accepts; plain or
+                dictionary-encoded.
+
+        Returns:
+            int64 cell ids, (rows,); -1 for a row that a policy drops.
+
+        Raises:
+            ValueError: the column's type cannot be used.
+        """
+        self.check_type(column.type)
+        return map_chunks(column, self._cell_ids, self._missing_cell)
+
+    def labels(self, start: int, stop: int) -> pa.StringArray:
+        """The texts of cells start..stop-1: "[lower, upper)", or the one value of a cell.
+
+        Args:
+            start: the first cell.
+            stop: the cell after the last.
+
+        Returns:
+            The texts, (stop - start,).
+
+        Raises:
+            ValueError: not 0 <= start <= stop <= K.
+        """
+        self._check_range(start, stop)
+        return self._range_labels(np.arange(start, stop), np.arange(start + 1, stop + 1))
+
+    def range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+        """The texts of runs of cells, such as those below the nodes of a level.
+
+        Args:
+            start: the first cell of each run, (n,).
+            stop: the cell after the last of each run, (n,).
+
+        Returns:
+            The texts, (n,): "[lower, upper)", "first..last" of categories, or a run's one value.
+
+        Raises:
+            ValueError: not 0 <= start < stop <= K for a run.
+        """
+        start, stop = np.asarray(start, np.int64), np.asarray(stop, np.int64)
+        if start.shape != stop.shape or start.ndim != 1:
+            raise ValueError(
+                f"start and stop must be two arrays of one length: {start.shape} and {stop.shape}."
+            )
+        if start.size and not (
+            start.min() >= 0 and stop.max() <= self.cells and np.all(start < stop)
+        ):
+            raise ValueError(f"every run must satisfy 0 <= start < stop <= {self.cells}.")
+        return self._range_labels(start, stop)
+
+    def value_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+        """The values of quantiles that fall inside cells.
+
+        Numbers, wide integer cells, dates and timestamps are interpolated linearly inside the
+        half-open cell (integers rounded down); a cell of one value gives this value. Monotone in
+        (cell, share).
+
+        Args:
+            cell: int64 cell ids in 0..K-1, (n,).
+            share: fractions in [0, 1] of the cell's mass that lie below the quantile, (n,).
+
+        Returns:
+            The values, (n,), of `value_type`.
+
+        Raises:
+            ValueError: a cell is not in 0..K-1 or a share not in [0, 1].
+        """
+        cell, share = np.asarray(cell, np.int64), np.asarray(share, np.float64)
+        if cell.shape != share.shape or cell.ndim != 1:
+            raise ValueError(
+                f"cell and share must be two arrays of one length: {cell.shape} and {share.shape}."
+            )
+        if cell.size and not (cell.min() >= 0 and cell.max() < self.cells):
+            raise ValueError(f"cell must lie in 0..{self.cells - 1}.")
+        if share.size and not (share.min() >= 0.0 and share.max() <= 1.0):
+            raise ValueError("share must lie in [0, 1].")
+        return self._values_at(cell, share)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read: one."""
+        return (self.column,)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one, as CSV does not."""
+        return {self.column: self.value_type}
+
+    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Int64Array:
+        """`cell_ids` of the domain's own among some columns, by name."""
+        return self.cell_ids(columns[self.column])
+
+    def check_column_type(self, column: str, type: pa.DataType) -> None:
+        """`check_type` of the domain's own column, as every kind of domain has it."""
+        self.check_type(type)
+
+    def check_type(self, type: pa.DataType) -> None:
+        """Refuse a column type that this domain cannot be read from.
+
+        Args:
+            type: the Arrow type of the column.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        plain = value_type(type)
+        if pa.types.is_null(plain):
+            return
+        needed = self._accepts(plain)
+        if needed is not None:
+            raise ValueError(
+                f"column {self.column!r} has type {type}, but a {self.kind} domain needs {needed}."
+            )
+
+    def _check_range(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.cells:
+            raise ValueError(
+                f"cells {start}..{stop} must satisfy 0 <= start <= stop <= {self.cells}."
+            )
+
+
+def policy_cell(policy: str, cells: int) -> int:
+    """The cell that a policy sends a row to: -1 (drop), 0 (first) or K - 1 (last).
+
+    >>> [policy_cell(policy, 10) for policy in MISSING_POLICIES]
+    [-1, 0, 9]
+    """
+    return {"drop": DROPPED, "first": 0, "last": cells - 1}[policy]
+
+
+def interval_labels(
+    start: Int64Array, stop: Int64Array, edge_texts: Callable[[Int64Array], pa.StringArray]
+) -> pa.StringArray:
+    """The texts "[lower, upper)" of runs of cells.
+
+    Args:
+        start: the number of each lower edge, (n,).
+        stop: the number of each upper edge, (n,).
+        edge_texts: the texts of edges by their numbers.
+
+    Returns:
+        The labels, (n,).
+
+    >>> halves = lambda number: pc.cast(pa.array(number / 2), pa.string())
+    >>> interval_labels(np.array([0, 1]), np.array([1, 2]), halves).to_pylist()
+    ['[0, 0.5)', '[0.5, 1)']
+    """
+    if len(start) > 0 and np.array_equal(start[1:], stop[:-1]):
+        # Neighbours share an edge: writing numbers takes most of the time.
+        texts = edge_texts(np.append(start, stop[-1]))
+        lower, upper = texts[:-1], texts[1:]
+    else:
+        lower, upper = edge_texts(start), edge_texts(stop)
+    inside = pc.binary_join_element_wise(lower, upper, ", ")
+    return pc.binary_join_element_wise("[", inside, ")", "")
+
+
+def check_column(column: object) -> None:
+    """Refuse a column name that is not a text of at least one character."""
+    if not isinstance(column, str) or not column:
+        raise ValueError(f"column {column!r} must be a text of at least one character.")
+
+
+def check_cells(column: str, cells: object) -> None:
+    """Refuse a number of cells that is not a whole number in 1..2^40."""
+    if not is_integer(cells) or not 1 <= cells <= MAX_CELLS:  # type: ignore[operator]
+        raise ValueError(
+            f"column {column!r}: cells {cells!r} must be a whole number from 1 to {MAX_CELLS} "
+            "(the leaves of a larger tree fit on no machine)."
+        )
+
+
+def check_policy(column: str, field: str, policy: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a policy that is not one of those allowed."""
+    if policy not in allowed:
+        raise ValueError(
+            f"column {column!r}: {field} {policy!r} must be one of {', '.join(allowed)}."
+        )
+
+
+def is_integer(value: object) -> bool:
+    """Whether a literal is a whole number (a truth value is not one).
+
+    >>> is_integer(3), is_integer(True), is_integer(3.0)
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,103 @@
+"""The laws of the errors of a plan's own estimates, whichever estimator it names.
+
+Source: `dpcore.uniform.errors` (fully efficient), `dpcore.papers.estimator_errors` (the papers'
+others).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Protocol
+
+from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
+from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
+
+# Boundaries whose laws are inverted, all of them in a small tree.
+_FEW = 24
+
+
+class PlanErrors(Protocol):
+    """The laws of the errors of nodes, prefixes and ranges."""
+
+    def node(self, level: int, node: int) -> ErrorLaw:
+        """Of a node's estimate."""
+
+    def prefix(self, leaf: int, *, less_total: float = 0.0) -> ErrorLaw:
+        """Of the estimate of leaves 0 to ``leaf``, less a share of the total's."""
+
+    def range(self, start: int, stop: int) -> ErrorLaw:
+        """Of the estimate of leaves ``start`` to ``stop`` - 1."""
+
+
+@lru_cache(maxsize=16)
+def errors_of(plan: TreePlan) -> PlanErrors:
+    """The laws of a plan's own estimates.
+
+    >>> from dpcore.papers.mechanisms import independent_mechanism
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from fractions import Fraction
+    >>> plan = independent_mechanism(leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...                              budget=Budget(measure=Measure.EPSILON, amount=Fraction(8)))
+    >>> errors_of(plan).prefix(3).terms
+    ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
+    """
+    if plan.mechanism is Mechanism.INDEPENDENT:
+        law = plan.laws[-1]
+        if law is None:  # one leaf, publicly known
+            return TreeErrors(plan)
+        return IndependentErrors(tree=plan.tree, law=law, public_total=plan.public_total)
+    if plan.is_efficient:
+        return TreeErrors(plan)
+    return EstimatorErrors(estimator=plan.estimator, plan=plan)
+
+
+def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
+    """The widths of the intervals of a plan's own estimates.
+
+    For the papers' estimators those of the widest law among nodes of each kind, and among
+    boundaries: all of a small tree, else the first, the last, the middle and the ends of subtrees.
+
+    Args:
+        plan: any.
+        confidence: above 0 and at most 0.9999.
+    """
+    if plan.is_efficient:
+        return interval_widths(plan, confidence)
+    errors, tree = errors_of(plan), plan.tree
+    levels = tuple(
+        max(
+            standard_width(errors.node(level, node), confidence)
+            for node in sorted({0, size // 2, max(0, size - 2), size - 1})
+        )
+        for level, size in enumerate(tree.level_sizes)
+    )
+    laws = [errors.prefix(leaf) for leaf in _boundaries(tree)]
+    if not plan.public_total:
+        places = sorted({0, tree.leaves // 2, tree.leaves - 1})
+        laws += [errors.prefix(leaf, less_total=0.5) for leaf in places]
+    prefix = max(
+        law.blurred_half_width(confidence) / math.sqrt(law.variance + BLUR_VARIANCE)
+        if law.variance > ROUNDING
+        else 0.0
+        for law in laws
+    )
+    return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix)
+
+
+def _boundaries(tree: Tree) -> list[int]:
+    if tree.leaves <= _FEW:
+        return list(range(tree.leaves))
+    ends = {min(tree.leaves, tree.leaves_below(level)) - 1 for level in range(tree.height)}
+    # Before the last node of each level, whose siblings a trimmed tree has fewer of.
+    ends |= {
+        (size - 1) * tree.leaves_below(level) - 1
+        for level, size in enumerate(tree.level_sizes)
+        if size > 1
+    }
+    last = tree.leaves - 1
+    return sorted({0, 1, 2, 4, 7, 12, 20, last // 3, last // 2, last - 1, last} | ends)

@@ -1,0 +1,118 @@
+"""Ordered domain of integers; see dpcore/ordered/step.py for the map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.ordered.domain import check_cells, is_integer
+from dpcore.ordered.step import LARGEST_STEP, StepDomain, as_int64
+from dpcore.rows.column import AnyArray, Int64Array
+from dpcore.rows.whole_numbers import is_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerDomain(StepDomain):
+    """The integers lower, lower + 1, ..., upper - 1, one or equally many to a cell.
+
+    Accepts columns of integers, and of floats and decimals, whose values are rounded down.
+
+    Attributes:
+        column: the name of the column.
+        lower: the first integer.
+        upper: the integer after the last.
+        cells: K; by default one cell per integer, else upper - lower must be a multiple of it.
+        outside: "clamp" (to the first or last cell) or "drop".
+        missing: what happens to null and NaN: "drop", "first" or "last" cell.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> age = IntegerDomain(column="age", lower=0, upper=120, cells=12)
+    >>> age.cell_ids(pa.array([7, 42, 130, None])).tolist()
+    [0, 4, 11, -1]
+    >>> age.labels(0, 2).to_pylist()
+    ['[0, 10)', '[10, 20)']
+    """
+
+    kind: ClassVar[str] = "integer"
+    column: str
+    lower: int
+    upper: int
+    cells: int = None  # type: ignore[assignment]  # None only before __post_init__ counts them
+    outside: str = "clamp"
+    missing: str = "drop"
+    _first: int = field(init=False, repr=False, compare=False)
+    _width: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if not is_integer(bound) or abs(bound) > LARGEST_STEP:
+                raise ValueError(
+                    f"column {self.column!r}: {name} {bound!r} must be a whole number in +-2^61."
+                )
+        self._check_order(self.lower, self.upper, self.lower, self.upper)
+        span = self.upper - self.lower
+        cells = span if self.cells is None else self.cells
+        check_cells(self.column, cells)
+        if span % cells:
+            raise ValueError(
+                f"column {self.column!r}: cells {cells} must divide the {span} integers "
+                f"from lower {self.lower} to upper {self.upper} evenly."
+            )
+        self._set_cells(self.lower, self.upper, cells, span // cells)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return pa.int64()
+
+    def spec(self) -> dict[str, object]:
+        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
+
+    def _step_of(self, value: object) -> int:
+        number = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, str):
+            number = _number_from_text(value)
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise ValueError(f"column {self.column!r}: {value!r} must be a number.")
+        if not math.isfinite(number):
+            raise ValueError(f"column {self.column!r}: {value!r} must be a finite number.")
+        return math.floor(number)
+
+    def _from_steps(self, steps: Int64Array) -> pa.Array:
+        return pa.array(steps, pa.int64())
+
+    def _texts(self, steps: Int64Array) -> pa.StringArray:
+        return pc.cast(pa.array(steps), pa.string())
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        if is_number(type):
+            return None
+        return "a column of integers, floating-point numbers or decimals"
+
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+        return _floor if pa.types.is_floating(type) else as_int64
+
+
+def _floor(block: AnyArray) -> Int64Array:
+    # NaN has no integer; its rows are marked missing afterwards.
+    with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
+        numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)
+    return np.clip(np.floor(numbers), -float(2**63), float(2**63 - 1024)).astype(np.int64)
+
+
+def _number_from_text(text: str) -> int | float | None:
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return None

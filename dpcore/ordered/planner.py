@@ -1,0 +1,373 @@
+"""The planner: fan-outs, and the part of the budget that each level gets, for the smallest error.
+
+The error is that of the estimate which uses all measurements (generalised least squares), as an
+objective of `dpcore.uniform.objectives` predicts it, and not that of the raw noisy counts. The best
+strategies for continuous noise (`dpcore.uniform.strategies`) are turned into plans at the budget
+and judged by the exact error on the trimmed tree with the discrete noise that a release draws. No
+data is touched.
+
+Source: derived here, see `dpcore.uniform.strategies`; Rameshwar, Tandon, Sharma, Section IV, is the
+optimum before estimation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.mechanisms import (
+    LevelBudgets,
+    binary_mechanism,
+    histogram_mechanism,
+    independent_mechanism,
+    published_prefix_variance,
+    tree_mechanism,
+)
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.batch import plan_batch
+from dpcore.uniform.objectives import CdfObjective, Objective
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.strategies import Fanouts, Strategy, one_level, search_strategies
+
+# Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
+_SHARE_UNITS = 2**20
+
+# Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
+_LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
+# An error that falls by a smaller part, when the amount is doubled, falls no more.
+_LEAST_FALL = 1e-6
+
+CDF = CdfObjective()
+
+
+def plan_tree(
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+    objective: Objective = CDF,
+    fanouts: Fanouts | None = None,
+) -> TreePlan:
+    """The plan of the smallest predicted error. It is the same on every machine and in every run.
+
+    Args:
+        leaves: the number K of leaves, 1 <= K <= 2^40.
+        budget: what all levels may spend together.
+        neighbors: the neighbouring relation of the guarantee.
+        public_total: the number of rows is public (substitute without keys only): the root is
+            exact and costs nothing. Otherwise the root is a level that may be measured.
+        keyed: the tree stands once per key of a group-by column.
+        objective: what the plan is best for.
+        fanouts: the shape, where it is given; else it is searched.
+
+    Returns:
+        The plan. Its level amounts sum to the budget.
+
+    Raises:
+        ValueError: leaves out of range, a public total where the relation or the keys forbid it, a
+            budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
+            that do not fit the leaves.
+
+    >>> plan = plan_tree(leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> plan.tree.fanouts, round(predicted_cdf_rmse(plan), 1)
+    ((16, 16), 12.6)
+    """
+
+    def plan(strategy: Strategy) -> TreePlan:
+        return plan_strategy(
+            strategy,
+            leaves=leaves,
+            budget=budget,
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
+
+    shape = fanouts
+    if fanouts:
+        tree = Tree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
+        # The root's fan-out counts its existing children only, so that products fit 64 bits.
+        shape = (tree.level_sizes[1], *fanouts[1:])
+    plans = [plan(one_level(leaves))] if fanouts is None or leaves == 1 else []
+    if leaves > 1:
+        found = search_strategies(
+            leaves=leaves,
+            measure=budget.measure,
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+            objective=objective,
+            fanouts=shape,
+        )
+        if fanouts is not None:
+            found = tuple(replace(each, fanouts=fanouts) for each in found)
+        plans = [*map(plan, found), *plans]
+    if len(plans) == 1:
+        return plans[0]
+    return min(plans, key=lambda each: float(f"{predicted_error(each, objective):.9e}"))
+
+
+def plan_mechanism(
+    name: str,
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+    objective: Objective = CDF,
+    fanouts: Fanouts | None = None,
+    level_budgets: LevelBudgets | None = None,
+    estimator: Estimator = Estimator.FULL,
+) -> TreePlan:
+    """The plan of a mechanism by its name.
+
+    Args:
+        name: "planned" (`plan_tree`; with level budgets, those of the given fan-outs), or "tree",
+            "binary", "histogram", "independent" of `dpcore.papers.mechanisms`.
+        leaves, budget, neighbors, public_total, keyed, objective: as for `plan_tree`.
+        fanouts: of "planned" and "tree", the shape; by default what is best.
+        level_budgets: of the same, as for `tree_mechanism`; by default what is best.
+        estimator: how counts are estimated.
+
+    Raises:
+        ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
+
+    >>> plan_mechanism("tree", leaves=27, fanouts=(3, 9), neighbors=Neighbors.ADD_REMOVE,
+    ...                budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                level_budgets="equal").level_amounts
+    (Fraction(0, 1), Fraction(1, 2), Fraction(1, 2))
+    """
+    shared: dict[str, Any] = {
+        "leaves": leaves,
+        "budget": budget,
+        "neighbors": neighbors,
+        "public_total": public_total,
+        "keyed": keyed,
+    }
+    if name in ("binary", "histogram", "independent"):
+        if fanouts is not None:
+            raise ValueError(f"fanouts: the mechanism {name} has its own")
+        if level_budgets is not None:
+            raise ValueError(f"level_budgets: the mechanism {name} has its own")
+        if name == "binary":
+            return binary_mechanism(**shared, estimator=estimator)
+        if name == "histogram":
+            return histogram_mechanism(**shared, estimator=estimator)
+        if estimator is not Estimator.FULL:
+            raise ValueError("estimation: independent prefixes have one estimate only")
+        return independent_mechanism(**shared)
+    if name == "planned" and level_budgets is None:
+        planned = plan_tree(**shared, objective=objective, fanouts=fanouts)
+        return replace(planned, estimator=estimator)
+    if name not in ("planned", "tree"):
+        raise ValueError(f"mechanism: there is none of the name {name!r}")
+    if name == "planned" and fanouts is None:
+        raise ValueError("level_budgets: they need the fanouts of their levels")
+    return tree_mechanism(
+        **shared,
+        fanouts=fanouts,
+        level_budgets="optimal" if level_budgets is None else level_budgets,
+        estimator=estimator,
+    )
+
+
+def predicted_error(plan: TreePlan, objective: Objective) -> float:
+    """The root of an objective's variance after efficient estimation.
+
+    Args:
+        plan: any plan of measured levels, with the discrete laws of its noise.
+        objective: what will be read.
+
+    Returns:
+        The error in rows (of quantiles with guesses: in leaves).
+
+    >>> from dpcore.uniform.objectives import RangeObjective
+    >>> plan = plan_tree(leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> round(predicted_error(plan, CDF), 2), round(predicted_error(plan, RangeObjective()), 2)
+    (3.09, 3.99)
+    """
+    if plan.tree.height == 0:
+        return math.sqrt(objective.one_leaf_variance(plan.variances[0]))
+    return math.sqrt(float(objective.variance(*plan_batch(plan))[0]))
+
+
+def predicted_cdf_rmse(plan: TreePlan) -> float:
+    """The root mean, over the K prefixes, of the variance of the estimated prefix count.
+
+    Args:
+        plan: any plan, with the discrete laws of its noise and the estimate that it names.
+
+    Returns:
+        The error in rows.
+
+    Source: `dpcore.uniform.prefix_error`; of the papers' estimates, `dpcore.papers.mechanisms`.
+
+    >>> from dpcore.papers.mechanisms import histogram_mechanism
+    >>> flat = histogram_mechanism(leaves=4, neighbors=Neighbors.ADD_REMOVE,
+    ...                            budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+    >>> round(predicted_cdf_rmse(flat) ** 2, 3)  # (1 + 2 + 3 + 4) / 4 times sigma^2 = 1
+    2.5
+    """
+    if not plan.is_efficient:
+        return math.sqrt(published_prefix_variance(plan))
+    return predicted_error(plan, CDF)
+
+
+def budget_for_target(
+    rmse: float, error: Callable[[Fraction], float], measure: Measure
+) -> Fraction:
+    """The smallest amount of four decimal digits at which an error is at most a target.
+
+    Args:
+        rmse: the target, above 0.
+        error: the error of the best plan at an amount; it falls as the amount grows.
+        measure: of the amount.
+
+    Returns:
+        An amount of four significant decimal digits.
+
+    Raises:
+        ValueError: a target that is not positive and finite, that asks for no budget at all, or
+            that no budget reaches; whatever ``error`` raises at an amount of 1.
+
+    >>> def error(amount):
+    ...     return predicted_cdf_rmse(plan_tree(
+    ...         leaves=256, budget=Budget(measure=Measure.EPSILON, amount=amount),
+    ...         neighbors=Neighbors.SUBSTITUTE, public_total=True))
+    >>> budget_for_target(12.6, error, Measure.EPSILON)
+    Fraction(9997, 10000)
+    """
+    if not 0 < rmse < math.inf:
+        raise ValueError(f"rmse: {rmse} is not a positive number of rows")
+    at_one = error(Fraction(1))
+    if at_one == 0:
+        raise ValueError("rmse: what is known exactly has no error to choose")
+    search = _TargetSearch(rmse=rmse, error=error, measure=measure)
+    one = (decimal_rank(1), at_one)
+    low, high = search.bracket_above(one) if at_one > rmse else search.bracket_below(one)
+    return four_digits(search.narrowed(low, high))
+
+
+# The rank of an amount, and the error there.
+_Point = tuple[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TargetSearch:
+    """The search for the smallest amount at which the error is at most a target."""
+
+    rmse: float
+    error: Callable[[Fraction], float]
+    measure: Measure
+
+    @property
+    def _order(self) -> float:
+        """The error of continuous noise falls as the amount to this power."""
+        return 1.0 if self.measure is Measure.EPSILON else 0.5
+
+    def _point(self, rank: int) -> _Point:
+        """The error at a rank: infinite where the noise does not fit 64-bit counts."""
+        try:
+            return rank, self.error(four_digits(rank))
+        except ValueError:
+            return rank, math.inf
+
+    def _reaches(self, point: _Point) -> bool:
+        return point[1] <= self.rmse
+
+    def bracket_above(self, low: _Point) -> tuple[_Point, _Point]:
+        """Two points, of which the second reaches the target. From one that does not, amounts are
+        doubled: at large budgets discrete noise vanishes far faster than continuous noise does."""
+        most = decimal_rank(_LARGEST_AMOUNT[self.measure])
+        while True:
+            ratio = math.exp(min(math.log(2), self._log_ratio(low) + 1e-3))
+            high = self._point(decimal_rank(float(four_digits(low[0])) * ratio) + 1)
+            if self._reaches(high):
+                return low, high
+            if not high[1] < low[1] * (1 - _LEAST_FALL) or high[0] > most:
+                raise ValueError(f"rmse: no budget that 64-bit noise allows reaches {self.rmse}")
+            low = high
+
+    def bracket_below(self, high: _Point) -> tuple[_Point, _Point]:
+        """The same, from a point that reaches it."""
+        least, width = decimal_rank(1 / _LARGEST_AMOUNT[self.measure]), 4
+        log_amount = max(self._log_ratio(high), -math.log(_LARGEST_AMOUNT[self.measure]))
+        rank = decimal_rank(math.exp(log_amount)) - 2
+        while rank >= least:
+            low = self._point(min(rank, high[0] - 1))
+            if not self._reaches(low):
+                return low, high
+            high, rank, width = low, low[0] - width, 2 * width
+        raise ValueError(f"rmse: any budget that 64-bit noise allows reaches {self.rmse}")
+
+    def _log_ratio(self, point: _Point) -> float:
+        """By how much the amount of a point must change, were the noise continuous."""
+        if point[1] == 0:
+            return -math.inf
+        return (math.log(point[1]) - math.log(self.rmse)) / self._order
+
+    def narrowed(self, low: _Point, high: _Point) -> int:
+        """The rank that reaches the target when the one below it does not.
+
+        Between the two lies the line through them, in logarithms. Every next trial on the same side
+        goes twice as far beyond it, so that both ends move.
+        """
+        beyond = 0
+        while high[0] - low[0] > 1:
+            trial = self._point(
+                min(max(self._between(low, high) + beyond, low[0] + 1), high[0] - 1)
+            )
+            if self._reaches(trial):
+                high, beyond = trial, min(2 * beyond, -1)
+            else:
+                low, beyond = trial, max(2 * beyond, 1)
+        return high[0]
+
+    def _between(self, low: _Point, high: _Point) -> int:
+        """The rank at which the line through two points reaches the target."""
+        if math.isinf(low[1]) or high[1] == 0:
+            return (low[0] + high[0]) // 2
+        part = self._log_ratio(low) / (self._log_ratio(low) - self._log_ratio(high))
+        first, last = (math.log(four_digits(point[0])) for point in (low, high))
+        return decimal_rank(math.exp(first + part * (last - first)))
+
+
+def plan_strategy(
+    strategy: Strategy,
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+) -> TreePlan:
+    """The plan of a strategy at a budget: shares are rounded down, the leaves get the remainder.
+
+    Args:
+        strategy: a shape and its shares.
+        leaves, budget, neighbors, public_total, keyed: as for `plan_tree`.
+    """
+    # Rounded first, so that a share of just a quarter is one on every machine.
+    units = [math.floor(round(share * _SHARE_UNITS, 3)) for share in strategy.shares[:-1]]
+    units.append(_SHARE_UNITS - sum(units))
+    if public_total and not strategy.fanouts:
+        units = [0]
+    return TreePlan(
+        tree=Tree(leaves=leaves, fanouts=strategy.fanouts),
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=tuple(budget.amount * Fraction(each, _SHARE_UNITS) for each in units),
+        public_total=public_total,
+        keyed=keyed,
+    )

@@ -1,0 +1,161 @@
+"""Quantiles from the consistent counts, with intervals from the estimates, chunk by chunk.
+
+The q-quantile is the value below which q of the total lies: the first leaf whose prefix count
+reaches max(1, ceil(q total)), from the top-down counts. Its interval inverts the errors of
+D_b = prefix_b - q total: the leaf that holds the true quantile is the first b with D_b >= 0, so
+with w the half-width of the error of D_b it is no earlier than the first b with D_b + w_b >= 0 and
+no later than one past the last b with D_b - w_b < 0. Each side fails with half the error
+probability, so the interval covers the true quantile at least as often as stated.
+
+Every chunk states what it knows (`chunk_quantiles`); merging is a minimum and a maximum.
+
+Source: the design, section 5; Var D_b = Var P_b - 2 q alpha_b g_0 + q^2 g_0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.noise.source import Integers
+from dpcore.trees.least_squares import Floats
+from dpcore.uniform.forest import PrefixSolution
+from dpcore.uniform.widths import prefix_margin
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuantileCells:
+    """Where quantiles lie, (trees, quantiles) each.
+
+    Attributes:
+        cell: the leaf that holds the quantile, -1 where unknown (or the total count is 0).
+        share: the fraction of this leaf's count that lies below the quantile.
+        low, high: the first and the last leaf of the interval.
+    """
+
+    cell: Integers
+    share: Floats
+    low: Integers
+    high: Integers
+
+    def merge(self, other: QuantileCells) -> QuantileCells:
+        """The knowledge of two chunks of the same trees; associative and commutative."""
+        known = self.cell >= 0
+        return QuantileCells(
+            cell=np.where(known, self.cell, other.cell),
+            share=np.where(known, self.share, other.share),
+            low=np.minimum(self.low, other.low),
+            high=np.maximum(self.high, other.high),
+        )
+
+    def collapse(self) -> QuantileCells:
+        """The knowledge of all rows, as subtrees of one tree, in one row."""
+        known = self.cell.argmax(axis=0)[None]
+        return QuantileCells(
+            cell=np.take_along_axis(self.cell, known, axis=0),
+            share=np.take_along_axis(self.share, known, axis=0),
+            low=self.low.min(axis=0, keepdims=True),
+            high=self.high.max(axis=0, keepdims=True),
+        )
+
+    def to_array(self) -> npt.NDArray[np.int64]:
+        """(4, trees, quantiles) int64; floats keep their bits."""
+        return np.stack([self.cell, self.share.view(np.int64), self.low, self.high])
+
+    @classmethod
+    def from_array(cls, array: npt.NDArray[np.int64]) -> QuantileCells:
+        """The inverse of `to_array`."""
+        cell, share, low, high = array
+        return cls(cell=cell, share=share.view(np.float64), low=low, high=high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Totals:
+    """What the quantiles of subtrees need to know of the rest of their trees, (units,) each.
+
+    Attributes:
+        estimate, variance: of the whole tree's count; 0 variance where it is public.
+        count: the final count of the whole tree; before_count, of all left of the subtree.
+    """
+
+    estimate: Floats
+    variance: float
+    count: Integers
+    before_count: Integers
+
+
+def chunk_quantiles(
+    quantiles: Sequence[float],
+    prefixes: PrefixSolution,
+    totals: Totals,
+    *,
+    first_leaf: int,
+    leaves: int,
+    width: float | tuple[float, float],
+) -> QuantileCells:
+    """What the subtrees of a chunk tell of the quantiles of their trees.
+
+    Args:
+        quantiles: each in [0, 1].
+        prefixes: (units, n) the chunk's CDF points.
+        totals: (units,) of the trees.
+        first_leaf: the leaf, within its tree, of the chunk's first.
+        leaves: K of the whole tree.
+        width: of the intervals, see `dpcore.uniform.widths.prefix_margin`; it covers every share of
+            the total, so any quantile may be asked for.
+
+    Returns:
+        (units, quantiles): a row for each subtree.
+    """
+    units, size = prefixes.count.shape
+    # Where a subtree is a whole tree, every row is another key's and starts anew.
+    starts = np.zeros(units, np.int64) if size == leaves else first_leaf + size * np.arange(units)
+    rows = []
+    for quantile in quantiles:
+        reached, share = _value(quantile, prefixes, totals)
+        low, high = _interval(quantile, prefixes, totals, width)
+        rows.append(
+            QuantileCells(
+                cell=np.where(reached >= 0, starts + reached, -1),
+                share=share,
+                low=np.where(low < size, starts + low, leaves - 1),
+                high=np.where(high >= 0, np.minimum(starts + high + 1, leaves - 1), 0),
+            )
+        )
+    return QuantileCells.from_array(np.stack([row.to_array() for row in rows], axis=-1))
+
+
+def _value(quantile: float, prefixes: PrefixSolution, totals: Totals) -> tuple[Integers, Floats]:
+    """(units,) the place of the leaf that holds the quantile, -1 where none of the subtree's does;
+    and the share of its count below the quantile."""
+    exact = quantile * totals.count
+    nearest = np.rint(exact)  # 0.55 * 100 is a little above 55 in floating point
+    whole = np.abs(exact - nearest) <= 1e-12 * np.maximum(nearest, 1.0)
+    wanted = np.maximum(1, np.where(whole, nearest, np.ceil(exact))).astype(np.int64)
+    holds = (totals.before_count < wanted) & (wanted <= prefixes.count[:, -1])
+    reached = (prefixes.count >= wanted[:, None]).argmax(axis=1)
+    rows = np.arange(len(reached))
+    before = np.where(
+        reached > 0, prefixes.count[rows, np.maximum(reached - 1, 0)], totals.before_count
+    )
+    inside = np.maximum(prefixes.count[rows, reached] - before, 1)
+    share = np.clip((quantile * totals.count - before) / inside, 0.0, 1.0)
+    return np.where(holds, reached, -1), np.where(holds, share, 0.0)
+
+
+def _interval(
+    quantile: float, prefixes: PrefixSolution, totals: Totals, width: float | tuple[float, float]
+) -> tuple[Integers, Integers]:
+    """(units,) the place of the first leaf with D + w >= 0 (n where there is none), and of the last
+    with D - w < 0 (-1 where there is none)."""
+    size = prefixes.count.shape[1]
+    difference = prefixes.estimate - quantile * totals.estimate[:, None]
+    variance = prefixes.variance + totals.variance * (quantile**2 - 2 * quantile * prefixes.alpha)
+    margin = prefix_margin(width, variance)
+    not_below, below = difference + margin >= 0, difference - margin < 0
+    low = np.where(not_below.any(axis=1), not_below.argmax(axis=1), size)
+    high = np.where(below.any(axis=1), size - 1 - below[:, ::-1].argmax(axis=1), -1)
+    return low, high

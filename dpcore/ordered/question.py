@@ -1,0 +1,155 @@
+"""A question about an ordered domain: its nodes, CDF and quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.noise.source import Integers
+from dpcore.ordered.errors import widths_of
+from dpcore.ordered.make import OrderedDomain, make_domain, make_key_list
+from dpcore.ordered.planner import CDF
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import Consistency, PublishedForest
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.loss import moved_counts
+from dpcore.questions.question import ChunkedQuestion, MovedCounts
+from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.least_squares import Floats
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.forest import Forest, LevelSolution
+from dpcore.uniform.objectives import Objective, objective_from_spec
+from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.widths import IntervalWidths
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedQuestion(ChunkedQuestion):
+    """One tree over an ordered domain: its nodes, CDF and quantiles.
+
+    Args:
+        quantiles: those asked for, each in [0, 1].
+        objective: what the plan was made for.
+        consistency: which integers stand beside the estimates.
+
+    Raises:
+        ValueError: parts that do not fit each other.
+    """
+
+    output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
+    tables = ("nodes", "cdf")
+
+    domain: OrderedDomain
+    plan: TreePlan
+    quantiles: tuple[float, ...] = ()
+    objective: Objective = CDF
+    consistency: Consistency = Consistency.TOP_DOWN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plan.public_total and self.domain.drops_rows:
+            raise ValueError("plan: the total is not public where a policy drops rows")
+        outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
+        if outside:
+            raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
+        if self._is_published and self.domain.cells > CHUNK_LEAVES:
+            raise ValueError(
+                f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
+                f"closest CDF, which need a whole tree at once: at most {CHUNK_LEAVES}"
+            )
+
+    @property
+    def _is_published(self) -> bool:
+        """Whether the answer is one of the papers', which need a whole tree at once."""
+        return not self.plan.is_efficient or self.consistency is not Consistency.TOP_DOWN
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The trees in chunks."""
+        if self._is_published:
+            return PublishedForest(self.plan, keys=self.key_count, consistency=self.consistency)
+        return Forest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
+
+    @cached_property
+    def widths(self) -> IntervalWidths:
+        """Of the intervals, in standard errors."""
+        return widths_of(self.plan, self.confidence)
+
+    def read_widths(self, spec: Mapping[str, object]) -> IntervalWidths:
+        return IntervalWidths.from_spec(spec)
+
+    @property
+    def public_total(self) -> bool:
+        return self.plan.public_total
+
+    @property
+    def moved_counts(self) -> MovedCounts:
+        return moved_counts(self.plan)
+
+    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
+        tree = self.plan.tree
+        below = tree.leaves_below(level)
+        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        return self.widths.levels[solved.level] * np.sqrt(solved.variance)
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values; `ordered_question_from_spec`
+        reads it back."""
+        plan = self.plan
+        return {
+            "name": self.name,
+            "domain": self.domain.spec(),
+            "keys": None if self.keys is None else self.keys.spec(),
+            "leaves": plan.tree.leaves,
+            "fanouts": list(plan.tree.fanouts),
+            "level_amounts": [str(amount) for amount in plan.level_amounts],
+            "budget": str(plan.budget.amount),
+            "public_total": plan.public_total,
+            "quantiles": list(self.quantiles),
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+            "objective": self.objective.spec(),
+            "mechanism": plan.mechanism.value,
+            "estimation": plan.estimator.value,
+            "consistency": self.consistency.value,
+            "chunk_leaves": CHUNK_LEAVES,
+        }
+
+
+def ordered_question_from_spec(
+    spec: Mapping[str, object], neighbors: Neighbors, measure: Measure
+) -> OrderedQuestion:
+    """The question of a specification, as `OrderedQuestion.spec` tells it."""
+    fanouts, amounts, quantiles = spec["fanouts"], spec["level_amounts"], spec["quantiles"]
+    assert isinstance(fanouts, list) and isinstance(amounts, list) and isinstance(quantiles, list)
+    keys = spec["keys"]
+    plan = TreePlan(
+        tree=Tree(leaves=int(str(spec["leaves"])), fanouts=tuple(fanouts)),
+        neighbors=neighbors,
+        budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
+        level_amounts=tuple(Fraction(amount) for amount in amounts),
+        public_total=bool(spec["public_total"]),
+        keyed=keys is not None,
+        mechanism=Mechanism(spec["mechanism"]),
+        estimator=Estimator(spec["estimation"]),
+    )
+    domain, objective = spec["domain"], spec["objective"]
+    assert isinstance(domain, dict) and isinstance(objective, dict)
+    return OrderedQuestion(
+        name=str(spec["name"]),
+        domain=make_domain(domain),
+        plan=plan,
+        keys=make_key_list(keys) if isinstance(keys, dict) else None,
+        quantiles=tuple(quantiles),
+        confidence=float(str(spec["confidence"])),
+        weight=Fraction(str(spec["weight"])),
+        objective=objective_from_spec(objective),
+        consistency=Consistency(spec["consistency"]),
+    )

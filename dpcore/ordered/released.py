@@ -1,0 +1,183 @@
+"""The answers about a tree over an ordered domain: its CDF, ranges and quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.ordered.errors import widths_of
+from dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.ranges import range_margin, range_variance
+from dpcore.questions.answers import CDF
+from dpcore.questions.released import Answer, ReadPart, ReleasedTree
+from dpcore.questions.tables import quantiles_table
+from dpcore.trees.chunks import Chunk
+from dpcore.uniform.bands import band_margin, simultaneous_width
+from dpcore.uniform.forest import PrefixSolution
+from dpcore.uniform.widths import IntervalWidths, prefix_margin
+
+
+class ReleasedCdf(ReleasedTree):
+    """The answers about one tree over an ordered domain."""
+
+    question: OrderedQuestion
+
+    def __init__(
+        self,
+        question: OrderedQuestion,
+        read: ReadPart,
+        quantiles: pa.Table | None,
+        confidence: float | None = None,
+    ) -> None:
+        super().__init__(question, read, confidence)
+        self._quantiles = quantiles
+
+    def at_confidence(self, confidence: float) -> ReleasedCdf:
+        return ReleasedCdf(self.question, self._read, self._quantiles, confidence)
+
+    def _margin(self, level: int, std_error: float) -> float:
+        return self._widths.levels[level] * std_error
+
+    @cached_property
+    def _widths(self) -> IntervalWidths:
+        if self.confidence == self.question.confidence:
+            return self.question.widths
+        return widths_of(self.question.plan, self.confidence)
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """The count of rows below a value: of all cells that lie wholly below it.
+
+        Args:
+            value: of the domain.
+            key: of a tree with keys.
+            simultaneous: the interval belongs to a band that holds at all values at once.
+
+        Raises:
+            ValueError: the value is none of the domain's, or there is no such key; a band of one of
+                the papers' estimates.
+        """
+        stop = self.question.domain.boundary_of(value)
+        return self._range(0, stop, key, simultaneous=simultaneous)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """The count of rows in [lower, upper), rounded down to edges of cells.
+
+        Raises:
+            ValueError: lower above upper, no values of the domain, or no such key.
+        """
+        boundary_of = self.question.domain.boundary_of
+        start, stop = boundary_of(lower), boundary_of(upper)
+        if start > stop:
+            raise ValueError(f"range: {lower} is above {upper}")
+        return self._range(start, stop, key)
+
+    def quantile(self, quantile: float, key: object = None) -> dict[str, object]:
+        """Any quantile: the value below which this fraction of the count lies, and its interval.
+
+        Returns:
+            a row of the quantiles table (`dpcore.questions.tables`).
+
+        Raises:
+            ValueError: not between 0 and 1, or no such key.
+        """
+        asked = replace(self.question, quantiles=(quantile,))
+        code, leaves = self._code(key), self.question.plan.tree.leaves
+        forest = self.question.forest
+        first = forest.chunking.number(code, 0)
+        chunks = [forest.chunking[first + index] for index in range(forest.chunking.chunks_per_key)]
+        rows = pa.concat_tables(self._key_rows(CDF, chunk, code) for chunk in chunks)
+        weights = [forest.prefix_variances(chunk) for chunk in chunks]
+        variance, alpha = (
+            np.concatenate(
+                [
+                    np.ravel(np.broadcast_to(w[part], _shape(chunk, self._whole)))
+                    for w, chunk in zip(weights, chunks, strict=True)
+                ]
+            )[None]
+            for part in (0, 1)
+        )
+        estimate = rows["estimate"].to_numpy()[None]
+        count = rows["count"].to_numpy()[None]
+        totals = Totals(
+            estimate=np.array([self._total(code)["estimate"]]),
+            variance=self.question.forest.root_variance,
+            count=count[:, -1],
+            before_count=np.zeros(1, np.int64),
+        )
+        cells = chunk_quantiles(
+            (quantile,),
+            PrefixSolution(estimate=estimate, variance=variance, alpha=alpha, count=count),
+            totals,
+            first_leaf=0,
+            leaves=leaves,
+            width=self._widths.sloped,
+        )
+        row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
+        return row | {"key": self.question.key_labels[code]}
+
+    def quantiles(self, key: object = None) -> list[dict[str, Any]]:
+        """The released quantiles, rows of the quantiles table in the order they were asked for."""
+        if self._quantiles is None or not self.question.quantiles:
+            return []
+        mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self.question.name)
+        wanted = len(self.question.quantiles)
+        rows: list[dict[str, Any]] = (
+            self._quantiles.filter(mine).slice(self._code(key) * wanted, wanted).to_pylist()
+        )
+        return rows
+
+    def node_of(self, value: object, level: int) -> int:
+        """The node of a level that holds a value.
+
+        Raises:
+            ValueError: the value is none of the domain's, or there is no such level.
+        """
+        self._check_level(level)
+        below = self.question.plan.tree.leaves_below(level)
+        return self.question.domain.cell_of(value) // below
+
+    def _prefix(self, boundary: int, code: int) -> tuple[float, int]:
+        """The estimate and the count of all leaves before a boundary."""
+        if boundary == 0:
+            return 0.0, 0
+        leaf = code * self.question.plan.tree.leaves + boundary - 1
+        chunk = self._chunking[int(self._chunking.numbers(np.array([leaf]))[0])]
+        rows = self._key_rows(CDF, chunk, code)
+        place = leaf - chunk.start if not self._whole else boundary - 1
+        row = rows.slice(place, 1)
+        return row["estimate"][0].as_py(), row["count"][0].as_py()
+
+    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
+        code, question = self._code(key), self.question
+        (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
+        variance = max(0.0, range_variance(question.plan, start, stop))
+        if simultaneous:
+            width = simultaneous_width(question.plan, self.confidence)
+            margin = float(band_margin(width, np.array(variance)))
+        elif start == 0:  # as in the table of the CDF
+            margin = float(prefix_margin(self._widths.sloped, np.array(variance)))
+        else:
+            margin = range_margin(question.plan, start, stop, self.confidence)
+        total = self._total_count(code)
+        return Answer(
+            label=self._label(start, stop),
+            **self._estimates(high - low, variance, margin, total),
+            count=upto - before,
+            fraction=(upto - before) / total if total else None,
+        )
+
+    def _label(self, start: int, stop: int) -> str:
+        if start == stop:
+            return "nothing"
+        labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
+        return str(labels[0].as_py())
+
+
+def _shape(chunk: Chunk, whole: bool) -> tuple[int, int]:
+    return (1 if whole else chunk.units, chunk.tree.leaves)

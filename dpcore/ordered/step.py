@@ -1,0 +1,175 @@
+"""Domains of whole steps: what integers, dates and timestamps have in common.
+
+A date is a number of days and a timestamp a number of microseconds since 1970-01-01, so the three
+share one map: cell = floor((step number - lower) / width), in exact 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.ordered.domain import (
+    DROPPED,
+    MAP_VERSION,
+    MISSING_POLICIES,
+    OUTSIDE_POLICIES,
+    OrderedDomain,
+    check_cells,
+    check_column,
+    check_policy,
+    interval_labels,
+    policy_cell,
+)
+from dpcore.rows.column import (
+    BLOCK,
+    AnyArray,
+    Float64Array,
+    Int64Array,
+    fixed_width_values,
+    missing_rows,
+)
+from dpcore.rows.whole_numbers import floored_decimals
+
+# Differences of two numbers within this bound, and their products below, stay inside int64.
+LARGEST_STEP = 2**61
+
+
+class StepDomain(OrderedDomain):
+    """K cells of `_width` whole steps each, over the steps [_first, _first + K _width)."""
+
+    outside: str
+    missing: str
+    _first: int
+    _width: int
+
+    @abstractmethod
+    def _step_of(self, value: object) -> int:
+        """The step in which a literal value lies; ValueError when it is none."""
+
+    @abstractmethod
+    def _from_steps(self, steps: Int64Array) -> pa.Array:
+        """Steps as values of `value_type`."""
+
+    @abstractmethod
+    def _texts(self, steps: Int64Array) -> pa.StringArray:
+        """Steps as texts."""
+
+    @abstractmethod
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+        """The map from a column's storage, or from decimals rounded down, to steps; beyond +-2^61
+        it may saturate."""
+
+    @property
+    def drops_rows(self) -> bool:
+        return "drop" in (self.outside, self.missing)
+
+    @property
+    def _missing_cell(self) -> int:
+        return policy_cell(self.missing, self.cells)
+
+    @property
+    def _end(self) -> int:
+        return self._first + self.cells * self._width
+
+    def _set_cells(self, first: int, end: int, cells: int, width: int) -> None:
+        check_cells(self.column, cells)
+        for name, value in (("_first", first), ("cells", cells), ("_width", width)):
+            object.__setattr__(self, name, value)
+
+    def _check_common(self) -> None:
+        check_column(self.column)
+        check_policy(self.column, "outside", self.outside, OUTSIDE_POLICIES)
+        check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+
+    def _check_order(self, lower: object, upper: object, first: int, end: int) -> None:
+        if not first < end:
+            raise ValueError(
+                f"column {self.column!r}: lower {lower} must be less than upper {upper}."
+            )
+
+    def _spec(self, **fields: object) -> dict[str, object]:
+        head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
+        tail = {"outside": self.outside, "missing": self.missing}
+        return {**head, "column": self.column, **fields, **tail}
+
+    def lower_edges(self, start: int, stop: int) -> pa.Array:
+        self._check_range(start, stop)
+        return self._from_steps(self._edges(start, stop))
+
+    def upper_edges(self, start: int, stop: int) -> pa.Array:
+        self._check_range(start, stop)
+        return self._from_steps(self._edges(start + 1, stop + 1))
+
+    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+        single = (stop - start) * self._width == 1
+        if single.all():
+            return self._edge_texts(start)
+        intervals = interval_labels(start, stop, self._edge_texts)
+        if not single.any():
+            return intervals
+        return pc.if_else(pa.array(single), self._edge_texts(start), intervals)
+
+    def _edge_texts(self, index: Int64Array) -> pa.StringArray:
+        return self._texts(self._first + index * self._width)
+
+    def _edges(self, start: int, stop: int) -> Int64Array:
+        return self._first + np.arange(start, stop, dtype=np.int64) * self._width
+
+    def boundary_of(self, value: object) -> int:
+        cells = (self._step_of(value) - self._first) // self._width
+        return min(max(cells, 0), self.cells)
+
+    def cell_of(self, value: object) -> int:
+        cell = (self._step_of(value) - self._first) // self._width
+        if not 0 <= cell < self.cells:
+            lower, upper = self._texts(np.array([self._first, self._end])).to_pylist()
+            raise ValueError(f"column {self.column!r}: {value} is not in [{lower}, {upper}).")
+        return cell
+
+    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+        steps = self._first + cell * self._width
+        if self._width > 1:
+            inside = (share * float(self._width)).astype(np.int64)
+            # A share of 1, or a float rounded up, would reach the next cell.
+            steps += np.minimum(inside, self._width - 1)
+        return self._from_steps(steps)
+
+    def _cell_ids(self, column: pa.Array) -> Int64Array:
+        decimal = pa.types.is_decimal(column.type)
+        values = floored_decimals(column) if decimal else fixed_width_values(column)
+        cells = self._locate(values, self._steps_from(column.type))
+        missing = missing_rows(column)
+        if missing is not None:
+            cells[missing] = self._missing_cell
+        return cells
+
+    def _locate(self, values: AnyArray, steps_of: Callable[[AnyArray], Int64Array]) -> Int64Array:
+        out = np.empty(len(values), np.int64)
+        for start in range(0, len(values), BLOCK):
+            steps = steps_of(values[start : start + BLOCK])
+            cells = out[start : start + BLOCK]
+            np.clip(steps, self._first, self._end - 1, out=cells)
+            if self.outside == "drop":
+                outside = cells != steps
+            np.subtract(cells, self._first, out=cells)
+            if self._width > 1:
+                np.floor_divide(cells, self._width, out=cells)
+            if self.outside == "drop":
+                np.copyto(cells, DROPPED, where=outside)
+        return out
+
+
+def as_int64(block: AnyArray) -> Int64Array:
+    """Integers of any type as int64, those of uint64 beyond it saturated.
+
+    >>> as_int64(np.array([5, 2**64 - 1], np.uint64)) == [5, 2**63 - 1]
+    array([ True,  True])
+    """
+    if block.dtype == np.uint64:
+        block = np.minimum(block, np.uint64(2**63 - 1))
+    return block.astype(np.int64, copy=False)

@@ -1,0 +1,243 @@
+"""The published mechanisms as plans, with the error of the published estimates.
+
+- independent: noise on every prefix (F^ind).
+- histogram: noise on every leaf (F^hist).
+- tree: noise on the levels of a tree (F^tree), with the fan-outs and level budgets that are best
+  before estimation, or any that are given.
+- binary: fan-outs of 2 and equal level budgets (Honaker); a private root is measured too.
+
+Any of them may be combined with any of the estimates of `dpcore.papers.estimators`, except the
+first.
+
+Source: Rameshwar, Tandon, Sharma, Sections III to V and Appendix B; Honaker, Section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.real_fanouts import optimal_level_budgets
+from dpcore.papers.whole_fanouts import best_fanouts
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.batch import plan_batch
+from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.prefix_error import mean_prefix_variance
+
+Fanouts = tuple[int, ...]
+LevelBudgets = Literal["optimal", "equal"] | Sequence[Fraction]
+
+
+def tree_mechanism(
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+    fanouts: Fanouts | None = None,
+    level_budgets: LevelBudgets = "optimal",
+    estimator: Estimator = Estimator.FULL,
+) -> TreePlan:
+    """A level-uniform tree with given or published fan-outs and level budgets.
+
+    Args:
+        leaves: the number K of leaves.
+        budget: what all levels may spend together.
+        neighbors, public_total, keyed: as in a plan.
+        fanouts: the shape; by default the best before estimation at equal budgets.
+        level_budgets: of levels 1..h, "equal", or "optimal" before estimation, ~ (n_i - 1)^(1/3)
+            (rho: ^(1/2)); or amounts of the budget's measure, for levels 1..h or with the root's
+            first.
+        estimator: how counts are estimated.
+
+    Raises:
+        ValueError: fan-outs that do not hold the leaves, amounts that do not fit them or sum above
+            the budget.
+
+    Source: Rameshwar, Tandon, Sharma, Definition IV.1, Theorem IV.2, Section V.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> plan = tree_mechanism(leaves=256, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                       estimator=Estimator.NONE)
+    >>> plan.tree.fanouts, round(published_prefix_variance(plan), -1)
+    ((16, 16), 480.0)
+    """
+    shape = best_fanouts(leaves, budget.measure) if fanouts is None else fanouts
+    return TreePlan(
+        tree=Tree(leaves=leaves, fanouts=shape),
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=_level_amounts(shape, budget, public_total, level_budgets),
+        public_total=public_total,
+        keyed=keyed,
+        estimator=estimator,
+    )
+
+
+def binary_mechanism(
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+    estimator: Estimator = Estimator.FULL,
+) -> TreePlan:
+    """The binary tree with equal noise at every level; a private root is measured as well.
+
+    Args:
+        leaves, budget, neighbors, public_total, keyed, estimator: as for `tree_mechanism`.
+
+    Source: Honaker, Section 3.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> binary_mechanism(leaves=16, neighbors=Neighbors.ADD_REMOVE,
+    ...                  budget=Budget(measure=Measure.RHO, amount=Fraction(1))).level_amounts[0]
+    Fraction(1, 5)
+    """
+    height = (leaves - 1).bit_length()
+    measured = height + (not public_total)
+    each = budget.amount / measured if measured else Fraction(0)
+    return tree_mechanism(
+        leaves=leaves,
+        budget=budget,
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+        fanouts=(2,) * height,
+        level_budgets=(Fraction(0) if public_total else each, *[each] * height),
+        estimator=estimator,
+    )
+
+
+def histogram_mechanism(
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+    estimator: Estimator = Estimator.FULL,
+) -> TreePlan:
+    """Noise on the leaves alone.
+
+    Args:
+        leaves, budget, neighbors, public_total, keyed, estimator: as for `tree_mechanism`.
+
+    Source: Rameshwar, Tandon, Sharma, Section III-B.
+    """
+    return tree_mechanism(
+        leaves=leaves,
+        budget=budget,
+        neighbors=neighbors,
+        public_total=public_total,
+        keyed=keyed,
+        fanouts=(leaves,) if leaves > 1 else (),
+        estimator=estimator,
+    )
+
+
+def independent_mechanism(
+    *,
+    leaves: int,
+    budget: Budget,
+    neighbors: Neighbors,
+    public_total: bool = False,
+    keyed: bool = False,
+) -> TreePlan:
+    """Noise on every prefix.
+
+    Args:
+        leaves, budget, neighbors, public_total, keyed: as for `tree_mechanism`.
+
+    Source: Rameshwar, Tandon, Sharma, Section III-A.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> plan = independent_mechanism(leaves=5, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...                              budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> plan.laws
+    (None, DiscreteLaplace(scale=Fraction(4, 1)))
+    """
+    shape = (leaves,) if leaves > 1 else ()
+    return TreePlan(
+        tree=Tree(leaves=leaves, fanouts=shape),
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=_level_amounts(shape, budget, public_total, "equal"),
+        public_total=public_total,
+        keyed=keyed,
+        mechanism=Mechanism.INDEPENDENT,
+    )
+
+
+def published_prefix_variance(plan: TreePlan) -> float:
+    """The mean, over the K prefixes, of the variance of a plan's own estimate.
+
+    Args:
+        plan: with any mechanism and estimator.
+
+    Returns:
+        The variance in rows^2.
+
+    Source: Rameshwar, Tandon, Sharma, Lemma III.1, Theorem IV.1, Lemma IV.4, through
+    `dpcore.papers.cdf_errors`; a private total adds the variance of the K-th prefix.
+    """
+    tree = plan.tree
+    if plan.mechanism is Mechanism.INDEPENDENT:
+        spread = plan.variances[-1]
+        return spread * (tree.leaves - plan.public_total) / tree.leaves
+    if tree.height == 0 or plan.estimator in (Estimator.FULL, Estimator.ABOVE):
+        return mean_prefix_variance(tree, plan.variances)
+    fanouts, variances = _measured_levels(plan)
+    if plan.estimator is Estimator.REFINED:
+        return refined_error_from_variances(tree.leaves, fanouts, variances) / tree.leaves
+    whole = plan.variances[0]
+    if plan.estimator is Estimator.BELOW:
+        below = plan_batch(plan)[0].below(plan_batch(plan)[1])
+        whole = float(below.last[-1][0])
+        from_below = [float(values[0]) for values in reversed(below.full[:-1])]
+        fanouts, variances = tree.fanouts, from_below
+    elif math.isinf(whole):
+        whole = Tree(leaves=tree.leaves, fanouts=fanouts).level_sizes[1] * variances[0]
+    return (tree_error_from_variances(tree.leaves, fanouts, variances) + whole) / tree.leaves
+
+
+def _measured_levels(plan: TreePlan) -> tuple[Fanouts, list[float]]:
+    """The fan-outs and variances of levels 1..h, with edges joined across unmeasured levels."""
+    fanouts: list[int] = []
+    variances: list[float] = []
+    joined = 1
+    for fanout, variance in zip(plan.tree.fanouts, plan.variances[1:], strict=True):
+        joined *= fanout
+        if math.isfinite(variance):
+            fanouts.append(joined)
+            variances.append(variance)
+            joined = 1
+    return tuple(fanouts), variances
+
+
+def _level_amounts(
+    fanouts: Fanouts, budget: Budget, public_total: bool, level_budgets: LevelBudgets
+) -> tuple[Fraction, ...]:
+    """(h + 1,) the amounts of a plan, root first."""
+    if not fanouts and isinstance(level_budgets, str):
+        return (Fraction(0) if public_total else budget.amount,)
+    if level_budgets == "equal":
+        amounts: Sequence[Fraction] = [budget.amount / len(fanouts)] * len(fanouts)
+    elif level_budgets == "optimal":
+        amounts = optimal_level_budgets(fanouts, budget.amount, budget.measure)
+    else:
+        assert not isinstance(level_budgets, str)
+        amounts = level_budgets
+    if len(amounts) not in (len(fanouts), len(fanouts) + 1):
+        raise ValueError(
+            f"level_budgets: {len(amounts)} of them for {len(fanouts)} levels below the root"
+        )
+    return (Fraction(0),) * (len(fanouts) + 1 - len(amounts)) + tuple(amounts)

@@ -1,0 +1,373 @@
+"""Published choices of whole fan-outs: what makes the error before estimation small.
+
+With equal budgets the error of a tree is proportional to h^p sum_i (n_i - 1), p being 2 for epsilon
+and 1 for rho (`dpcore.papers.cdf_errors`).
+
+Where prod n_i = K, the error does not depend on the order of the fan-outs, so
+unordered factorisations suffice. Where prod n_i > K, it is that of the first K leaves, and the
+order counts, though little. But the part of a level depends only on its fan-out and on the number
+L of leaves below its nodes, so the best way to each L is found from the leaves up, and the root's
+fan-out is the least that holds K. Branches are cut by a bound. In units of K / 2, and with
+y_i = K / (n_i L_i) real nodes above it, a level adds at least n_i (1 - 1 / (4 y_i)) - 1: its last
+period of digits, a part f of a whole one, lacks n_i f (1 - f) / y_i. The root adds at least x - 1,
+x = K / L_1 > 1 being its real fan-out. Since y_2 = x and y_i >= 2^(i-2) x, the factors 1 - 1 / (4
+y_i) have a product of at least 1 - 1 / (2 x). So j levels above X real nodes add at least
+
+    x + (j - 1) ((1 - 1 / (2 x)) X / x)^(1 / (j - 1)) - j >= j (X^(1 / j) - 1) - 1,
+
+by the inequality of the means for j - 1 equal numbers and x + x / (2 x - 1) <= x + 1.
+
+Source: Rameshwar, Tandon, Sharma, Section V. The search over prod n_i > K: derived here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.papers.cdf_errors import covering_nodes
+from dpcore.papers.prime_factors import factorised, is_prime
+from dpcore.papers.real_fanouts import integer_root, optimal_fanout
+from dpcore.privacy.budget import Measure
+from dpcore.trees.uniform import MAX_LEAVES
+
+Fanouts = tuple[int, ...]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
+# In place of a sum that no factors have.
+_NONE = 2**62
+
+
+def prime_power_fanouts(prime: int, exponent: int, height: int) -> Fanouts:
+    """The fan-outs of product p^t and height h with the least sum.
+
+    With t = tau h + r: h - r fan-outs p^tau, then r fan-outs p^(tau + 1).
+
+    Args:
+        prime: p.
+        exponent: t.
+        height: h, at most t.
+
+    Returns:
+        (h,) in ascending order.
+
+    Raises:
+        ValueError: p is not prime, or not 1 <= h <= t.
+
+    Source: Theorem V.1.
+
+    >>> prime_power_fanouts(2, 11, 3)
+    (8, 16, 16)
+    """
+    _check_prime_power(prime, exponent)
+    if not 1 <= height <= exponent:
+        raise ValueError(f"height: {height} is not between 1 and the exponent {exponent}")
+    smaller, larger = divmod(exponent, height)
+    low, high = pow(prime, smaller), pow(prime, smaller + 1)
+    return (low,) * (height - larger) + (high,) * larger
+
+
+def prime_power_height(prime: int, exponent: int, measure: Measure = Measure.EPSILON) -> int:
+    """m_OPT, the height of least error with equal budgets, over fan-outs of product p^t.
+
+    Args:
+        prime: p.
+        exponent: t.
+        measure: epsilon or rho.
+
+    Returns:
+        The h of 1..t with the least h^p sum_i (n_i - 1), the fan-outs being those of
+        `prime_power_fanouts`; the smallest of equals.
+
+    Raises:
+        ValueError: p is not prime, or t is below 1.
+
+    Source: equation (7). Corollary V.1: t for p >= 17, and 1 for p^t <= 16.
+
+    >>> prime_power_height(2, 20), prime_power_height(17, 5), prime_power_height(2, 4)
+    (5, 5, 1)
+    """
+    _check_prime_power(prime, exponent)
+    shapes = (prime_power_fanouts(prime, exponent, h) for h in range(1, exponent + 1))
+    return len(min(shapes, key=lambda fanouts: _equal_budget_error(fanouts, measure)))
+
+
+def height_bounds(leaves: int, measure: Measure = Measure.EPSILON) -> tuple[int, int]:
+    """Bounds of m_OPT over factorisations of K, from the whole roots of K.
+
+    Where b = K^(1/h) is whole, m_OPT >= h if b >= 17, and m_OPT <= h if b <= 16. (For zCDP 5 and 4:
+    the whole numbers next to beta*.)
+
+    Args:
+        leaves: K, at least 2.
+        measure: epsilon or rho.
+
+    Returns:
+        The greatest lower and the least upper bound. Without a root of at most 16 the upper one is
+        the number of prime factors of K.
+
+    Raises:
+        ValueError: K below 2 or above 2^40.
+
+    Source: Theorem V.2, Corollaries V.1 and V.2.
+
+    >>> height_bounds(2**20), height_bounds(3**12), height_bounds(17**3), height_bounds(16)
+    ((4, 5), (4, 6), (3, 3), (1, 1))
+    """
+    _check_leaves(leaves, least=2)
+    best = optimal_fanout(measure)
+    lower, upper = 1, sum(exponent for _, exponent in factorised(leaves))
+    for height in range(1, upper + 1):
+        root = integer_root(leaves, height)
+        if root**height == leaves and root > best:
+            lower = height
+        elif root**height == leaves:
+            return lower, height
+    return lower, upper
+
+
+def closest_prime_power(leaves: int) -> tuple[int, int]:
+    """(p, t) of the least prime power p^t >= K, to which the paper pads.
+
+    Mostly that is a prime, which leaves no choice but one level; `best_fanouts` pads better.
+
+    Args:
+        leaves: K.
+
+    Returns:
+        The prime p and the exponent t >= 1.
+
+    Raises:
+        ValueError: K below 1 or above 2^40.
+
+    Source: Section V, before (O^int).
+
+    >>> closest_prime_power(1000), closest_prime_power(1020), closest_prime_power(17**3)
+    ((1009, 1), (1021, 1), (17, 3))
+    """
+    _check_leaves(leaves)
+    candidates = []
+    for exponent in range(1, max(leaves - 1, 1).bit_length() + 1):
+        base = max(2, integer_root(leaves, exponent))
+        while base**exponent < leaves or not is_prime(base):
+            base += 1
+        candidates.append((base**exponent, base, exponent))
+    _, prime, exponent = min(candidates)
+    return prime, exponent
+
+
+def best_factorisation(leaves: int, measure: Measure = Measure.EPSILON) -> Fanouts:
+    """The fan-outs of product K with the least tree error for equal budgets.
+
+    Args:
+        leaves: K.
+        measure: epsilon or rho.
+
+    Returns:
+        The fan-outs in ascending order, of the least height among equals; () for K = 1.
+
+    Raises:
+        ValueError: K below 1 or above 2^40.
+
+    Source: Section V, the search over all collections of factors; `prime_power_height` and
+    `prime_power_fanouts` where K is a prime power.
+
+    >>> best_factorisation(1000), best_factorisation(997)
+    ((10, 10, 10), (997,))
+    """
+    _check_leaves(leaves)
+    if leaves == 1:
+        return ()
+    primes = factorised(leaves)
+    divisors = np.ones(1, np.int64)
+    for prime, exponent in primes:
+        divisors = np.multiply.outer(divisors, prime ** np.arange(exponent + 1))
+    divisors = divisors[0]
+    best = min(_packed(primes), key=lambda fanouts: _equal_budget_error(fanouts, measure))
+    # Sums of fan-outs less one, by divisor, for products of 1, 2, ... factors.
+    sums = [np.where(divisors > 1, divisors - 1, _NONE)]
+    power = _EXPONENT[measure]
+    for height in range(2, sum(exponent for _, exponent in primes) + 1):
+        limit = _equal_budget_error(best, measure)
+        sums.append(_one_factor_more(divisors, sums[-1], limit // 2**power + 1))
+        error = height**power * int(sums[-1].flat[-1])
+        if (error, height) < (limit, len(best)):
+            best = _factors(divisors, sums)
+    return best
+
+
+def best_fanouts(leaves: int, measure: Measure = Measure.EPSILON) -> Fanouts:
+    """The fan-outs with prod n_i >= K of least tree error for equal budgets, of all there are.
+
+    Args:
+        leaves: K.
+        measure: epsilon or rho.
+
+    Returns:
+        (n_1, ..., n_h), of the least height among equals, then the first in order; () for K = 1.
+        The root's fan-out is the least that holds K.
+
+    Raises:
+        ValueError: K below 1 or above 2^40.
+
+    Source: derived here (see the module). Definition IV.1 allows prod n_i >= K.
+
+    >>> best_fanouts(997), best_fanouts(2**20)
+    ((10, 10, 10), (16, 16, 16, 16, 16))
+    """
+    _check_leaves(leaves)
+    if leaves == 1:
+        return ()
+    power = _EXPONENT[measure]
+
+    def rank(fanouts: Fanouts) -> tuple[int, int, Fanouts]:
+        error = len(fanouts) ** power * sum(covering_nodes(leaves, fanouts))
+        return error, len(fanouts), fanouts
+
+    heights = range(1, (leaves - 1).bit_length() + 1)
+    best = min((_nearly_equal_fanouts(leaves, height) for height in heights), key=rank)
+    for height in heights[1:]:
+        limit = rank(best)[0] // height**power
+        search = _PaddedSearch(leaves=leaves, height=height, limit=limit)
+        best = min([best, *search.run()], key=rank)
+    return best
+
+
+def _nearly_equal_fanouts(leaves: int, height: int) -> Fanouts:
+    """The smallest fan-outs n + 1, ..., n + 1, n, ..., n that hold the leaves."""
+    fanout = max(2, integer_root(leaves, height))
+    larger = 0
+    while (fanout + 1) ** larger * fanout ** (height - larger) < leaves:
+        larger += 1
+    return (fanout + 1,) * larger + (fanout,) * (height - larger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PaddedSearch:
+    """The best shape of one height among those whose coverings hold at most ``limit`` nodes."""
+
+    leaves: int
+    height: int
+    limit: int
+
+    @cached_property
+    def allowed(self) -> float:
+        """The limit in units of K / 2; a little more, for the rounding of bounds."""
+        return 2 * self.limit / self.leaves * (1 + 1e-9)
+
+    @cached_property
+    def fanouts(self) -> Integers:
+        """All that a level below the root may have: it adds at least 3 n / 4 - 1."""
+        largest = min(self.leaves - 1, int((self.allowed + 1) / 0.75))
+        return np.arange(2, largest + 1)
+
+    def run(self) -> list[Fanouts]:
+        """The best shapes, for each L below the root the first in order; or none."""
+        if _least_part(np.array([float(self.leaves)]), self.height)[0] > self.allowed:
+            return []
+        below, costs = np.ones(1, np.int64), np.zeros(1, np.int64)
+        steps = []
+        for levels_above in range(self.height - 1, 0, -1):
+            below, costs, fanouts = self.extended(below, costs, levels_above)
+            steps.append(dict(zip(below.tolist(), fanouts.tolist(), strict=True)))
+        totals = costs + _digit_sums(self.leaves, below, -(-self.leaves // below))
+        best = below[totals == totals.min(initial=self.limit)]
+        return [self.shape(product, steps) for product in best.tolist()]
+
+    def shape(self, below: int, steps: list[dict[int, int]]) -> Fanouts:
+        """The fan-outs on the way to L leaves below the root, the root's in front."""
+        fanouts = [-(-self.leaves // below)]
+        for step in reversed(steps):
+            fanouts.append(step[below])
+            below //= fanouts[-1]
+        return tuple(fanouts)
+
+    def extended(
+        self, below: Integers, costs: Integers, levels_above: int
+    ) -> tuple[Integers, Integers, Integers]:
+        """One level up: the products, their least costs, the smallest fan-outs that give them."""
+        products = below[:, None] * self.fanouts
+        totals = costs[:, None] + _digit_sums(self.leaves, below[:, None], self.fanouts)
+        least = 2 * totals / self.leaves + _least_part(self.leaves / products, levels_above)
+        kept = np.nonzero((products < self.leaves) & (least <= self.allowed))
+        states = np.stack([products[kept], totals[kept], self.fanouts[kept[1]]])
+        states = states[:, np.lexsort(states[::-1])]
+        first = np.unique(states[0], return_index=True)[1]
+        return states[0, first], states[1, first], states[2, first]
+
+
+def _digit_sums(leaves: int, below: Integers, fanouts: Integers) -> Integers:
+    """The parts of levels in `covering_nodes`, for arrays of shapes."""
+    periods, rest = np.divmod(leaves, fanouts * below)
+    whole, part = np.divmod(rest, below)
+    in_periods = periods * below * (fanouts * (fanouts - 1) // 2)
+    sums: Integers = in_periods + below * (whole * (whole - 1) // 2) + whole * part
+    return sums
+
+
+def _least_part(nodes: Floats, levels: int) -> Floats:
+    """What levels above X real nodes add at least, in units of K / 2: see the module."""
+    slack = 0 if levels == 1 else 1
+    least: Floats = levels * (nodes ** (1 / levels) - 1) - slack
+    return least
+
+
+def _one_factor_more(divisors: Integers, sums: Integers, largest: int) -> Integers:
+    """The least sums for one more factor of at most ``largest``, by divisor of K."""
+    more = np.full_like(sums, _NONE)
+    for place in np.argwhere((divisors > 1) & (divisors <= largest)).tolist():
+        target = tuple(slice(power, None) for power in place)
+        source = tuple(slice(size - power) for size, power in zip(sums.shape, place, strict=True))
+        with_factor = sums[source] + (divisors[tuple(place)] - 1)
+        more[target] = np.minimum(more[target], with_factor)
+    return more
+
+
+def _factors(divisors: Integers, sums: list[Integers]) -> Fanouts:
+    """The factors behind the least sum for K, in ascending order."""
+    place = np.array(divisors.shape) - 1
+    factors = []
+    for height in range(len(sums) - 1, 0, -1):
+        wanted = sums[height][tuple(place)]
+        for factor in np.argwhere(divisors > 1):
+            rest = place - factor
+            if (rest >= 0).all():
+                fanout = divisors[tuple(factor)]
+                if sums[height - 1][tuple(rest)] + fanout - 1 == wanted:
+                    break
+        factors.append(int(fanout))
+        place = rest
+    return tuple(sorted((*factors, int(divisors[tuple(place)]))))
+
+
+def _packed(primes: list[tuple[int, int]]) -> Iterator[Fanouts]:
+    """A factorisation of every height: each prime, the largest first, to the smallest factor."""
+    descending = [prime for prime, exponent in reversed(primes) for _ in range(exponent)]
+    for height in range(1, len(descending) + 1):
+        factors = [1] * height
+        for prime in descending:
+            factors[factors.index(min(factors))] *= prime
+        yield tuple(sorted(factors))
+
+
+def _equal_budget_error(fanouts: Sequence[int], measure: Measure) -> int:
+    """g(n) = h^p sum_i (n_i - 1), proportional to the error where prod n_i = K."""
+    return int(len(fanouts) ** _EXPONENT[measure] * sum(fanout - 1 for fanout in fanouts))
+
+
+def _check_leaves(leaves: int, least: int = 1) -> None:
+    if not least <= leaves <= MAX_LEAVES:
+        raise ValueError(f"leaves: {leaves} is not between {least} and 2^40")
+
+
+def _check_prime_power(prime: int, exponent: int) -> None:
+    if prime > MAX_LEAVES or not is_prime(prime):
+        raise ValueError(f"prime: {prime} is not a prime below 2^40")
+    if exponent < 1:
+        raise ValueError(f"exponent: {exponent} is below 1")

@@ -1,0 +1,276 @@
+"""Accounting: which zCDP budget meets (epsilon, delta).
+
+**Conversion.** rho-zCDP implies (epsilon, delta)-DP with (`delta_of`)
+
+    delta = min over alpha > 1 of exp((alpha - 1) (alpha rho - epsilon)) / (alpha - 1)
+                                  (1 - 1 / alpha)^alpha.
+
+A budget that a certificate (`dpcore.privacy.loss`) shows to meet the target is larger, and
+`calibrated_rho` finds it.
+
+Sources: Bun, Steinke 2016 (zCDP); Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for
+Differential Privacy", Proposition 12 and Section 2.3; Balle, Wang 2018, Theorem 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from dpcore.privacy.decimal_rank import decimal_rank, four_digits
+
+__all__ = [
+    "DELTA_FLOOR",
+    "calibrated_rho",
+    "delta_of",
+    "epsilon_of",
+    "gaussian_rho",
+    "log_excess",
+    "optimal_tilt",
+    "rho_of",
+    "rounded_up",
+    "valid_epsilon",
+]
+
+Real = Fraction | float
+
+# What float64 can carry: deltas asked for, the least one answered, epsilons and rhos.
+_LEAST_DELTA, DELTA_FLOOR = 1e-290, 1e-300
+_EPSILONS = (1e-100, 1e100)
+_RHOS = (1e-250, 1e250)
+# Answers are rounded up to so many digits, so that they are the same on every machine.
+_CONVERTED_DIGITS = 11
+_MOST_CERTIFICATES = 6
+
+
+def delta_of(rho: Real, epsilon: Real) -> float:
+    """The least delta known such that rho-zCDP implies (epsilon, delta)-DP.
+
+    Args:
+        rho: the zCDP budget, above 0.
+        epsilon: from 1e-100 to 1e100.
+
+    Returns:
+        delta, at most 1, never rounded below the formula's value; at least 1e-300.
+
+    Raises:
+        ValueError: rho or epsilon out of range.
+
+    Source: Canonne, Kamath, Steinke 2020, Section 2.3.
+
+    >>> delta_of(Fraction(1, 50), 1.0)
+    8.8252549873e-08
+    """
+    loss, target = _valid_rho(rho), valid_epsilon(epsilon)
+    theta = optimal_tilt(lambda t: (2 * t + 1) * loss, target)
+    exponent = theta * ((theta + 1) * loss - target) + log_excess(theta)
+    delta = math.exp(min(0.0, exponent)) * (1 + 2e-12)
+    return min(1.0, rounded_up(max(delta, DELTA_FLOOR), _CONVERTED_DIGITS))
+
+
+def epsilon_of(rho: Real, delta: Real) -> float:
+    """The least epsilon known such that rho-zCDP implies (epsilon, delta)-DP.
+
+    Args:
+        rho: the zCDP budget, above 0.
+        delta: from 1e-290 to below 1.
+
+    Returns:
+        epsilon >= 0, never rounded below the formula's value.
+
+    Raises:
+        ValueError: rho or delta out of range.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+
+    >>> round(epsilon_of(Fraction(1, 50), 1e-6), 4)
+    0.8999
+    """
+    loss, bound = _valid_rho(rho), _valid_delta(delta)
+    log_inverse = _log_inverse(bound)
+    # The sign of the derivative in theta = alpha - 1.
+    theta = _crossing(lambda t: t * t * loss + math.log1p(t) > log_inverse)
+    first, second = (theta + 1) * loss, (log_inverse + log_excess(theta)) / theta
+    value = first + second + 2e-12 * (first + abs(second))
+    return rounded_up(value, _CONVERTED_DIGITS) if value > 0 else 0.0
+
+
+def rho_of(epsilon: Real, delta: Real) -> Fraction:
+    """The largest zCDP budget of four significant digits that implies (epsilon, delta)-DP.
+
+    It needs no certificate: any composition within this rho meets (epsilon, delta).
+
+    Args:
+        epsilon: from 1e-100 to 1e100.
+        delta: from 1e-290 to below 1.
+
+    Returns:
+        rho with ``delta_of(rho, epsilon) <= delta``, compared exactly.
+
+    Raises:
+        ValueError: epsilon or delta out of range.
+
+    Source: Canonne, Kamath, Steinke 2020, Section 2.3, inverted.
+
+    >>> rho_of(1.0, 1e-6)
+    Fraction(487, 20000)
+    """
+    target, bound = valid_epsilon(epsilon), _valid_delta(delta)
+    log_inverse = _log_inverse(bound)
+    # Bun, Steinke 2016, Proposition 1.3: rho + 2 sqrt(rho log(1 / delta)) = epsilon.
+    first = (target / (math.sqrt(log_inverse + target) + math.sqrt(log_inverse))) ** 2
+    low = decimal_rank(first) - 1
+    width = 9000
+    while delta_of(four_digits(low + width), epsilon) <= bound:
+        low, width = low + width, 2 * width
+    high = low + width
+    while high - low > 1:
+        middle = (low + high) // 2
+        meets = delta_of(four_digits(middle), epsilon) <= bound
+        low, high = (middle, high) if meets else (low, middle)
+    return four_digits(low)
+
+
+def gaussian_rho(epsilon: Real, delta: Real) -> float:
+    """The zCDP budget of continuous Gaussian noise that is exactly (epsilon, delta)-DP.
+
+    No guarantee for discrete noise: a first guess for `calibrated_rho`.
+
+    Args:
+        epsilon: from 1e-100 to 1e100.
+        delta: from 1e-290 to below 1.
+
+    Returns:
+        rho = mu^2 / 2 with Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu) =
+        delta, to about 1e-6 in relative terms.
+
+    Raises:
+        ValueError: epsilon or delta out of range.
+
+    Source: Balle, Wang 2018, "Improving the Gaussian Mechanism", Theorem 8.
+
+    >>> round(gaussian_rho(1.0, 1e-6), 5)
+    0.02801
+    """
+    from scipy.special import log_ndtr  # a fifth of a second, and seldom needed
+
+    target, bound = valid_epsilon(epsilon), float(_valid_delta(delta))
+
+    def exceeds(mu: float) -> bool:
+        log_first = float(log_ndtr(mu / 2 - target / mu))
+        log_second = target + float(log_ndtr(-mu / 2 - target / mu))
+        return -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)) > bound
+
+    return _crossing(exceeds) ** 2 / 2
+
+
+def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], float]) -> Fraction:
+    """The largest zCDP budget of four significant digits found whose release meets the target.
+
+    Each certificate is turned into the rho of continuous Gaussian noise of the same delta; the
+    ratio of the two hardly changes with rho and gives the next rho to try. The delta of discrete
+    noise is not monotone in rho where sigma is below about 1, nor are plans: only a certified rho,
+    or that of `rho_of`, is ever returned.
+
+    Args:
+        epsilon: from 1e-100 to 1e100.
+        delta: from 1e-290 to below 1.
+        certify: plans a release with a zCDP budget, and returns an upper bound of its delta at
+            ``epsilon`` (`certified_delta`). It is called at most 6 times, never twice for a rho.
+
+    Returns:
+        rho >= ``rho_of(epsilon, delta)``; above it only with ``certify(rho) <= delta``, exactly.
+
+    Raises:
+        ValueError: epsilon or delta out of range; whatever ``certify`` raises.
+
+    >>> from dpcore.privacy.loss import certified_delta
+    >>> from dpcore.noise.laws import DiscreteGaussian
+    >>> def certify(rho):
+    ...     return certified_delta([(DiscreteGaussian(sigma_squared=1 / (2 * rho)), 1)], 1.0)
+    >>> calibrated_rho(1.0, 1e-6, certify)
+    Fraction(2793, 100000)
+    """
+    bound = _valid_delta(delta)
+    start = gaussian_rho(epsilon, delta)
+    low, high = decimal_rank(rho_of(epsilon, delta)), math.inf
+    candidate = max(decimal_rank(start), low + 1)
+    known: list[tuple[float, float]] = []  # log rho, and log of the Gaussian rho of its delta
+    for _ in range(_MOST_CERTIFICATES):
+        rho = four_digits(candidate)
+        found = certify(rho)
+        if found <= bound:
+            low = candidate
+        else:
+            high = candidate
+        if 0 <= found < 1:
+            equivalent = gaussian_rho(epsilon, max(found, _LEAST_DELTA))
+            known.append((math.log(rho), math.log(equivalent)))
+            candidate = decimal_rank(math.exp(_extrapolated(known, math.log(start))))
+        else:
+            candidate = (low + candidate) // 2
+        if high == math.inf and candidate <= low:
+            break  # certified, and the next rho is predicted to fail
+        candidate = int(max(low + 1, min(candidate, high - 1)))
+        if candidate >= high:
+            break
+    return four_digits(low)
+
+
+def _extrapolated(known: Sequence[tuple[float, float]], target: float) -> float:
+    """Where y(x) reaches ``target``: on the line through the last two points, of slope 1/4 to 4."""
+    x, y = known[-1]
+    slope = 1.0
+    if len(known) > 1 and known[-2][0] != x:
+        slope = min(4.0, max(0.25, (known[-2][1] - y) / (known[-2][0] - x)))
+    return x + (target - y) / slope
+
+
+def optimal_tilt(slope: Callable[[float], float], epsilon: float) -> float:
+    """The minimum of log E exp(theta L) - theta epsilon + log_excess(theta), from its slope."""
+    return _crossing(lambda theta: slope(theta) > epsilon + math.log1p(1 / theta))
+
+
+def log_excess(theta: float) -> float:
+    """log max over u of exp(-theta u) (1 - exp(-u)) = log theta^theta / (1 + theta)^(1 + theta)."""
+    return -theta * math.log1p(1 / theta) - math.log1p(theta)
+
+
+def _crossing(is_above: Callable[[float], bool]) -> float:
+    """Where an increasing condition turns true, by bisection of the logarithm."""
+    low, high = -340.0, 340.0
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_above(math.exp(middle)) else (middle, high)
+    return math.exp(low)
+
+
+def rounded_up(value: float, digits: int) -> float:
+    unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    return float(math.ceil(Fraction(value) / unit) * unit)
+
+
+def _log_inverse(delta: Fraction) -> float:
+    """log 1 / delta, with its leading digits also where delta is close to 1."""
+    return -math.log1p(-float(1 - delta)) if delta > Fraction(1, 2) else -math.log(delta)
+
+
+def valid_epsilon(epsilon: Real) -> float:
+    low, high = _EPSILONS
+    if not low <= epsilon <= high:
+        raise ValueError(f"epsilon: {epsilon} is not from {low} to {high}")
+    return float(epsilon)
+
+
+def _valid_delta(delta: Real) -> Fraction:
+    if not _LEAST_DELTA <= delta < 1:
+        raise ValueError(f"delta: {delta} is not from {_LEAST_DELTA} to below 1")
+    return Fraction(delta)
+
+
+def _valid_rho(rho: Real) -> float:
+    low, high = _RHOS
+    if not low <= rho <= high:
+        raise ValueError(f"rho: {rho} is not from {low} to {high}")
+    return float(rho)

@@ -1,0 +1,394 @@
+"""Which delta a release really has: the composition of the privacy losses of its counts.
+
+**Certificate.** A release measures levels with independent noise; between two neighbouring data
+sets some counts move by one. For a Gaussian law of parameter sigma^2 the privacy loss of one such
+count is L = 1 / (2 sigma^2) + X / sigma^2, for a Laplace law it is +-1 / scale; the losses of all
+changed counts add up, and delta(epsilon) = E max(0, 1 - exp(epsilon - L)), which `certified_delta`
+bounds from above, closely.
+
+Which neighbours. Write Y = exp(-L), the likelihood ratio, of mean 1. max(0, 1 - exp(epsilon) y y')
+is convex in y for every y' >= 0, so replacing one factor of Y by a mean-preserving spread of it
+never lowers delta. (1) A count that does not move has Y = 1, of which every other Y is a spread:
+hence the worst neighbours change as many counts as `level_sensitivity` allows at every level, and
+a row that stays inside its node at the upper levels, or that a policy drops, loses less. (2) The
+laws are symmetric, so a count that moves up, one that moves down, and the two data sets exchanged
+all have the same law of L: one figure covers add and remove, and substitute (one count up and one
+down) is two moved counts. (3) Splitting an atom of Y onto the two neighbouring points of a grid of
+losses, keeping its mean, is such a spread: this is how losses are put on a grid ("connect the
+dots"). Which of a keyed tree's counts move does not matter, since a level has one law.
+
+Large sigma. With y normal about x, of variance sigma^2 - v, rounding y by a discrete Gaussian of
+variance v centred at y gives the discrete Gaussian of variance sigma^2 about x, up to factors
+within 1 +- 2 exp(-2 pi^2 v) by Poisson summation: post-processing of a continuous Gaussian, and the
+same holds with the two exchanged. So all levels of large sigma together, whose continuous Gaussians
+are one of mu^2 = sum 1 / (sigma^2 - v), become one discrete Gaussian of moderate variance.
+
+Small delta. The sum over losses is taken under the law tilted by exp(theta L), theta = alpha - 1 at
+the optimum of the conversion. That makes every term at most the conversion's bound, so truncation
+and the rounding of the Fourier transform are errors relative to that bound, and are added.
+
+The dp-accounting library, with which the tests compare, takes time and memory in proportion to
+sigma and does not bound the rounding of its transforms.
+
+Sources: Bun, Steinke 2016 (zCDP); Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for
+Differential Privacy", Proposition 12 and Section 2.3; Balle, Wang 2018, Theorem 8; Sommer, Meiser,
+Mohammadi 2019 (losses of a composition add up); Zhu, Dong, Wang 2022 (dominating pairs compose);
+Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, "Connect the Dots"; Peikert 2010 (convolution of
+discrete Gaussians); Higham 2002, Theorem 24.2 (rounding of the Fourier transform). The tilting and
+the error terms are derived here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.privacy.budget import level_sensitivity, prefix_sensitivity
+from dpcore.privacy.conversion import (
+    DELTA_FLOOR,
+    Real,
+    log_excess,
+    optimal_tilt,
+    rho_of,
+    rounded_up,
+    valid_epsilon,
+)
+from dpcore.uniform.plan import Mechanism, TreePlan
+
+__all__ = ["certified_delta", "moved_counts"]
+
+Floats = npt.NDArray[np.float64]
+
+# The share of the total variance of the loss that each approximation of a law may add. It raises
+# delta by about this times log(1 / delta), and more where epsilon is a possible loss.
+_LOOSENESS = 1e-6
+# v above: the factors differ from 1 by less than 1e-25.
+_SMOOTHING = 3.0
+# A law is summed to this many sigma from the tilted mean: a part of 1e-18 lies outside.
+_WIDTH = 9.0
+_LARGEST_TRANSFORM = 2**22
+# 10 units of rounding: more than Higham's bound for a stage of a transform of a power of 2.
+_STAGE_ROUNDING = 10 * 2.0**-53
+# Covers exponentials and logarithms of arguments below 1000 and sums of a million terms.
+_ROUNDING = 1e-9
+# Answers are rounded up to so many digits, so that they are the same on every machine.
+_CERTIFIED_DIGITS = 6
+
+
+def moved_counts(plan: TreePlan) -> tuple[tuple[NoiseLaw, int], ...]:
+    """The noise laws of a plan's measured levels, and how many of a level's counts a row moves.
+
+    Args:
+        plan: how one tree is measured. Of several trees, add up the tuples.
+
+    Returns:
+        Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
+        row may move: what `certified_delta` takes.
+
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.trees.uniform import Tree
+    >>> plan = TreePlan(
+    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+    ...     level_amounts=(Fraction(1, 2), Fraction(1, 2)))
+    >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
+    [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
+    """
+    if plan.mechanism is Mechanism.INDEPENDENT:
+        prefixes = prefix_sensitivity(
+            plan.neighbors, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
+        )
+        return tuple((law, prefixes[0]) for law in plan.laws if law is not None)
+    return tuple(
+        (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
+        for level, law in enumerate(plan.laws)
+        if law is not None
+    )
+
+
+def keeps(moved: Sequence[tuple[NoiseLaw, int]], rho: Fraction, epsilon: Real, delta: Real) -> bool:
+    """Whether noise of a zCDP budget is (epsilon, delta)-DP: by conversion, or by certificate.
+
+    Args:
+        moved: as for `certified_delta`.
+        rho: that the noise keeps under zCDP.
+        epsilon, delta: the claim.
+
+    >>> keeps([(DiscreteGaussian(sigma_squared=Fraction(18)), 1)], Fraction(1, 36), 1, 1e-6)
+    True
+    >>> keeps([(DiscreteGaussian(sigma_squared=Fraction(14)), 1)], Fraction(1, 28), 1, 1e-6)
+    False
+    """
+    return rho <= rho_of(epsilon, delta) or certified_delta(moved, epsilon) <= delta
+
+
+def certified_delta(moved: Sequence[tuple[NoiseLaw, int]], epsilon: Real) -> float:
+    """An upper bound of the delta at which independently noised counts are (epsilon, delta)-DP.
+
+    Every bound of truncation, of the grid and of rounding is included, so it is never below the
+    exact delta. How far above is measured, not proved (``python benchmarks/certificate.py``; exact
+    deltas from 1e-12 to 0.5): up to 1.0004 times where epsilon is none of the possible losses. A
+    loss at epsilon itself counts nothing in the exact delta and a little here, which shows where
+    larger losses are far less likely: up to 1.1 times above for sigma^2 from 1 on, up to 12 times
+    below 1. It is never worse than the zCDP conversion by more than rounding. For Laplace laws
+    alone, whose delta is 0 from their pure epsilon on, it was up to 1e-4 just below that.
+
+    Args:
+        moved: pairs of a law and of how many counts with that noise move by one between the worst
+            neighbours (`moved_counts`).
+        epsilon: from 1e-100 to 1e100.
+
+    Returns:
+        delta, at most 1, rounded up to 6 significant digits; 0 only for Laplace noise of pure
+        epsilon or no counts at all, otherwise at least 1e-300.
+
+    Raises:
+        ValueError: epsilon out of range, a law other than discrete Gaussian or Laplace, a number of
+            counts that is not a positive integer.
+
+    Source: the proof is in the docstring of this module.
+
+    >>> law = DiscreteGaussian(sigma_squared=Fraction(25))
+    >>> certified_delta([(law, 1)], 1.0), certified_delta([(law, 2)], 1.0)
+    (1.82934e-08, 2.28671e-05)
+    """
+    target = valid_epsilon(epsilon)
+    counts = _valid_counts(moved)
+    if _pure_epsilon(counts) <= epsilon:
+        return 0.0
+    coordinates = _coordinates(counts)
+    theta = _tilt(coordinates, target)
+    log_moment = sum(n * each.log_moment(theta) for each, n in coordinates.items())
+    log_bound = log_moment - theta * target + log_excess(theta)
+    if log_bound < math.log(DELTA_FLOOR):
+        return DELTA_FLOOR
+    delta = min(math.exp(min(0.0, log_bound)), _composed(coordinates, theta, target))
+    delta = max(DELTA_FLOOR, delta * (1 + _ROUNDING))
+    return min(1.0, rounded_up(delta, _CERTIFIED_DIGITS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GaussianLoss:
+    """The privacy loss of one count: discrete Gaussian noise, moved by ``shift``.
+
+    The shift is 1, or any real where the variance is so large that the sum of the weights does not
+    depend on their centre.
+    """
+
+    variance: float
+    shift: float
+
+    @property
+    def spread(self) -> float:
+        """Bounds the variance of the loss, tilted or not."""
+        return (self.shift / self.variance) ** 2 * (self.variance + 0.25)
+
+    @property
+    def squared(self) -> float:
+        return self.shift**2 / self.variance
+
+    def log_moment(self, theta: float) -> float:
+        """At least log E exp(theta L), with equality at whole theta."""
+        return theta * (theta + 1) * self.squared / 2
+
+    def slope(self, theta: float) -> float:
+        return (2 * theta + 1) * self.squared / 2
+
+    def atoms(self, theta: float) -> tuple[Floats, Floats, float]:
+        """Losses, P(loss) exp(theta loss - log_moment), and a bound of the sum left out."""
+        reach = math.ceil(_WIDTH * math.sqrt(self.variance)) + 2
+        steps = np.arange(-reach, reach + 1, dtype=np.float64)
+        # A partial sum: too small, so that the probabilities come out too large.
+        total = float(np.exp(-(steps**2) / (2 * self.variance)).sum())
+        centre = theta * self.shift
+        noise = steps + round(centre)
+        weights = np.exp(-((noise - centre) ** 2) / (2 * self.variance)) / total
+        # From the ends on, each weight is at most `ratio` times the one before it.
+        ratio = math.exp(-(reach - 0.5) / self.variance)
+        dropped = float(weights[0] + weights[-1]) * ratio / (1 - ratio)
+        return self.shift * (self.shift / 2 + noise) / self.variance, weights, dropped
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LaplaceLoss:
+    """The privacy loss of one count with discrete Laplace noise: +rate or -rate, its 1 / scale."""
+
+    rate: float
+
+    @property
+    def spread(self) -> float:
+        return self.rate**2
+
+    @property
+    def squared(self) -> float:
+        return self.rate**2
+
+    def log_moment(self, theta: float) -> float:
+        """Return log E exp(theta L)."""
+        ratio = math.exp(-(2 * theta + 1) * self.rate)
+        return theta * self.rate + math.log1p(ratio) - math.log1p(math.exp(-self.rate))
+
+    def slope(self, theta: float) -> float:
+        return self.rate * math.tanh((theta + 0.5) * self.rate)
+
+    def atoms(self, theta: float) -> tuple[Floats, Floats, float]:
+        """Losses, P(loss) exp(theta loss - log_moment), and nothing left out."""
+        ratio = math.exp(-(2 * theta + 1) * self.rate)
+        weights = np.array([1.0, ratio]) / (1 + ratio)
+        return np.array([self.rate, -self.rate]), weights, 0.0
+
+
+_Loss = _GaussianLoss | _LaplaceLoss
+
+
+def _coordinates(counts: Mapping[NoiseLaw, int]) -> dict[_Loss, int]:
+    """The losses of all counts, those of large sigma in one."""
+    losses: Counter[_Loss] = Counter()
+    variances: list[tuple[float, int]] = []
+    for law, n in counts.items():
+        if isinstance(law, DiscreteLaplace):
+            losses[_LaplaceLoss(rate=float(1 / law.scale))] += n
+        elif isinstance(law, DiscreteGaussian):
+            variances.append((float(law.sigma_squared), n))
+    variances.sort(reverse=True)
+    total = sum(n / s for s, n in variances) + sum(n * each.squared for each, n in losses.items())
+    allowed, merged = _LOOSENESS * total, 0.0
+    while variances and variances[0][0] >= 4 * _SMOOTHING:
+        s, n = variances[0]
+        allowed -= n * (1 / (s - _SMOOTHING) - 1 / s)
+        if allowed < 0:
+            break
+        merged += n / (s - _SMOOTHING)
+        del variances[0]
+    if merged:
+        losses[_one_gaussian(merged, _LOOSENESS * total)] += 1
+    for s, n in variances:
+        losses[_GaussianLoss(variance=s, shift=1.0)] += n
+    return losses
+
+
+def _one_gaussian(squared: float, allowed: float) -> _GaussianLoss:
+    """A discrete Gaussian that dominates a continuous one of mu^2 = squared, ``allowed`` above."""
+    variance = _SMOOTHING * max(4.0, 1 + squared / allowed)
+    raised = squared * variance / (variance - _SMOOTHING)
+    return _GaussianLoss(variance=variance, shift=math.sqrt(raised * variance))
+
+
+def _tilt(coordinates: Mapping[_Loss, int], epsilon: float) -> float:
+    """Theta near the optimum of the conversion; any value gives a bound."""
+    theta = optimal_tilt(
+        lambda t: sum(n * each.slope(t) for each, n in coordinates.items()), epsilon
+    )
+    # Bounded losses may have no optimum.
+    return min(theta, 40 / math.sqrt(sum(n * each.squared for each, n in coordinates.items())))
+
+
+def _composed(coordinates: Mapping[_Loss, int], theta: float, epsilon: float) -> float:
+    """Bound E max(0, 1 - exp(epsilon - L)), L the sum of all losses."""
+    number = sum(coordinates.values())
+    squared = sum(n * each.squared for each, n in coordinates.items())
+    spread = sum(n * each.spread for each, n in coordinates.items())
+    half_window = (_WIDTH + 1) * math.sqrt(spread)
+    # Coarser than its looseness allows only for a million counts, or for noise that is mostly 0.
+    step = max(2 * math.sqrt(_LOOSENESS * squared / number), 4 * half_window / _LARGEST_TRANSFORM)
+    if theta * step > 1:
+        return math.inf  # too coarse to say anything
+    grids = [(_on_grid(each, theta, step), n) for each, n in coordinates.items()]
+    longest = max(grid.weights.size for grid, _ in grids)
+    size = 1 << math.ceil(math.log2(max(longest, 2 * half_window / step)))
+    middle = round(sum(n * each.slope(theta) for each, n in coordinates.items()) / step)
+    first = middle - size // 2
+
+    weights, error = _convolved(grids, size)
+    error += sum(n * grid.dropped for grid, n in grids)
+    error += _outside(grids, first, size, half_window * step / spread)
+    place = sum(n * grid.first for grid, n in grids)
+    index = first + (place - first + np.arange(size)) % size
+
+    # Losses carry rounding errors of a few units in the last place.
+    slack = 1e-14 * (epsilon + theta * squared + 50 * math.sqrt(number * spread))
+    excess = np.maximum(0.0, index * step - (epsilon - slack))
+    mean = float(np.exp(-theta * excess) @ (-np.expm1(-excess) * np.maximum(weights, 0.0)))
+    log_moment = sum(
+        n * (each.log_moment(theta) + grid.log_total)
+        for (each, n), (grid, _) in zip(coordinates.items(), grids, strict=True)
+    )
+    log_scale = log_moment - theta * (epsilon - slack)
+    return math.exp(min(700.0, log_scale)) * (mean + math.exp(log_excess(theta)) * error)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _GridLoss:
+    """A tilted law of a loss, on first, first + 1, ... times the step; the weights sum to 1."""
+
+    first: int
+    weights: Floats
+    log_total: float
+    dropped: float
+
+
+def _on_grid(loss: _Loss, theta: float, step: float) -> _GridLoss:
+    """Split every atom onto its two neighbours on the grid, keeping the means of 1 and exp(-L)."""
+    losses, weights, dropped = loss.atoms(theta)
+    cells = np.floor(losses / step)
+    above = (losses / step - cells) * step
+    share = np.clip(np.expm1(-above) / math.expm1(-step), 0.0, 1.0)
+    first = int(cells.min())
+    index = cells.astype(np.int64) - first
+    size = int(index.max()) + 2
+    tilted = np.bincount(index, weights * (1 - share) * np.exp(-theta * above), size)
+    tilted += np.bincount(index + 1, weights * share * np.exp(theta * (step - above)), size)
+    total = float(tilted.sum())
+    return _GridLoss(
+        first=first, weights=tilted / total, log_total=math.log(total), dropped=dropped / total
+    )
+
+
+def _convolved(grids: Sequence[tuple[_GridLoss, int]], size: int) -> tuple[Floats, float]:
+    """The law of the sum modulo ``size``, and a bound of the sum of its absolute errors."""
+    transform = np.ones(size // 2 + 1, dtype=np.complex128)
+    norm = 2.0
+    for grid, n in grids:
+        transform *= np.fft.rfft(grid.weights, size) ** n
+        norm += n * float(np.linalg.norm(grid.weights))
+    error = _STAGE_ROUNDING * math.log2(size) * math.sqrt(size) * norm
+    return np.fft.irfft(transform, size), error
+
+
+def _outside(grids: Sequence[tuple[_GridLoss, int]], first: int, size: int, order: float) -> float:
+    """Bound the probability that the sum is not in first, ..., first + size - 1 (Chernoff)."""
+    upper = lower = 0.0
+    middle = (first + size / 2) / sum(n for _, n in grids)
+    for grid, n in grids:
+        steps = grid.first + np.arange(grid.weights.size) - middle
+        upper += n * math.log(float(grid.weights @ np.exp(order * steps)))
+        lower += n * math.log(float(grid.weights @ np.exp(-order * steps)))
+    distance = order * (size / 2 - 1)
+    return math.exp(min(0.0, upper - distance)) + math.exp(min(0.0, lower - distance))
+
+
+def _valid_counts(moved: Sequence[tuple[NoiseLaw, int]]) -> dict[NoiseLaw, int]:
+    """How many counts move under each distinct law."""
+    counts: Counter[NoiseLaw] = Counter()
+    for law, n in moved:
+        if not isinstance(law, DiscreteGaussian | DiscreteLaplace):
+            raise ValueError(
+                f"moved: {type(law).__name__} is neither DiscreteGaussian nor DiscreteLaplace"
+            )
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ValueError(f"moved: {n!r} counts; it must be a positive integer")
+        counts[law] += n
+    return dict(counts)
+
+
+def _pure_epsilon(counts: Mapping[NoiseLaw, int]) -> Fraction | float:
+    """The pure epsilon of Laplace noise; infinite with any Gaussian noise."""
+    rates = [n / law.scale for law, n in counts.items() if isinstance(law, DiscreteLaplace)]
+    return sum(rates, Fraction(0)) if len(rates) == len(counts) else math.inf

@@ -1,0 +1,212 @@
+"""A released tree: the answers about its nodes, each with its error.
+
+What every kind of tree has is here; `dpcore.ordered.released` answers about ordered domains, and
+`dpcore.hierarchy.released` about paths. A query reads only the parts of a release that it needs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.questions.answers import NODES
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.trees.forest import AnyChunk
+from dpcore.uniform.forest import SPINE
+from dpcore.uniform.widths import clipped_intervals
+
+# (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
+ReadPart = Callable[[str, str, int, int], pa.Table]
+
+_ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An estimated count with its error.
+
+    Attributes:
+        label: the part of the domain that was counted, in the domain's notation.
+        estimate: in rows, unbiased where it has a standard error; None where only a node below it
+            was published.
+        std_error: its standard error, in rows; None where it is not known.
+        ci_low, ci_high: the interval for the true count, at the release's confidence.
+        count: the consistent nonnegative integer; it may lie outside the interval.
+        fraction: count / total count, None where the total count is zero.
+    """
+
+    label: str
+    estimate: float | None
+    std_error: float | None
+    ci_low: float
+    ci_high: float
+    count: int
+    fraction: float | None
+
+
+class ReleasedTree(ABC):
+    """The answers about one tree, for one key at a time (the key is None for a tree without).
+
+    Args:
+        question: the tree.
+        read: gives the rows of a part.
+        confidence: of the intervals, by default the release's.
+
+    Raises:
+        ValueError: the confidence is not above 0 and at most 0.9999.
+    """
+
+    def __init__(
+        self, question: ChunkedQuestion, read: ReadPart, confidence: float | None = None
+    ) -> None:
+        if confidence is not None and not 0 < confidence <= 0.9999:
+            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
+        self.question, self._read = question, read
+        self._chunking = question.forest.chunking
+        self.confidence = question.confidence if confidence is None else confidence
+
+    @abstractmethod
+    def at_confidence(self, confidence: float) -> ReleasedTree:
+        """The same answers with intervals of another confidence.
+
+        Raises:
+            ValueError: it is not above 0 and at most 0.9999.
+        """
+
+    @abstractmethod
+    def _margin(self, level: int, std_error: float) -> float:
+        """The half-width of a node's interval at this confidence, in rows."""
+
+    @abstractmethod
+    def node_of(self, value: object, level: int) -> int:
+        """The node of a level that holds a value, or that a path leads to.
+
+        Raises:
+            ValueError: there is none.
+        """
+
+    def node(self, level: int, node: int, key: object = None) -> Answer:
+        """The count of one node.
+
+        Raises:
+            ValueError: there is no such node or key.
+        """
+        sizes = self.question.plan.tree.level_sizes
+        if not (0 <= level < len(sizes) and 0 <= node < sizes[level]):
+            raise ValueError(f"node: level {level} has no node {node} in this tree")
+        code = self._code(key)
+        found = self._rows_at(level, node, code).to_pylist()
+        if not found:
+            raise ValueError(f"node: {node} of level {level} only repeats a leaf above it")
+        return self._answer(found[0], self._total_count(code))
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The nodes of a level with the largest counts, ties in the order of nodes.
+
+        Raises:
+            ValueError: there is no such level or key.
+        """
+        self._check_level(level)
+        code = self._code(key)
+        best: pa.Table | None = None
+        for rows in self._parts_at(level, code):
+            both = rows if best is None else pa.concat_tables([best, rows])
+            order = np.argsort(-both["count"].to_numpy(), kind="stable")[:count]
+            best = both.take(pa.array(np.sort(order)))
+        assert best is not None
+        order = np.argsort(-best["count"].to_numpy(), kind="stable")
+        total = self._total_count(code)
+        return [self._answer(row, total) for row in best.take(pa.array(order)).to_pylist()]
+
+    def _check_level(self, level: int) -> None:
+        height = self.question.plan.tree.height
+        if not 0 <= level <= height:
+            raise ValueError(f"level: {level} is not between 0 and {height}")
+
+    @property
+    def _whole(self) -> bool:
+        return self._chunking.split_level == 0
+
+    def _code(self, key: object) -> int:
+        keys = self.question.keys
+        if (keys is None) != (key is None):
+            needed = "has no keys" if keys is None else "needs a key"
+            raise ValueError(f"key: tree {self.question.name} {needed}")
+        return 0 if keys is None else keys.code_of(key)
+
+    def _chunks(self, code: int) -> list[AnyChunk]:
+        chunking = self._chunking
+        first = chunking.number(code, 0)
+        return [chunking[first + index] for index in range(chunking.chunks_per_key)]
+
+    def _key_rows(self, kind: str, chunk: AnyChunk, code: int) -> pa.Table:
+        """The rows of a part that belong to a key."""
+        table = self._read(kind, self.question.name, chunk.key, chunk.index)
+        if self.question.keys is None or not self._whole:
+            return table
+        label = self.question.key_labels[code]
+        return table.filter(pc.equal(table["key"].cast(pa.string()), label))
+
+    def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
+        """The rows of a level, a part at a time."""
+        if level < self._chunking.split_level:
+            parts = iter([self._read(NODES, self.question.name, code, SPINE)])
+        else:
+            parts = (self._key_rows(NODES, chunk, code) for chunk in self._chunks(code))
+        for table in parts:
+            yield table.filter(pc.equal(table["level"], level))
+
+    def _rows_at(self, level: int, node: int, code: int) -> pa.Table:
+        """The row of a node, or none where it only repeats a leaf above it."""
+        return self._rows_between(level, node, node, code)
+
+    def _rows_between(self, level: int, first: int, last: int, code: int) -> pa.Table:
+        """The rows of the nodes ``first`` to ``last`` of a level, of the parts that hold them."""
+        if level < self._chunking.split_level:
+            parts = [self._read(NODES, self.question.name, code, SPINE)]
+        else:
+            tree = self.question.plan.tree
+            leaves = [tree.leaf_range(level, node).start for node in (first, last)]
+            ids = np.array(leaves, np.int64) + code * tree.leaves
+            low, high = self._chunking.numbers(ids).tolist()
+            parts = [
+                self._key_rows(NODES, self._chunking[number], code)
+                for number in range(low, high + 1)
+            ]
+        table = pa.concat_tables(parts)
+        inside = pc.and_(pc.greater_equal(table["node"], first), pc.less_equal(table["node"], last))
+        return table.filter(pc.and_(pc.equal(table["level"], level), inside))
+
+    def _total(self, code: int) -> Mapping[str, Any]:
+        """The row of the root."""
+        row: dict[str, Any] = self._rows_at(0, 0, code).to_pylist()[0]
+        return row
+
+    def _total_count(self, code: int) -> int:
+        return int(self._total(code)["count"])
+
+    def _answer(self, row: Mapping[str, object], total: int) -> Answer:
+        known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}
+        if self.confidence != self.question.confidence:
+            error = float(str(row["std_error"]))
+            margin = self._margin(int(str(row["level"])), error)
+            known |= self._estimates(float(str(row["estimate"])), error**2, margin, total)
+        return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
+
+    def _estimates(
+        self, estimate: float, variance: float, margin: float, total: int
+    ) -> dict[str, float]:
+        values = clipped_intervals(
+            np.array(estimate),
+            np.array(variance),
+            np.array(margin),
+            float(total) if self.question.public_total else np.inf,
+            bottom=-np.inf if self.question.is_signed else 0.0,
+        )
+        return {name: float(value) for name, value in zip(_ESTIMATES, values, strict=True)}

@@ -1,0 +1,251 @@
+"""The plan of a release: all its questions and the guarantee they share.
+
+Its digest identifies the law of everything that will be released, and enters the seed of every draw
+of noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from dpcore.hierarchy.question import hierarchy_question_from_spec
+from dpcore.hierarchy.threshold_question import threshold_question_from_spec
+from dpcore.hierarchy.universe import Universe
+from dpcore.noise.laws import SAMPLER_VERSION
+from dpcore.ordered.question import ordered_question_from_spec
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.loss import keeps
+from dpcore.questions.question import ChunkedQuestion, MovedCounts, Question
+from dpcore.sparse.question import SparseQuestion, sparse_question_from_spec
+
+# Changes whenever the same specification would give other bits in a release.
+FORMAT_VERSION = 3
+# Format 2 drew other bits (without a folder's nonce), but its specifications read the same.
+_READ_FORMATS = (2, FORMAT_VERSION)
+
+# From the digest of a universe to the universe.
+ReadUniverse = Callable[[str], Universe]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan:
+    """All questions of a release and the guarantee they share.
+
+    Args:
+        name: the release's id.
+        neighbors: the neighbouring relation.
+        budget: of the trees that share one; their budgets sum to no more. The epsilon that is
+            stated where all trees spend an epsilon and a delta of their own.
+        questions: at least one, with names that differ.
+        stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
+            composition of all laws was certified to keep them (`dpcore.privacy.loss`), beside
+            what sparse trees spend of them.
+
+    Raises:
+        ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
+            that do not keep what is stated.
+    """
+
+    name: str
+    neighbors: Neighbors
+    budget: Budget
+    questions: tuple[Question, ...]
+    stated: tuple[Fraction, Fraction] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise ValueError("trees: a release needs at least one tree")
+        names = [question.name for question in self.questions]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"trees: the name {twice[0]} stands twice")
+        self._check_budgets()
+        if self.stated is None:
+            if any(question.budget is None for question in self.questions):
+                raise ValueError("delta: a tree spends one, so the release must state one")
+        elif not self._keeps(*self.stated):
+            epsilon, delta = self.stated
+            raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+
+    def _check_budgets(self) -> None:
+        for question in self.questions:
+            own = question.budget
+            alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
+            if question.neighbors is not self.neighbors or not alike:
+                raise ValueError(f"trees: {question.name} is planned for another guarantee")
+        budgets = [question.budget for question in self.composed]
+        spent = sum(budget.amount for budget in budgets if budget is not None)
+        if spent > self.budget.amount:
+            raise ValueError(f"trees: budgets sum to {spent}, above {self.budget.amount}")
+        if self.stated is not None and self.composed and self.budget.measure is not Measure.RHO:
+            raise ValueError("delta: the budget behind it must be a rho")
+
+    def _is_pure(self, question: Question) -> bool:
+        """Whether a tree spends an epsilon, without a delta, in a release that states both."""
+        own = question.budget
+        return self.stated is not None and own is not None and own.measure is Measure.EPSILON
+
+    @property
+    def chunked(self) -> tuple[ChunkedQuestion, ...]:
+        """The questions about trees of known leaves."""
+        return tuple(each for each in self.questions if isinstance(each, ChunkedQuestion))
+
+    @property
+    def sparse(self) -> tuple[SparseQuestion, ...]:
+        """The questions about trees too large to list."""
+        return tuple(each for each in self.questions if isinstance(each, SparseQuestion))
+
+    @property
+    def composed(self) -> tuple[ChunkedQuestion, ...]:
+        """The questions that share `budget`; the others spend an epsilon, or an epsilon and a
+        delta, of their own."""
+        return tuple(
+            each for each in self.chunked if each.budget is not None and not self._is_pure(each)
+        )
+
+    @property
+    def moved_counts(self) -> MovedCounts | None:
+        """The noise laws of all trees that share `budget`, and how many counts of each a row moves
+        by one; None where the composition of one of them is not known beyond its rho."""
+        return moved_counts_of(self.composed)
+
+    def _keeps(self, epsilon: Fraction, delta: Fraction) -> bool:
+        """Whether the release keeps (epsilon, delta): trees that spend their own add up (basic
+        composition), and the others, together, keep what these leave."""
+        own = [question.approximate for question in self.questions]
+        left = epsilon - sum(each[0] for each in own), delta - sum(each[1] for each in own)
+        if not self.composed:
+            return min(left) >= 0
+        if min(left) <= 0:
+            return False
+        moved = self.moved_counts
+        if moved is None:
+            return self.budget.amount <= rho_of(*left)
+        return keeps(moved, self.budget.amount, *left)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that all questions read, each once."""
+        return tuple(dict.fromkeys(name for q in self.questions for name in q.columns))
+
+    def question(self, name: str) -> Question:
+        """The question of a name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {question.name: question for question in self.questions}[name]
+
+    def chunked_question(self, name: str) -> ChunkedQuestion:
+        """The question of a name, about a tree of known leaves.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {question.name: question for question in self.chunked}[name]
+
+    def sparse_question(self, name: str) -> SparseQuestion:
+        """The question of a name, about a tree too large to list.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {question.name: question for question in self.sparse}[name]
+
+    def spec(self) -> dict[str, object]:
+        """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
+        pure = [question.name for question in self.questions if self._is_pure(question)]
+        return {
+            "format": FORMAT_VERSION,
+            "sampler": SAMPLER_VERSION,
+            "name": self.name,
+            "unit": "row",
+            "neighbors": self.neighbors.value,
+            "measure": self.budget.measure.value,
+            "budget": str(self.budget.amount),
+            "stated": None if self.stated is None else [str(each) for each in self.stated],
+            "trees": [question.spec() for question in self.questions],
+        } | ({"pure": pure} if pure else {})
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256, in canonical JSON, of what shapes the map and the noise.
+
+        What only shapes the output (quantiles, confidence, weight, the planner's objective, the
+        estimate and the consistent counts) is left out: asking for another quantile of the same
+        data must draw the same noise. It holds nothing of the data.
+        """
+        spec = self.spec() | {"trees": [question.law_spec() for question in self.questions]}
+        text = json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).digest()
+
+
+def moved_counts_of(questions: Iterable[ChunkedQuestion]) -> MovedCounts | None:
+    """`ReleasePlan.moved_counts` of some questions."""
+    moved: MovedCounts = ()
+    for question in questions:
+        if question.moved_counts is None:
+            return None
+        moved += question.moved_counts
+    return moved
+
+
+def plan_from_spec(
+    spec: Mapping[str, object], read_universe: ReadUniverse | None = None
+) -> ReleasePlan:
+    """The release plan of a specification, as a manifest holds it.
+
+    Args:
+        spec: as `ReleasePlan.spec` tells it.
+        read_universe: gives the universes of hierarchies, which the specification names by digest.
+
+    Raises:
+        ValueError: the specification is of another format, or of a hierarchy without a universe.
+    """
+    if spec.get("format") not in _READ_FORMATS:
+        known = " or ".join(map(str, _READ_FORMATS))
+        raise ValueError(f"format: {spec.get('format')} is not {known}, which this program reads")
+    neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
+    trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
+    assert isinstance(trees, list) and isinstance(pure, list)
+    return ReleasePlan(
+        name=str(spec["name"]),
+        neighbors=neighbors,
+        budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
+        questions=tuple(
+            _question_from_spec(
+                tree,
+                neighbors,
+                Measure.EPSILON if tree["name"] in pure else measure,
+                read_universe,
+            )
+            for tree in trees
+        ),
+        stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
+    )
+
+
+def _question_from_spec(
+    spec: Mapping[str, object],
+    neighbors: Neighbors,
+    measure: Measure,
+    read_universe: ReadUniverse | None,
+) -> Question:
+    domain = spec["domain"]
+    assert isinstance(domain, dict)
+    if domain.get("kind") == "sparse":
+        return sparse_question_from_spec(spec)
+    if domain.get("kind") != "hierarchy":
+        return ordered_question_from_spec(spec, neighbors, measure)
+    if read_universe is None:
+        raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
+    universe = read_universe(str(domain["universe"]))
+    if "thresholds" in spec:
+        return threshold_question_from_spec(spec, universe)
+    return hierarchy_question_from_spec(spec, neighbors, measure, universe)

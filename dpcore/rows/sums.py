@@ -1,0 +1,213 @@
+"""The column of a bounded integer sum: what each row adds to the sums of the nodes that hold it.
+
+A row's value is clamped into public bounds, so that one row moves a sum by a known amount
+(`dpcore.privacy.budget.sum_sensitivity`). It depends on that row alone: no mean, no quantile and no
+other row decides what is clamped or dropped.
+
+Source: the design, section 4 (bounded sums). Clamping to public bounds is the usual way to a finite
+sensitivity; see Dwork, Roth 2014, section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.ordered.domain import MAP_VERSION, check_column, check_policy, is_integer
+from dpcore.ordered.step import as_int64
+from dpcore.rows.column import (
+    BLOCK,
+    AnyArray,
+    BoolArray,
+    Int64Array,
+    decimal_values,
+    fixed_width_values,
+    map_chunks,
+    null_rows,
+    value_type,
+)
+
+# Sums of such values over all rows are exact, or saturate: see `dpcore.trees.exact_sums`.
+LARGEST_BOUND = 2**31
+_MISSING_POLICIES = ("drop", "zero")
+# Outside all bounds: marks the rows to drop while the chunks of a column are mapped.
+_MARK = -(2**62)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureColumn:
+    """A column of numbers, each rounded to a whole number and clamped into [lower, upper].
+
+    Accepts columns of integers, floats and decimals. A float is rounded to the nearest whole
+    number, ties to even, whichever file it comes from; a decimal becomes its nearest float64 first.
+    Infinities are clamped.
+
+    Attributes:
+        column: the name of the column.
+        lower: the least value that a row can add, in the column's unit; negative for signed sums.
+        upper: the largest.
+        missing: what happens to null and NaN: "drop" (the row adds nothing) or "zero" (the value is
+            0, clamped as any other).
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> passengers = MeasureColumn(column="passengers", lower=0, upper=10)
+    >>> values, dropped = passengers.values(pa.array([3, -1, None, 250]))
+    >>> values.tolist(), dropped.tolist()
+    ([3, 0, 0, 10], [False, False, True, False])
+    """
+
+    kind: ClassVar[str] = "sum"
+    column: str
+    lower: int
+    upper: int
+    missing: str = "drop"
+
+    def __post_init__(self) -> None:
+        check_column(self.column)
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if not is_integer(bound) or abs(bound) > LARGEST_BOUND:
+                raise ValueError(
+                    f"column {self.column!r}: {name} {bound!r} must be a whole number in +-2^31."
+                )
+        if self.lower > self.upper:
+            raise ValueError(
+                f"column {self.column!r}: lower {self.lower} must not be above upper {self.upper}."
+            )
+        if self.lower == self.upper == 0:
+            raise ValueError(f"column {self.column!r}: lower and upper must not both be 0.")
+        check_policy(self.column, "missing", self.missing, _MISSING_POLICIES)
+
+    @property
+    def signed(self) -> bool:
+        """Whether a sum can be negative, so that no sum may be projected to nonnegative numbers."""
+        return self.lower < 0
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row."""
+        return self.missing == "drop"
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type in which a column is read where a file does not tell one, as CSV does not: as
+        integers, fractions would be cut off before they are rounded."""
+        return pa.float64()
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the values, as plain JSON values; `measure_from_spec` reads it back."""
+        return {
+            "kind": self.kind,
+            "map_version": MAP_VERSION,
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+        }
+
+    def check_type(self, type: pa.DataType) -> None:
+        """Refuse a column type that has no numbers.
+
+        Args:
+            type: the Arrow type of the column.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        plain, types = value_type(type), pa.types
+        if not (
+            types.is_null(plain)
+            or types.is_integer(plain)
+            or types.is_floating(plain)
+            or types.is_decimal(plain)
+        ):
+            raise ValueError(
+                f"column {self.column!r} has type {type}, but a sum needs a column of integers, "
+                "floating-point numbers or decimals."
+            )
+
+    def values(self, column: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, BoolArray | None]:
+        """What every row adds to the sums of the nodes that hold it.
+
+        Args:
+            column: the rows, (rows,), of a type that `check_type` accepts; plain or
+                dictionary-encoded.
+
+        Returns:
+            int64 values, (rows,), in [lower, upper], and 0 in dropped rows; True where a row is
+            dropped, (rows,), or None where none is.
+
+        Raises:
+            ValueError: the column's type cannot be used.
+        """
+        self.check_type(column.type)
+        found = map_chunks(column, self._plain_values, self._missing_value)
+        if not self.drops_rows:
+            return found, None
+        dropped = found == _MARK
+        if not dropped.any():
+            return found, None
+        found[dropped] = 0
+        return found, dropped
+
+    @property
+    def _missing_value(self) -> int:
+        return _MARK if self.drops_rows else min(max(0, self.lower), self.upper)
+
+    def _plain_values(self, column: pa.Array) -> Int64Array:
+        """The values of a plain array (no dictionary, no chunks)."""
+        decimal = pa.types.is_decimal(column.type)
+        numbers = decimal_values(column) if decimal else fixed_width_values(column)
+        clamped = self._clamped_floats if numbers.dtype.kind == "f" else self._clamped_integers
+        found = _by_block(numbers, clamped)
+        nulls = null_rows(column)
+        if nulls is not None:
+            found[nulls] = self._missing_value
+        # The minimum of an array with a NaN is NaN.
+        if numbers.dtype.kind == "f" and len(numbers) and np.isnan(numbers.min()):
+            found[np.isnan(numbers)] = self._missing_value
+        return found
+
+    def _clamped_integers(self, block: AnyArray) -> Int64Array:
+        return np.clip(as_int64(block), self.lower, self.upper)
+
+    def _clamped_floats(self, block: AnyArray) -> Int64Array:
+        # Clamped before they are rounded, so that all fit int64; the bounds are whole numbers, so
+        # the order makes no difference. NaN becomes the lower bound, and then what is missing.
+        with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
+            numbers = np.fmin(np.fmax(block.astype(np.float64), self.lower), self.upper)
+        return np.rint(numbers).astype(np.int64)
+
+
+def _by_block(numbers: AnyArray, clamped: Callable[[AnyArray], Int64Array]) -> Int64Array:
+    out = np.empty(len(numbers), np.int64)
+    for start in range(0, len(numbers), BLOCK):
+        out[start : start + BLOCK] = clamped(numbers[start : start + BLOCK])
+    return out
+
+
+def measure_from_spec(spec: Mapping[str, object]) -> MeasureColumn:
+    """A measure from plain values: a section of a configuration, or what `spec()` returned.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> measure = measure_from_spec({"column": "balance", "lower": -100, "upper": 100})
+    >>> measure_from_spec(measure.spec()) == measure, measure.signed
+    (True, True)
+    """
+    given = dict(spec)
+    for name, needed in (("kind", MeasureColumn.kind), ("map_version", MAP_VERSION)):
+        if given.pop(name, needed) != needed:
+            raise ValueError(f"{name} {spec[name]!r} must be {needed!r} for a measure.")
+    known = {each.name: each for each in fields(MeasureColumn)}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name!r} is not a field of a measure: use {', '.join(known)}.")
+    for name, each in known.items():
+        if name not in given and each.default is MISSING:
+            raise ValueError(f"a measure needs the field {name!r}.")
+    return MeasureColumn(**given)  # type: ignore[arg-type]

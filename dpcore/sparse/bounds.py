@@ -1,0 +1,156 @@
+"""What published nodes of a sparse tree say about each other: ancestors, certain bounds.
+
+A published node may have an ancestor that did not pass the threshold of its own level. It exists
+for certain, since a node has the rows of its descendants, so it is put into the tree as an
+*implied* node, without a noisy count of its own.
+
+Certain bounds hold whatever the noise drew, since it is bounded. A node of level l has
+
+    at least  max(0, noisy - R_l)  if it was measured, and the sum of its children's least counts,
+    at most   noisy + R_l  if it was measured, else 2 R_l, as it was not published; and what its
+              parent has at most less the least counts of its siblings.
+
+Source: derived here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.rows.column import fixed_width_values
+from dpcore.sparse.domain import SparseDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import SparsePlan
+
+__all__ = ["KnownLevel", "certain_bounds", "known_tree"]
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownLevel:
+    """The nodes of a level that are known to exist, keys rising.
+
+    Args:
+        keys: uint64 or large_string, (n,).
+        noisy: (n,) int64, in rows; 0 where not measured.
+        measured: (n,) whether the node passed its threshold; else it is implied by one below.
+        parents: (n,) places of the parents on the level above; all 0 for the root.
+    """
+
+    keys: pa.Array
+    noisy: Integers
+    measured: Flags
+    parents: Integers
+
+    def __len__(self) -> int:
+        return len(self.noisy)
+
+
+def known_tree(domain: SparseDomain, published: Sequence[NodeCounts]) -> list[KnownLevel]:
+    """The published nodes with all their ancestors.
+
+    Args:
+        domain: of the tree.
+        published: (h + 1,) the noisy counts of each level, root first; the root is there.
+
+    Raises:
+        ValueError: another number of levels, or not exactly one root.
+
+    >>> from dpcore.sparse.labels import PathDomain
+    >>> domain = PathDomain(column="url", depth=2)
+    >>> root = NodeCounts(keys=domain.root_keys, counts=np.array([50]))
+    >>> leaf = NodeCounts(keys=pa.array(["a/b"], pa.large_string()), counts=np.array([40]))
+    >>> tree = known_tree(domain, [root, NodeCounts.empty(domain.key_type), leaf])
+    >>> tree[1].keys.to_pylist(), tree[1].measured.tolist()
+    (['a'], [False])
+    """
+    if len(published) != domain.height + 1 or len(published[0]) != 1:
+        raise ValueError(f"published: there must be {domain.height + 1} levels, the root first")
+    levels: list[KnownLevel] = []
+    below: pa.Array | None = None
+    for level in range(domain.height, -1, -1):
+        own, measured = _with_implied(published[level], below)
+        if levels:
+            parents = _places(below, own.keys)
+            levels[-1] = KnownLevel(
+                keys=levels[-1].keys,
+                noisy=levels[-1].noisy,
+                measured=levels[-1].measured,
+                parents=parents,
+            )
+        below = domain.parent_keys(level, own.keys) if level else None
+        levels.append(
+            KnownLevel(
+                keys=own.keys,
+                noisy=own.counts,
+                measured=measured,
+                parents=np.zeros(len(own), np.int64),
+            )
+        )
+    return levels[::-1]
+
+
+def _with_implied(published: NodeCounts, named: pa.Array | None) -> tuple[NodeCounts, Flags]:
+    """The published nodes of a level and those that children name; whether each was measured."""
+    if named is None or len(named) == 0:
+        return published, np.ones(len(published), np.bool_)
+    distinct = NodeCounts.grouped(named).keys
+    missing = distinct.filter(pa.array(_places(distinct, published.keys) < 0))
+    both = NodeCounts.grouped(
+        pa.concat_arrays([published.keys, missing]),
+        np.concatenate([published.counts, np.zeros(len(missing), np.int64)]),
+    )
+    return both, _places(both.keys, published.keys) >= 0
+
+
+def _places(keys: pa.Array, among: pa.Array) -> Integers:
+    """Where each key stands among others; -1 where it does not."""
+    found = pc.index_in(keys, value_set=among).fill_null(-1)
+    places: Integers = fixed_width_values(found).astype(np.int64)
+    return places
+
+
+def child_sums(level: KnownLevel, values: Integers, parents: int) -> Integers:
+    """For each node of the level above the sum over its children, (parents,)."""
+    sums = np.zeros(parents, np.int64)
+    np.add.at(sums, level.parents, values)
+    return sums
+
+
+def certain_bounds(plan: SparsePlan, tree: Sequence[KnownLevel]) -> list[tuple[Integers, Integers]]:
+    """(h + 1,) the least and the largest count that each known node can have, in rows.
+
+    Args:
+        plan: of the tree.
+        tree: from `known_tree`.
+
+    Source: the docstring of this module.
+    """
+    least = _least_counts(plan, tree)
+    most = [np.maximum(tree[0].noisy + plan.radius(0), least[0])]
+    for number in range(1, len(tree)):
+        level, radius = tree[number], plan.radius(number)
+        own = np.where(level.measured, level.noisy + radius, 2 * radius)
+        others = child_sums(level, least[number], len(tree[number - 1]))
+        room = (most[-1] - others)[level.parents] + least[number]
+        most.append(np.maximum(np.minimum(own, room), least[number]))
+    return list(zip(least, most, strict=True))
+
+
+def _least_counts(plan: SparsePlan, tree: Sequence[KnownLevel]) -> list[Integers]:
+    least: list[Integers] = []
+    for number in range(len(tree) - 1, -1, -1):
+        level = tree[number]
+        own = np.where(level.measured, level.noisy - plan.radius(number), 0)
+        if least:
+            own = np.maximum(own, child_sums(tree[number + 1], least[-1], len(level)))
+        least.append(np.maximum(own, 0))
+    return least[::-1]

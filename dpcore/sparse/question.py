@@ -1,0 +1,145 @@
+"""A question about a tree too large to list: the heavy nodes of codes, labels or paths.
+
+No list of its leaves is public, so only nodes that pass a threshold are released, under an epsilon
+with a delta (`dpcore.sparse.plan`). In flight, each level below the root is handled in as many
+shards as the plan says, whatever the data are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.questions.question import Question
+from dpcore.sparse.domain import SparseDomain
+from dpcore.sparse.labels import domain_from_spec
+from dpcore.sparse.plan import SparsePlan
+from dpcore.sparse.settling import Pruning
+
+SHARDS = 16
+EVERY_NODE = Pruning()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseQuestion(Question):
+    """The heavy nodes of a large tree.
+
+    Args:
+        domain: the levels, and how rows fall into nodes.
+        plan: the noise and the threshold of each level.
+        pruning: which published nodes are folded into their parents.
+        shards: in how many parts each level below the root is handled.
+
+    Raises:
+        ValueError: parts that do not fit each other, or a budget whose noise is out of range.
+
+    >>> from dpcore.sparse.domain import CodeDomain
+    >>> from dpcore.sparse.plan import plan_sparse
+    >>> domain = CodeDomain(column="address", widths=(8, 24))
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+    >>> question = SparseQuestion(name="addresses", domain=domain, plan=plan)
+    >>> question.approximate, list(question.places())[:3]
+    ((Fraction(1, 1), Fraction(1, 1000000)), [(0, 0), (1, 0), (1, 1)])
+    """
+
+    output_only = ("confidence", "weight", "pruning")
+    tables = ("nodes",)
+
+    domain: SparseDomain
+    plan: SparsePlan
+    pruning: Pruning = EVERY_NODE
+    shards: int = SHARDS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: a sparse tree has none; make the key its first label")
+        if self.plan.height != self.domain.height:
+            raise ValueError(
+                f"plan: it is of height {self.plan.height}, the domain of {self.domain.height}"
+            )
+        if self.plan.public_total:
+            # A row with a null, or a text that is no code, is dropped.
+            raise ValueError("plan: the total is not public where rows may be dropped")
+        if self.shards < 1:
+            raise ValueError(f"shards: {self.shards} is not at least 1")
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Refuses a budget whose noise cannot be drawn now, not when it is drawn."""
+        try:
+            for level in range(self.plan.height + 1):
+                self.plan.law(level)
+        except ValueError as error:
+            raise ValueError(f"plan: no noise fits the budget of a level, as the {error}") from None
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.plan.neighbors
+
+    @property
+    def budget(self) -> Budget | None:
+        return None
+
+    @property
+    def approximate(self) -> tuple[Fraction, Fraction]:
+        return self.plan.epsilon, self.plan.delta
+
+    def places(self) -> list[tuple[int, int]]:
+        """The level and the shard of every part in which the tree is handled."""
+        below = range(1, self.plan.height + 1)
+        return [(0, 0), *((level, shard) for level in below for shard in range(self.shards))]
+
+    def unpublished_most(self, level: int) -> int:
+        """The most rows of a node of a level that is not there: 2 R where its noisy count was at
+        most the threshold R; and where it was folded into its parent its interval began below the
+        rows of the pruning, and ends at most 2 R above."""
+        return 2 * self.plan.radius(level) + max(0, self.pruning.rows - 1)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return dict.fromkeys(self.domain.columns, self.domain.value_type)
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        for name in self.domain.columns:
+            if not self.domain.accepts(types[name]):
+                raise ValueError(
+                    f"column {name!r} has type {types[name]}, but this tree needs "
+                    f"{self.domain.needed}."
+                )
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values; `sparse_question_from_spec`
+        reads it back."""
+        return {
+            "name": self.name,
+            "domain": {"kind": "sparse"} | self.domain.spec(),
+            "plan": self.plan.spec(),
+            "shards": self.shards,
+            "pruning": self.pruning.rows,
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+        }
+
+
+def sparse_question_from_spec(spec: Mapping[str, Any]) -> SparseQuestion:
+    """The question of a specification, as `SparseQuestion.spec` tells it."""
+    domain = {name: value for name, value in spec["domain"].items() if name != "kind"}
+    return SparseQuestion(
+        name=spec["name"],
+        domain=domain_from_spec(domain),
+        plan=SparsePlan.from_spec(spec["plan"]),
+        shards=spec["shards"],
+        pruning=Pruning(rows=spec["pruning"]),
+        confidence=spec["confidence"],
+        weight=Fraction(spec["weight"]),
+    )

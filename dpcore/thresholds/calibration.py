@@ -1,0 +1,385 @@
+"""Parameters of counts between thresholds that make the predicted error small.
+
+The constants of Ghazi et al. serve a proof. Here they are searched for. For an additive error E and
+a relative one alpha, a round that finds counts from its floor L_j up to U_{j+1} can take the
+estimate
+
+    e_j = (1 + alpha) L_j + E,   as long as   U_{j+1} <= ((1 + alpha) L_j + 2 E) / (1 - alpha),
+
+U_j being the largest count that round j may well miss; below all rounds L_0 = 0, so that e_0 = E
+and U_1 = 2 E / (1 - alpha). (The paper takes U_{j+1} itself as the estimate, which reaches a factor
+of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be room for
+
+    U_j - L_j = R + (z_t + z_u) 2 c / (s epsilon_j),
+
+R the radius of the looks' noise at ((1 - s) epsilon_j / c, delta_j / c) and 2 c / (s epsilon_j) the
+scale of the search, z_t scales so that a level is seldom found without a node, z_u so that a node
+of U_j is seldom missed (more seldom in later rounds, where a miss costs more), and U_{j+1} - U_j is
+below c L_j by some slack, so that a round seldom runs out of levels. This gives epsilon_j; E is the
+least one at which the rounds cost epsilon together.
+
+What remains free is searched: L_j / U_j, c, z_u and how seldom is seldom; the score of a plan is
+that of `dpcore.thresholds.errors`, the bound of the objective. No data are touched, and the
+guarantee of the plan that results does not depend on any of it.
+
+Source: derived here; Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithm 4, for the rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from dpcore.noise.source import MAX_COUNT
+from dpcore.papers.relative_estimation import GroupPrivacy
+from dpcore.privacy.budget import Neighbors
+from dpcore.thresholds.errors import ThresholdErrors
+from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+
+__all__ = ["calibrate"]
+
+Score = Callable[[ThresholdErrors], float]
+
+# Floors between the least that lets thresholds rise and U_j, and of the first round.
+_FLOORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8)
+_FIRST_FLOORS = (0.02, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75)
+_CUTOFFS = (1, 2, 3, 4)
+# How seldom a level without a node may be found TOP, before the size of the error that follows.
+_SELDOM = (0.3, 0.1, 0.03, 0.01)
+# Scales of the search from tau to U_j, besides those that the size of the error asks for.
+_ABOVE = (-2.0, -1.0, 0.0, 1.0)
+# (U_{j+1} - U_j) / (c L_j) at most.
+_TIGHT = (0.5, 0.65, 0.8, 0.9)
+# Of a plan, the estimates of what no round finds, as parts of E.
+_LEAST = (0.0, 0.25, 0.5, 0.75)
+# delta_j ~ this^j.
+_DELTA_RATIO = Fraction(3, 5)
+_MOST_ROUNDS = 150
+_LEAST_RISE = 1.02
+# What another layout must gain.
+_WORTH = 0.998
+# Budgets are rounded down to so many bits, so that scales stay short fractions.
+_BITS = 32
+_ESTIMATE_UNIT = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Setting:
+    """What is given, as floats: a row's epsilon and delta, h, alpha, and the root's bound."""
+
+    epsilon: float
+    delta: float
+    height: int
+    alpha: float
+    root_bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shape:
+    """What is searched: L_j / U_j of the first and of the later rounds, the most c, z_u, how seldom
+    a level is found TOP without a node, and how tight c is."""
+
+    first_floor: float
+    floor: float
+    cutoff: int
+    above: float = 0.0
+    seldom: float = 0.1
+    tight: float = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draft:
+    """One round, as floats."""
+
+    upper: float
+    floor: float
+    cutoff: int
+    above: float
+    search_epsilon: float
+    node_epsilon: float
+    estimate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Room:
+    """What a round must fit: its number, L_j and U_j, c, E, and what a node of U_{j+1} loses."""
+
+    number: int
+    upper: float
+    floor: float
+    cutoff: int
+    error: float
+    excess: float
+
+
+def calibrate(
+    *,
+    height: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    neighbors: Neighbors,
+    score: Score,
+    alpha: float,
+    rows: int = 1,
+    root_bound: int = MAX_COUNT,
+) -> ThresholdPlan:
+    """The plan of the smallest score found; no data are touched.
+
+    Guarantee: the plan's; it is checked exactly when the plan is made.
+
+    Args:
+        height: h, the level of the leaves.
+        epsilon, delta, neighbors, rows: as for `ThresholdPlan`.
+        score: what to make small, from the bounds of a plan's errors.
+        alpha: the relative error that the rounds are laid out for, above 0 and below 1.
+        root_bound: M, a public bound of the rows of a tree, by default the most that are counted;
+            above it the guarantee holds, but not the predicted error.
+
+    Returns:
+        The plan; without rounds where the budget is too small for any to help.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    >>> plan = calibrate(height=20, epsilon=Fraction(1), delta=Fraction(1, 10**6), alpha=0.5,
+    ...                  neighbors=Neighbors.ADD_REMOVE, root_bound=10**6,
+    ...                  score=lambda errors: errors.worst_alpha_rmse(0.5))
+    >>> round(ThresholdErrors(plan, height=20, root_bound=10**6).worst_alpha_rmse(0.5))
+    120
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}; it must be above 0 and below 1")
+    if height < 0:
+        raise ValueError(f"height is {height}; it must be at least 0")
+    if not 1 <= root_bound <= MAX_COUNT:
+        raise ValueError(f"root_bound is {root_bound}; it must be from 1 to 2^40")
+    unit = GroupPrivacy(epsilon=epsilon, delta=delta, rows=rows, neighbors=neighbors)
+    setting = _Setting(
+        epsilon=float(unit.row_epsilon),
+        delta=float(unit.row_delta),
+        height=height,
+        alpha=alpha,
+        root_bound=float(root_bound),
+    )
+    search = _Search(setting=setting, unit=unit, score=score, root_bound=root_bound)
+    return search.best()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scored:
+    value: float
+    plan: ThresholdPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """Coordinate descent: the layout of the rounds by E, how seldom they fail by the score."""
+
+    setting: _Setting
+    unit: GroupPrivacy
+    score: Score
+    root_bound: int
+
+    def best(self) -> ThresholdPlan:
+        """The plan of the least score found, by two orders of the coordinates."""
+        cautions = {"tight": _TIGHT, "seldom": _SELDOM, "above": _ABOVE}
+        orders = (("tight", "seldom", "above"), ("above", "seldom", "tight"))
+        found = [self._descended({name: cautions[name] for name in order}) for order in orders]
+        return self._with_least(min(found, key=lambda each: each.value)).plan
+
+    def _descended(self, cautions: dict[str, tuple[float, ...]]) -> _Scored:
+        least = (1 - self.setting.alpha) / (1 + self.setting.alpha)
+        floors = tuple(least + (1 - least) * part for part in _FLOORS)
+        start = _Shape(first_floor=0.3, floor=floors[3], cutoff=2)
+        shape, error = _laid_out(self.setting, start, floors)
+        best = self._scored(shape, error)
+        for name, values in (*cautions.items(), *cautions.items()):
+            start = shape
+            for value in values:
+                tried = _laid_out(self.setting, _varied(start, name, value), floors)
+                scored = self._scored(*tried)
+                if scored.value < best.value:
+                    shape, best = tried[0], scored
+        return best
+
+    def _scored(self, shape: _Shape, error: float) -> _Scored:
+        return self._of(_plan(_drafts(self.setting, shape, error) or [], error, self.unit))
+
+    def _of(self, plan: ThresholdPlan) -> _Scored:
+        height = self.setting.height
+        errors = ThresholdErrors(plan, height=height, root_bound=self.root_bound)
+        return _Scored(value=self.score(errors), plan=plan)
+
+    def _with_least(self, found: _Scored) -> _Scored:
+        """Perhaps another estimate of what no round finds."""
+        tried = [
+            self._of(replace(found.plan, least=_short(float(found.plan.least) * part)))
+            for part in _LEAST
+        ]
+        return min([found, *tried], key=lambda each: each.value)
+
+
+# The second turn of a descent begins where the first one ended.
+@lru_cache(maxsize=256)
+def _laid_out(setting: _Setting, shape: _Shape, floors: tuple[float, ...]) -> tuple[_Shape, float]:
+    """The layout of the least E, one coordinate after the other, as long as it falls."""
+    grid: dict[str, tuple[float, ...]] = {
+        "first_floor": _FIRST_FLOORS,
+        "floor": floors,
+        "cutoff": _CUTOFFS,
+    }
+    best, improved = _least_error(setting, shape), True
+    while improved:
+        improved = False
+        for name, values in grid.items():
+            for value in values:
+                tried = _varied(shape, name, value)
+                if _affordable(setting, tried, best * _WORTH):
+                    # What E buys is not quite monotone, so the least one found may be no better.
+                    error = _least_error(setting, tried)
+                    if error < best:
+                        shape, best, improved = tried, error, True
+    return shape, best
+
+
+def _varied(shape: _Shape, name: str, value: float) -> _Shape:
+    return _Shape(**{**asdict(shape), name: value})
+
+
+def _least_error(setting: _Setting, shape: _Shape) -> float:
+    """The least E at which the rounds of a shape cost epsilon at most: at M none is needed."""
+    low, high = 1e-3, setting.root_bound
+    while high > low * 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _affordable(setting, shape, middle) else (middle, high)
+    return high
+
+
+def _affordable(setting: _Setting, shape: _Shape, error: float) -> bool:
+    drafts = _drafts(setting, shape, error)
+    return drafts is not None and _cost(drafts) <= setting.epsilon
+
+
+def _cost(drafts: list[_Draft]) -> float:
+    return sum(each.search_epsilon + each.node_epsilon for each in drafts)
+
+
+def _drafts(setting: _Setting, shape: _Shape, error: float) -> list[_Draft] | None:
+    """The rounds for an additive error E; None where they do not rise to the root's bound."""
+    alpha, drafts = setting.alpha, list[_Draft]()
+    upper, below, spent = 2 * error / (1 - alpha), error, 0.0
+    while upper < setting.root_bound:
+        floor = upper * (shape.floor if drafts else shape.first_floor)
+        reach = ((1 + alpha) * floor + 2 * error) / (1 - alpha)
+        cutoff = max(1, min(shape.cutoff, math.ceil((reach - upper) / (shape.tight * floor))))
+        reach = min(reach, upper + shape.tight * cutoff * floor)
+        if reach < upper * _LEAST_RISE or len(drafts) == _MOST_ROUNDS or spent > setting.epsilon:
+            return None
+        # What a node of U_{j+1} would lose if it were missed.
+        excess = max((1 - alpha) * reach - below, error)
+        room = _Room(
+            number=len(drafts), upper=upper, floor=floor, cutoff=cutoff, error=error, excess=excess
+        )
+        draft = _draft(setting, shape, room)
+        drafts.append(replace(draft, estimate=(1 + alpha) * floor + error))
+        spent += draft.search_epsilon + draft.node_epsilon
+        upper, below = reach, drafts[-1].estimate
+    return drafts
+
+
+def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
+    """The cheapest round with room between floor and upper: s is best for a / (1 - s) + b / s.
+
+    a stands for the radius of the looks, b for the margins of the search; both depend on the budget
+    by logarithms only.
+    """
+    cutoff, gap = room.cutoff, room.upper - room.floor
+    rarely = shape.seldom * (room.error / room.excess) ** 2
+    wait = _difference_quantile(rarely / max(1, setting.height * cutoff))
+    delta = setting.delta * float((1 - _DELTA_RATIO) * _DELTA_RATIO**room.number)
+    a, above = 10.0, 1.0
+    for _ in range(4):
+        b = max(0.5, 2 * (wait + above))
+        epsilon = cutoff / gap * (math.sqrt(a) + math.sqrt(b)) ** 2
+        node = epsilon * math.sqrt(a) / (math.sqrt(a) + math.sqrt(b))
+        growth = math.expm1(min(node / cutoff, 50.0)) * cutoff / (2 * delta)
+        a = max(0.1, math.log1p(growth))
+        # Missed nodes lose about a scale of the search, which is more than E in later rounds.
+        scale = 2 * cutoff / (epsilon - node)
+        lost = max(1.0, (1 - setting.alpha) * scale / room.error)
+        above = max(0.0, _difference_quantile(shape.seldom / lost**2) + shape.above)
+    return _Draft(
+        upper=room.upper,
+        floor=room.floor,
+        cutoff=cutoff,
+        above=above,
+        search_epsilon=epsilon - node,
+        node_epsilon=node,
+        estimate=0.0,
+    )
+
+
+def _difference_quantile(probability: float) -> float:
+    """z >= 0 with (2 + z) e^-z / 4 = probability, the tail of a difference of two Laplace noises.
+
+    >>> z = _difference_quantile(1e-3)
+    >>> round((2 + z) * math.exp(-z) / 4, 9)
+    0.001
+    """
+    z = 0.0
+    for _ in range(12):
+        z = math.log((2 + z) / (4 * probability))
+        if z <= 0:
+            return 0.0
+    return z
+
+
+def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPlan:
+    """The plan of drafts: budgets scaled to the whole and rounded down, radii exact."""
+    scale = unit.row_epsilon / Fraction(max(_cost(drafts), 1e-12))
+    rounds: list[ThresholdRound] = []
+    for number, draft in enumerate(drafts):
+        share = unit.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
+        search = _rounded_down(Fraction(draft.search_epsilon) * scale)
+        # Rising, so that an estimate tells its round, and none is above that of its parent.
+        below = rounds[-1].estimate if rounds else _short(error)
+        free = ThresholdRound(
+            cutoff=draft.cutoff,
+            search_epsilon=search,
+            node_epsilon=_rounded_down(Fraction(draft.node_epsilon) * scale),
+            delta=_rounded_down(share),
+            tau=0,
+            acceptance=0,
+            estimate=max(_short(draft.estimate), below + Fraction(1, _ESTIMATE_UNIT)),
+        )
+        tau = round(draft.upper - draft.above * float(free.sparse_vector.query_law.scale))
+        tau = max(tau, rounds[-1].tau + 1 if rounds else 1)
+        acceptance = math.ceil(draft.floor) + free.noise.radius
+        rounds.append(replace(free, tau=tau, acceptance=acceptance))
+    return ThresholdPlan(
+        epsilon=unit.epsilon,
+        delta=unit.delta,
+        neighbors=unit.neighbors,
+        rows=unit.rows,
+        least=_short(error),
+        rounds=tuple(rounds),
+    )
+
+
+def _short(value: float) -> Fraction:
+    return Fraction(round(value * _ESTIMATE_UNIT), _ESTIMATE_UNIT)
+
+
+def _rounded_down(value: Fraction) -> Fraction:
+    """The largest rational of `_BITS` bits times a power of 2 that is not above.
+
+    >>> value = Fraction(1, 3)
+    >>> _rounded_down(value) <= value < _rounded_down(value) * (1 + Fraction(1, 2**31))
+    True
+    """
+    places = _BITS - value.numerator.bit_length() + value.denominator.bit_length()
+    unit = Fraction(1, 2**places) if places >= 0 else Fraction(2**-places)
+    return value // unit * unit

@@ -1,0 +1,228 @@
+"""Trees whose counts are found between thresholds, one per key, each whole in a chunk.
+
+What a node's estimate is worth: the round that found it says that the count is certainly at least
+the round's floor; that no later round found it says that the count is, with the confidence, at most
+what they would have found. So a node has one of a few intervals.
+
+Source: `dpcore.thresholds.plan`, `dpcore.thresholds.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.noise.source import MAX_COUNT, Integers, NoiseSource
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.thresholds.errors import ThresholdErrors
+from dpcore.thresholds.plan import ThresholdPlan
+from dpcore.thresholds.rounds import released_trees_estimates
+from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
+from dpcore.trees.irregular_consistency import irregular_counts
+from dpcore.trees.least_squares import Floats
+from dpcore.uniform.forest import LevelSolution, Measurements, RootSolutions
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeThresholds:
+    """How one tree is measured by thresholds. Holds no data.
+
+    Args:
+        tree: its shape, of one root and at most 2^17 leaves, since it is searched as a whole.
+        thresholds: the rounds.
+        keyed: the tree stands once per key: a row is in one of them.
+        rows_at_most: a public bound of the rows of a tree, by default the most that are counted.
+            The intervals and the predicted error rest on it, not the guarantee, nor what is drawn.
+
+    Raises:
+        ValueError: too many leaves, estimates of the rounds that do not rise, or a bound out of
+            range.
+    """
+
+    tree: IrregularTree
+    thresholds: ThresholdPlan
+    keyed: bool = False
+    rows_at_most: int = MAX_COUNT
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows_at_most <= MAX_COUNT:
+            raise ValueError(f"rows_at_most is {self.rows_at_most}; it must be from 1 to 2^40")
+        if self.tree.leaves > CHUNK_LEAVES:
+            raise ValueError(
+                f"mechanism: thresholds need a whole tree at once, and {self.tree.leaves} leaves "
+                f"are more than {CHUNK_LEAVES}"
+            )
+        if (np.diff(self.estimates) <= 0).any():
+            raise ValueError("thresholds: the estimates of the rounds must rise")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation."""
+        return self.thresholds.neighbors
+
+    @property
+    def budget(self) -> Budget | None:
+        """None: it spends an epsilon and a delta."""
+        return None
+
+    @property
+    def errors(self) -> ThresholdErrors:
+        """The bounds of its errors."""
+        return ThresholdErrors(
+            self.thresholds, height=self.tree.height, root_bound=self.rows_at_most
+        )
+
+    @property
+    def estimates(self) -> Floats:
+        """(rounds + 1,) what a node may be estimated at: found by no round, or by each."""
+        rounds = self.thresholds.rounds
+        return np.array([float(self.thresholds.least), *(float(each.estimate) for each in rounds)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdIntervals:
+    """The intervals of nodes found by no round, or by each.
+
+    Args:
+        confidence: of the upper ends; the lower ones are certain.
+        low, high: (rounds + 1,) in rows; the last end may be infinite.
+    """
+
+    confidence: float
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values: an infinite end is null."""
+        return asdict(self) | {"high": [each if np.isfinite(each) else None for each in self.high]}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> ThresholdIntervals:
+        """The inverse of `spec`."""
+        return cls(
+            confidence=float(spec["confidence"]),
+            low=tuple(map(float, spec["low"])),
+            high=tuple(np.inf if each is None else float(each) for each in spec["high"]),
+        )
+
+
+def threshold_intervals(plan: TreeThresholds, confidence: float) -> ThresholdIntervals:
+    """The intervals of a plan's estimates.
+
+    A node of w rows is left by all rounds from j + 1 up with a probability of at most m_{j+1}(w)
+    (`ThresholdErrors.missed`), which falls with w. So a node found by round j has, but for a
+    probability of 1 - confidence, at most the largest w of m_{j+1}(w) > 1 - confidence: of the
+    rounds j for which a node of w rows is above that, let i be the last. Found by any of them, the
+    node was left by all rounds from i + 1 up.
+
+    Args:
+        plan: any.
+        confidence: above 0 and below 1.
+    """
+    errors, rounds, most = plan.errors, plan.thresholds.rounds, plan.rows_at_most
+    last = np.inf if most == MAX_COUNT else float(most)
+    low = (0.0, *(float(max(0, each.floor)) for each in rounds))
+    high = [
+        _largest_missed(errors, j + 1, 1 - confidence, most=most, last=last)
+        for j in range(len(rounds))
+    ]
+    return ThresholdIntervals(
+        confidence=confidence,
+        low=low,
+        high=(*map(max, high, low), max(last, low[-1])),
+    )
+
+
+def _largest_missed(
+    errors: ThresholdErrors, round_number: int, probability: float, *, most: int, last: float
+) -> float:
+    """The largest w of m(w) above a probability, 0 if there is none; `last` if all counts are."""
+    low, high = 0, most
+    if float(errors.missed(round_number, [high])[0]) > probability:
+        return last
+    while high - low > 1:
+        middle = (low + high) // 2
+        if float(errors.missed(round_number, [middle])[0]) > probability:
+            low = middle
+        else:
+            high = middle
+    return float(low)
+
+
+class ThresholdForest:
+    """The trees of one plan, one per key; a `dpcore.trees.forest.ChunkedForest`.
+
+    Args:
+        plan: how each is measured.
+        keys: how many keys.
+    """
+
+    def __init__(self, plan: TreeThresholds, keys: int = 1) -> None:
+        self.plan = plan
+        self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=CHUNK_LEAVES)
+
+    def measure(
+        self, tree: str, chunk: IrregularChunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The estimates of a chunk's trees, each level (keys, n), as the bits of float64."""
+        found = released_trees_estimates(
+            self.plan.thresholds,
+            self.plan.tree,
+            counts.reshape(chunk.keys, chunk.tree.leaves),
+            noise,
+            name=tree,
+            first_key=chunk.key,
+            chunk=chunk.index,
+        )
+        return [np.stack(level).view(np.int64) for level in zip(*found, strict=True)]
+
+    def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:
+        """(keys,) the exact totals; the spine does not use them."""
+        totals: Integers = counts.reshape(chunk.keys, -1).sum(axis=1)
+        return totals
+
+    def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
+        """(keys,) the estimates of the roots."""
+        root = measurements[0]
+        assert root is not None
+        return root.view(np.float64).reshape(-1)
+
+    def solve_spine(
+        self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
+    ) -> tuple[RootSolutions, list[LevelSolution]]:
+        """There is nothing above whole trees: each root's solution is its estimate."""
+        nothing = np.zeros_like(roots)
+        count = np.rint(roots).astype(np.int64)
+        solutions = RootSolutions(
+            estimate=roots,
+            before=nothing,
+            total=roots,
+            count=count,
+            before_count=np.zeros_like(count),
+            total_count=count,
+        )
+        return solutions, []
+
+    def solve_chunk(
+        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[LevelSolution]:
+        """The levels of a chunk's trees with integers that add up; variances are not known."""
+        estimates = [np.asarray(level).view(np.float64) for level in measurements]
+        tree = self.plan.tree
+        alike = [np.ones(size) for size in tree.level_sizes]
+        counts = irregular_counts(tree, alike, estimates, roots.count.reshape(-1, 1))
+        return [
+            LevelSolution(
+                level=level,
+                first_node=0,
+                estimate=own,
+                variance=np.broadcast_to(np.nan, own.shape),
+                count=count,
+            )
+            for level, (own, count) in enumerate(zip(estimates, counts, strict=True))
+        ]

@@ -1,0 +1,269 @@
+"""Plans for counts between thresholds: any parameters, an exact guarantee.
+
+`dpcore.papers.relative_estimation` chooses the parameters of Ghazi et al. so that their accuracy is
+proved, with constants too large to be of use. Here every parameter is free, and privacy is a
+matter of what is spent, which is added up exactly; how good a plan is, `dpcore.thresholds.errors`
+bounds and `dpcore.thresholds.calibration` makes small.
+
+What is freer than in the paper, at no cost in privacy:
+
+- c, the levels that a round may find TOP, is any positive integer (the paper's is not an integer).
+- The budget of a round is split at will between the search for levels and the looks at nodes.
+- The acceptance of a node and the estimate that goes with a round are any numbers: both are
+  post-processing.
+- The queries of the search are largest counts, which are monotone when a row is added, so half of
+  the noise of a query is enough (`dpcore.thresholds.sparse_vector`).
+- No round's root bound is measured: thresholds rise geometrically and the noise of a round with
+  them, so all rounds up to the largest count that there can be cost little more than the first few.
+
+Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithms 1, 2 and 4, corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any
+
+from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dpcore.papers.relative_estimation import GroupPrivacy
+from dpcore.privacy.budget import Neighbors
+from dpcore.thresholds.sparse_vector import SparseVectorParameters
+
+__all__ = [
+    "ThresholdPlan",
+    "ThresholdRound",
+    "threshold_plan_from_spec",
+]
+
+# Up to here the radius of truncated noise has a closed form in float64.
+_MOST_CLOSED_FORM = 30
+
+
+@lru_cache(maxsize=1024)
+def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
+    """The noise of `truncated_laplace`, sooner: its radius is looked for from its closed form on.
+
+    >>> noise = _look_noise(Fraction(1, 3), Fraction(1, 10**9))
+    >>> noise == truncated_laplace(Fraction(1, 3), Fraction(1, 10**9))
+    True
+    """
+    if epsilon > _MOST_CLOSED_FORM:
+        return truncated_laplace(epsilon, delta)
+    growth = math.expm1(float(epsilon))
+    reach = math.log1p(growth / (2 * float(delta))) - math.log1p(growth / 2)
+    least = max(1, math.ceil(1 / (64 * epsilon)))
+    first = max(least, math.ceil(reach / float(epsilon)) - 1)
+    for radius in range(first, first + 4):
+        noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
+        if noise.delta(epsilon) <= delta:
+            if radius > first or radius == least:
+                return noise
+            break
+    return truncated_laplace(epsilon, delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdRound:
+    """One classification of a forest; a `dpcore.thresholds.heavy_nodes.Classifier`.
+
+    Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
+    acceptance and estimate are.
+
+    Proof sketch. As of `dpcore.thresholds.heavy_nodes.Classification`: the largest count of a level
+    rises by at most 1 with a row added, and never falls, so the search costs search_epsilon; at
+    most c levels are looked at, each at (node_epsilon / c, delta / c), a row being in one node of a
+    level.
+
+    Args:
+        cutoff: c, how many levels may be answered TOP, a positive integer.
+        search_epsilon: of the search for levels, positive.
+        node_epsilon, delta: of all looks together; positive, delta below 1.
+        tau: a level is looked at if its largest count with noise reaches this with noise.
+        acceptance: a node is TOP if its noisy count reaches this.
+        estimate: of the counts found TOP, at least 0.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    >>> one = ThresholdRound(cutoff=2, search_epsilon=Fraction(1), node_epsilon=Fraction(1),
+    ...                      delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))
+    >>> one.sparse_vector.query_law.scale, one.noise.scale, one.noise.radius, one.floor
+    (Fraction(4, 1), Fraction(2, 1), 27, 33)
+    """
+
+    cutoff: int
+    search_epsilon: Fraction
+    node_epsilon: Fraction
+    delta: Fraction
+    tau: int
+    acceptance: int
+    estimate: Fraction
+
+    def __post_init__(self) -> None:
+        for name in ("search_epsilon", "node_epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta is {self.delta}; it must be above 0 and below 1")
+        if self.estimate < 0:
+            raise ValueError(f"estimate is {self.estimate}; it must be at least 0")
+        for name in ("tau", "acceptance"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} is {value!r}; it must be an integer")
+        self._check_spending()
+
+    def _check_spending(self) -> None:
+        """The search checks that c is an integer; the noise of a look is checked here, exactly."""
+        assert self.sparse_vector.cutoff == self.cutoff
+        look = self.noise.delta(self.node_epsilon / self.cutoff)
+        if look * self.cutoff > self.delta:
+            raise ValueError(f"delta is {self.delta}; {self.cutoff} looks at nodes spend more")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the round spends, per row."""
+        return self.search_epsilon + self.node_epsilon
+
+    @cached_property
+    def sparse_vector(self) -> SparseVectorParameters:
+        """The search for levels."""
+        return SparseVectorParameters(
+            epsilon=Fraction(self.search_epsilon),
+            cutoff=self.cutoff,
+            threshold=Fraction(self.tau),
+            is_monotone=True,
+        )
+
+    @cached_property
+    def noise(self) -> TruncatedLaplace:
+        """The noise of a node that is looked at, at (node_epsilon / c, delta / c)."""
+        return _look_noise(
+            Fraction(self.node_epsilon) / self.cutoff, Fraction(self.delta) / self.cutoff
+        )
+
+    @property
+    def floor(self) -> int:
+        """acceptance - R: no node below is TOP, save for a heavier node under it."""
+        return self.acceptance - self.noise.radius
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "cutoff": self.cutoff,
+            "search_epsilon": str(self.search_epsilon),
+            "node_epsilon": str(self.node_epsilon),
+            "delta": str(self.delta),
+            "tau": self.tau,
+            "acceptance": self.acceptance,
+            "estimate": str(self.estimate),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdPlan:
+    """Rounds of classification with falling thresholds, and what they may spend together.
+
+    Guarantee: what `dpcore.thresholds.rounds` gives is (epsilon, delta)-differentially private for
+    units of at most `rows` rows under the relation, checked in exact arithmetic when the plan is
+    made.
+
+    Proof sketch. Round i classifies a forest of disjoint subtrees that depends on earlier answers
+    only; the rounds compose to the sums of their epsilons and deltas for one row added or removed,
+    and `GroupPrivacy` converts. Trees of several keys hold different rows: for one row added or
+    removed they are parallel.
+
+    Args:
+        epsilon, delta: the claim for a unit; positive, delta below 1.
+        neighbors: the neighbouring relation.
+        rows: the most rows of a unit.
+        least: the estimate of what no round finds, at least 0.
+        rounds: in the order of rising thresholds; applied from the last one down.
+
+    Raises:
+        ValueError: rounds that spend more than the claim, or thresholds that do not rise.
+
+    Source: Ghazi et al., Algorithm 2 and Fact 2.2, corrected.
+
+    >>> one = ThresholdRound(
+    ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
+    ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))
+    >>> ThresholdPlan(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), least=Fraction(20),
+    ...               neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    Traceback (most recent call last):
+    ...
+    ValueError: rounds: they spend an epsilon of 1 a row, above the 1/2 that epsilon leaves
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    neighbors: Neighbors
+    rows: int = 1
+    least: Fraction
+    rounds: tuple[ThresholdRound, ...]
+
+    def __post_init__(self) -> None:
+        if self.least < 0:
+            raise ValueError(f"least is {self.least}; it must be at least 0")
+        if any(low.tau >= high.tau for low, high in pairwise(self.rounds)):
+            raise ValueError("rounds: the thresholds tau must rise from round to round")
+        for name, allowed in (("epsilon", self.unit.row_epsilon), ("delta", self.unit.row_delta)):
+            spent = sum((Fraction(getattr(each, name)) for each in self.rounds), Fraction(0))
+            if spent > allowed:
+                raise ValueError(
+                    f"rounds: they spend {'an' if name == 'epsilon' else 'a'} {name} of {spent} a "
+                    f"row, above the {allowed} that {name} leaves"
+                )
+
+    @cached_property
+    def unit(self) -> GroupPrivacy:
+        """What one row may cost."""
+        return GroupPrivacy(
+            epsilon=self.epsilon, delta=self.delta, rows=self.rows, neighbors=self.neighbors
+        )
+
+    @property
+    def spares_empty_nodes(self) -> bool:
+        """Whether a node without rows is never TOP: tau - Delta - R > R in the paper's terms.
+        `dpcore.thresholds.rounds` draws for all nodes of a level anyhow, and needs no such
+        condition."""
+        return all(each.floor > 0 for each in self.rounds)
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `threshold_plan_from_spec` reads it back."""
+        return {
+            "mechanism": "thresholds",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "neighbors": self.neighbors.value,
+            "rows": self.rows,
+            "least": str(self.least),
+            "rounds": [each.spec() for each in self.rounds],
+        }
+
+
+def threshold_plan_from_spec(spec: Mapping[str, Any]) -> ThresholdPlan:
+    """The plan of a specification, validated anew.
+
+    >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10), least=Fraction(3),
+    ...                      neighbors=Neighbors.SUBSTITUTE, rounds=())
+    >>> threshold_plan_from_spec(plan.spec()) == plan
+    True
+    """
+    fractions = ("search_epsilon", "node_epsilon", "delta", "estimate")
+    return ThresholdPlan(
+        epsilon=Fraction(spec["epsilon"]),
+        delta=Fraction(spec["delta"]),
+        neighbors=Neighbors(spec["neighbors"]),
+        rows=spec["rows"],
+        least=Fraction(spec["least"]),
+        rounds=tuple(
+            ThresholdRound(**{**each, **{name: Fraction(each[name]) for name in fractions}})
+            for each in spec["rounds"]
+        ),
+    )

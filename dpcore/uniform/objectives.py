@@ -1,0 +1,367 @@
+"""What a plan is best for: the error that a reader of the release will see.
+
+Each objective is a mean of variances after estimation, in rows^2, of what will be read:
+
+- `CdfObjective`: all prefixes of the leaves, which are the points of the CDF.
+- `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
+  public guess of the distribution, their error in value.
+- `RangeObjective`: all ranges of leaves, or those of given widths.
+- `NodeObjective`: the nodes of a given tree, by weights of its levels.
+
+Source: derived here; see `dpcore.uniform.prefix_error`, `range_error` and `node_error`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcore.uniform.batch import Floats, Integers, Scalars, TreeBatch, level_parts
+from dpcore.uniform.node_error import node_variances
+from dpcore.uniform.prefix_error import prefix_moments, prefix_variance
+from dpcore.uniform.range_error import (
+    all_ranges_variance,
+    positions,
+    ranges_parts,
+    ranges_variance,
+    ranks_parts,
+    ranks_variance,
+)
+
+# Places that a search looks at, to compare many trees and to judge the last few.
+SEARCHED_PLACES = 48
+JUDGED_PLACES = 256
+# So many guesses are all looked at: trees that fit some of them can be bad for the others.
+_SEARCHED_GUESSES = 128
+# Ranges of each width that a prediction looks at.
+_PREDICTED_POSITIONS = 2**13
+
+
+class Objective(ABC):
+    """What a plan is best for. Values are equal where they ask the same."""
+
+    kind: ClassVar[str]
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether a trial looks at many places, so that a search should try less."""
+        return False
+
+    @property
+    def reads(self) -> str:
+        """What the error speaks of, for a person."""
+        return "a CDF point, over all cells"
+
+    @property
+    def unit(self) -> str:
+        """Of the error's root."""
+        return "rows"
+
+    @abstractmethod
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """(..., trees) the mean variance of what will be read, from (..., trees, h + 1)."""
+
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """How much of the variance comes from the noise of each level, for a search.
+
+        Args:
+            batch: the trees.
+            precisions: (trees, h + 1).
+            places: where the objective looks at places, it may look at so many of them only.
+
+        Returns:
+            (trees, h + 1), of which the sums are the variances.
+        """
+        return level_parts(self.variance, batch, precisions)
+
+    def one_leaf_variance(self, total: float) -> float:
+        """The same of a tree of one leaf, whose count has the given variance."""
+        return total
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `objective_from_spec` reads it back."""
+        return {"kind": self.kind}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CdfObjective(Objective):
+    """The variance of an estimated prefix count, mean over the K prefixes."""
+
+    kind: ClassVar[str] = "cdf"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """See `dpcore.uniform.prefix_error`."""
+        return prefix_variance(batch, precisions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """What is publicly guessed of the distribution at one quantile.
+
+    Args:
+        stop: the leaf boundary nearest to the quantile: so many leaves lie left of it.
+        density: rows in one leaf there, for the guessed number of rows.
+    """
+
+    stop: int
+    density: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.density < math.inf:
+            raise ValueError(f"density: {self.density} is not a positive number of rows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantileObjective(Objective):
+    """The error of quantiles.
+
+    Without a guess, the variance of prefix - q total, mean over all boundaries and the quantiles:
+    the error in rank, in rows, where the data may lie anywhere. With one, the error in value, in
+    leaves: to first order that of the rank over the density.
+
+    Args:
+        quantiles: those that will be read, each in [0, 1].
+        guesses: for each quantile, or none.
+
+    Raises:
+        ValueError: no quantile, one outside [0, 1], or another number of guesses.
+    """
+
+    quantiles: tuple[float, ...]
+    guesses: tuple[Guess, ...] = ()
+    kind: ClassVar[str] = "quantiles"
+
+    def __post_init__(self) -> None:
+        if not self.quantiles:
+            raise ValueError("quantiles: there are none")
+        for quantile in self.quantiles:
+            if not 0 <= quantile <= 1:
+                raise ValueError(f"quantiles: {quantile} is not between 0 and 1")
+        if self.guesses and len(self.guesses) != len(self.quantiles):
+            raise ValueError(
+                f"guesses: {len(self.guesses)} of them for {len(self.quantiles)} quantiles"
+            )
+
+    @property
+    def is_costly(self) -> bool:
+        """Where there are many guesses."""
+        return len(self.guesses) > 32
+
+    @property
+    def reads(self) -> str:
+        """The rank of quantiles, or their value."""
+        return "quantiles' values, as guessed" if self.guesses else "quantiles' ranks, anywhere"
+
+    @property
+    def unit(self) -> str:
+        """Of the error's root."""
+        return "cells" if self.guesses else "rows"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """In rows^2 without guesses, in leaves^2 with them."""
+        if not self.guesses:
+            return prefix_moments(batch, precisions).rank_variance(self.quantiles)
+        stops, quantiles, weights = self._places(batch.leaves, len(self.guesses))
+        variance: Scalars = ranks_variance(batch, precisions, stops, quantiles) @ weights
+        return variance
+
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """Of some of very many guesses, evenly chosen; see
+        `dpcore.uniform.range_error.ranks_parts`."""
+        if not self.guesses:
+            return super().searched_parts(batch, precisions, places)
+        at_most = max(places, _SEARCHED_GUESSES)
+        return ranks_parts(batch, precisions, *self._places(batch.leaves, at_most))
+
+    def _places(self, leaves: int, at_most: int) -> tuple[Integers, list[float], Floats]:
+        """The boundaries, the quantiles and the weights of so many guesses."""
+        outside = [guess.stop for guess in self.guesses if not 0 <= guess.stop <= leaves]
+        if outside:
+            raise ValueError(f"guesses: {outside[0]} is no boundary of {leaves} leaves")
+        chosen = _evenly(len(self.guesses), at_most)
+        stops = np.array([self.guesses[index].stop for index in chosen])
+        densities = np.array([self.guesses[index].density for index in chosen])
+        return stops, [self.quantiles[index] for index in chosen], densities**-2.0 / len(chosen)
+
+    def one_leaf_variance(self, total: float) -> float:
+        """The rank of a quantile in one leaf, or its value."""
+        if not self.guesses:
+            return total * float(np.mean([(1 - q) ** 2 for q in self.quantiles]))
+        pairs = zip(self.guesses, self.quantiles, strict=True)
+        errors = [((guess.stop - q) / guess.density) ** 2 for guess, q in pairs]
+        return total * float(np.mean(errors))
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        guesses = [[guess.stop, guess.density] for guess in self.guesses]
+        return super().spec() | {"quantiles": list(self.quantiles), "guesses": guesses}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeObjective(Objective):
+    """The variance of an estimated range count: mean over all ranges, or over the given widths and
+    then over the ranges of each width.
+
+    Args:
+        widths: in leaves; none for all ranges.
+
+    Raises:
+        ValueError: a width below 1 or not whole.
+    """
+
+    widths: tuple[int, ...] = ()
+    kind: ClassVar[str] = "ranges"
+
+    @property
+    def is_costly(self) -> bool:
+        """Where widths are given."""
+        return bool(self.widths)
+
+    def __post_init__(self) -> None:
+        for width in self.widths:
+            if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+                raise ValueError(f"widths: {width!r} is not a whole number of leaves above 0")
+
+    @property
+    def reads(self) -> str:
+        """Which ranges."""
+        if not self.widths:
+            return "a range, over all ranges"
+        return f"ranges of {', '.join(map(str, self.widths))} cells"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """Of ranges of a width at 2^13 places at most, spread evenly, all where there are fewer."""
+        if not self.widths:
+            return all_ranges_variance(batch, precisions)
+        self._check_widths(batch.leaves)
+        means: list[Scalars] = []
+        for width in self.widths:  # one at a time, for the memory
+            starts = positions(batch.leaves, width, _PREDICTED_POSITIONS)
+            variances = ranges_variance(batch, precisions, starts, starts + width)
+            means.append(variances.mean(axis=-1))
+        variance: Scalars = np.mean(means, axis=0)
+        return variance
+
+    def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
+        """Of some of many widths, evenly chosen; see `dpcore.uniform.range_error.ranges_parts`."""
+        if not self.widths:
+            return super().searched_parts(batch, precisions, places)
+        return ranges_parts(batch, precisions, *self._places(batch.leaves, places))
+
+    def _check_widths(self, leaves: int) -> None:
+        too_wide = [width for width in self.widths if width > leaves]
+        if too_wide:
+            raise ValueError(f"widths: {too_wide[0]} is more than the {leaves} leaves")
+
+    def _places(self, leaves: int, places: int) -> tuple[Integers, Integers, Floats]:
+        """Where the searched ranges begin and end, and their weights: the same for every width."""
+        self._check_widths(leaves)
+        ordered = sorted(self.widths)
+        widths = [ordered[index] for index in _evenly(len(ordered), places)]
+        each_of = places // len(widths)
+        # Every width goes on where the last one stopped, so that few positions are spread too.
+        starts = [
+            positions(leaves, width, each_of, each_of * index) for index, width in enumerate(widths)
+        ]
+        stops = [each + width for each, width in zip(starts, widths, strict=True)]
+        weights = [np.full(len(each), 1 / len(each) / len(widths)) for each in starts]
+        return np.concatenate(starts), np.concatenate(stops), np.concatenate(weights)
+
+    def one_leaf_variance(self, total: float) -> float:
+        """Of the leaf itself."""
+        if any(width > 1 for width in self.widths):
+            raise ValueError(f"widths: {max(self.widths)} is more than the 1 leaves")
+        return total
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return super().spec() | {"widths": list(self.widths)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeObjective(Objective):
+    """The variance of an estimated node count: mean over the nodes of a level, then over the levels
+    by weight. It speaks of the levels of a given tree, so its fan-outs must be given too.
+
+    Args:
+        weights: (h + 1,) of the levels, root first; at least one is above 0.
+
+    Raises:
+        ValueError: a weight that is negative or no number, or all are 0.
+    """
+
+    weights: tuple[float, ...]
+    kind: ClassVar[str] = "nodes"
+
+    def __post_init__(self) -> None:
+        for weight in self.weights:
+            if not 0 <= weight < math.inf:
+                raise ValueError(f"level_weights: {weight} is not a number from 0 up")
+        if not sum(self.weights) > 0:
+            raise ValueError("level_weights: at least one must be above 0")
+
+    @property
+    def reads(self) -> str:
+        """Which nodes."""
+        return "a node, by the weights of the levels"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """See `dpcore.uniform.node_error`."""
+        if len(self.weights) != batch.height + 1:
+            raise ValueError(
+                f"level_weights: {len(self.weights)} of them for {batch.height + 1} levels"
+            )
+        weights = np.array(self.weights) / sum(self.weights)
+        variance: Scalars = (node_variances(batch, precisions) * weights).sum(axis=-1)
+        return variance
+
+    def one_leaf_variance(self, total: float) -> float:
+        """Of the leaf itself."""
+        if len(self.weights) != 1:
+            raise ValueError(f"level_weights: {len(self.weights)} of them for 1 levels")
+        return total
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return super().spec() | {"weights": list(self.weights)}
+
+
+def _evenly(count: int, at_most: int) -> list[int]:
+    """All of 0 to ``count`` - 1, or so many of them, the middles of equal parts."""
+    if count <= at_most:
+        return list(range(count))
+    return [(2 * index + 1) * count // (2 * at_most) for index in range(at_most)]
+
+
+def objective_from_spec(spec: Mapping[str, object]) -> Objective:
+    """The objective of a specification.
+
+    Raises:
+        ValueError: there is no such kind.
+
+    >>> objective_from_spec(RangeObjective(widths=(7, 30)).spec())
+    RangeObjective(widths=(7, 30))
+    """
+    kind = spec["kind"]
+    if kind == "cdf":
+        return CdfObjective()
+    if kind == "ranges":
+        return RangeObjective(widths=tuple(_list(spec, "widths")))
+    if kind == "nodes":
+        return NodeObjective(weights=tuple(map(float, _list(spec, "weights"))))
+    if kind == "quantiles":
+        guesses = [Guess(stop=int(at), density=float(n)) for at, n in _list(spec, "guesses")]
+        quantiles = tuple(map(float, _list(spec, "quantiles")))
+        return QuantileObjective(quantiles=quantiles, guesses=tuple(guesses))
+    raise ValueError(f"objective: there is no kind {kind!r}")
+
+
+def _list(spec: Mapping[str, object], name: str) -> list[Any]:
+    values = spec[name]
+    assert isinstance(values, list)
+    return values

@@ -1,0 +1,154 @@
+"""A plan: the tree, the budget of each of its levels and so the law of its noise. Holds no data.
+
+Everything that shapes the law of what is released about one tree is here, so that a plan can be
+shown, compared and digested before any row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+
+from dpcore.noise.laws import NoiseLaw
+from dpcore.papers.estimators import Estimator, check_estimator
+from dpcore.privacy.budget import Budget, Neighbors, level_law, noise_law, prefix_sensitivity
+from dpcore.trees.uniform import Tree
+
+# Noise other than 0 never comes below it, and quotients of variances stay within floating point.
+_LEAST_VARIANCE = 1e-60
+
+
+class Mechanism(Enum):
+    """What gets noise."""
+
+    TREE = "tree"  # the counts of the measured levels' nodes
+    INDEPENDENT = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePlan:
+    """How one tree is measured.
+
+    Args:
+        tree: its shape.
+        neighbors: the neighbouring relation of the guarantee.
+        budget: what all levels may spend together.
+        level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
+            0 means that the level is not measured. The leaves always are.
+        public_total: the number of rows N is public, and is the root's exact count.
+        keyed: the tree stands once per key of a group-by column.
+        mechanism: what gets noise. Independent prefixes stand on a tree of one level, of which the
+            leaves' amount pays for them.
+        estimator: how counts are estimated from what was measured.
+
+    Raises:
+        ValueError: amounts that do not fit the tree or exceed the budget, an exact root where the
+            relation or the keys forbid it, an estimator that the mechanism does not have.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> plan = TreePlan(
+    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
+    >>> plan.laws
+    (None, DiscreteLaplace(scale=Fraction(2, 1)))
+    """
+
+    tree: Tree
+    neighbors: Neighbors
+    budget: Budget
+    level_amounts: tuple[Fraction, ...]
+    public_total: bool = False
+    keyed: bool = False
+    mechanism: Mechanism = Mechanism.TREE
+    estimator: Estimator = Estimator.FULL
+
+    def __post_init__(self) -> None:
+        self._check_amounts()
+        check_estimator(self.estimator, public_total=self.public_total)
+        root_known = self.public_total or self.level_amounts[0] > 0 or self.tree.height == 0
+        if self.estimator is Estimator.ABOVE and not root_known:
+            raise ValueError("estimator: above needs a root that is public or measured")
+        if self.mechanism is Mechanism.INDEPENDENT:
+            if self.tree.height > 1 or (self.tree.height == 1 and self.level_amounts[0] > 0):
+                raise ValueError("mechanism: independent prefixes have one level, the leaves")
+            if self.estimator is not Estimator.FULL:
+                raise ValueError("estimator: independent prefixes have one estimate only")
+
+    def _check_amounts(self) -> None:
+        if len(self.level_amounts) != self.tree.height + 1:
+            raise ValueError(
+                f"level_amounts: {len(self.level_amounts)} amounts, {self.tree.height + 1} levels"
+            )
+        if min(self.level_amounts) < 0:
+            raise ValueError("level_amounts: an amount is negative")
+        if sum(self.level_amounts) > self.budget.amount:
+            raise ValueError(
+                f"level_amounts: they sum to {sum(self.level_amounts)}, above the budget "
+                f"{self.budget.amount}"
+            )
+        if self.public_total:
+            self._check_public_total()
+        elif self.level_amounts[-1] == 0:
+            raise ValueError("level_amounts: the leaves must be measured")
+
+    def _check_public_total(self) -> None:
+        if self.neighbors is not Neighbors.SUBSTITUTE or self.keyed:
+            raise ValueError(
+                "public_total: the number of rows is public only under substitute and without keys"
+            )
+        if self.level_amounts[0] != 0:
+            raise ValueError("level_amounts: a root that is public needs no budget")
+        if self.tree.height > 0 and self.level_amounts[-1] == 0:
+            raise ValueError("level_amounts: the leaves must be measured")
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the law of the noise of each level, None where it is not measured.
+
+        Of independent prefixes, the law of the prefixes stands at the leaves.
+        """
+        if self.mechanism is Mechanism.INDEPENDENT:
+            return (None,) * self.tree.height + (self._prefix_law(),)
+        return tuple(
+            level_law(
+                self.neighbors,
+                Budget(measure=self.budget.measure, amount=amount),
+                single_node=level == 0 and not self.keyed,
+            )
+            if amount
+            else None
+            for level, amount in enumerate(self.level_amounts)
+        )
+
+    def _prefix_law(self) -> NoiseLaw | None:
+        if not self.level_amounts[-1]:
+            return None
+        sensitivity = prefix_sensitivity(
+            self.neighbors,
+            self.tree.leaves,
+            public_total=self.public_total,
+            keyed=self.keyed,
+        )
+        budget = Budget(measure=self.budget.measure, amount=self.level_amounts[-1])
+        return noise_law(budget, *sensitivity)
+
+    @cached_property
+    def is_efficient(self) -> bool:
+        """Whether estimates are the best linear unbiased ones of the measured levels."""
+        return self.mechanism is Mechanism.TREE and self.estimator is Estimator.FULL
+
+    @cached_property
+    def variances(self) -> tuple[float, ...]:
+        """(h + 1,) the variance of each level's noise in rows^2.
+
+        Zero for a public root, infinite where a level is not measured.
+        """
+        unmeasured = [0.0 if self.public_total else math.inf, *[math.inf] * self.tree.height]
+        return tuple(
+            max(law.variance, _LEAST_VARIANCE) if law else without
+            for law, without in zip(self.laws, unmeasured, strict=True)
+        )

@@ -1,0 +1,116 @@
+"""The metrics against their definitions, by sums and by simulation."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpcore.errors.relative import (
+    alpha_mrmse,
+    alpha_rmse,
+    gaussian_alpha_rmse,
+    gaussian_smoothed_relative_error,
+    law_alpha_rmse,
+    law_smoothed_relative_error,
+    relative_error_bound,
+    smoothed_relative_error,
+)
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dpcore.noise.randomness import public_stream
+from dpcore.noise.truncated_laplace import TruncatedLaplace
+
+LAWS: list[NoiseLaw] = [
+    DiscreteLaplace(scale=Fraction(1, 2)),
+    DiscreteLaplace(scale=Fraction(40)),
+    DiscreteGaussian(sigma_squared=Fraction(30)),
+    TruncatedLaplace(scale=Fraction(20), radius=100),
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.37])
+def test_predictions_are_the_definition(law: NoiseLaw, alpha: float) -> None:
+    truth = np.array([0.0, 1.0, 10.0, 57.0, 200.0])
+    x = np.arange(-3000, 3001)
+    p = law.pmf(x)
+    excess = np.maximum(np.abs(x) - alpha * truth[:, np.newaxis], 0.0)
+    np.testing.assert_allclose(law_alpha_rmse(law, truth, alpha), np.sqrt(excess**2 @ p), rtol=1e-9)
+    mean = np.abs(x) @ p / np.maximum(truth, 5.0)
+    np.testing.assert_allclose(law_smoothed_relative_error(law, truth, 5.0), mean, rtol=1e-9)
+
+
+def test_without_forgiveness_the_error_is_the_standard_deviation() -> None:
+    for law in LAWS:
+        worst = law_alpha_rmse(law, np.arange(50), 0.3).max()
+        assert worst == pytest.approx(math.sqrt(law.variance), rel=1e-9)
+    assert law_alpha_rmse(ZeroNoise(), [0, 3], 0.1).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("t", [0.0, 0.5, 3.0, 12.0, 25.0])
+def test_the_normal_closed_form_is_the_integral(t: float) -> None:
+    def tail(x: float) -> float:
+        return 2 * x * x * math.exp(-0.5 * x * x - x * t) / math.sqrt(2 * math.pi)
+
+    # exp(-t^2 / 2) taken out, so that the integral keeps its digits.
+    expected = math.sqrt(integrate.quad(tail, 0, np.inf)[0]) * math.exp(-t * t / 4)
+    assert gaussian_alpha_rmse(1.0, t, 1.0) == pytest.approx(expected, rel=1e-6)
+    assert gaussian_alpha_rmse(7.0, t * 70, 0.1) == pytest.approx(7 * expected, rel=1e-6)
+
+
+def test_degenerate_normal_errors() -> None:
+    assert gaussian_alpha_rmse([0.0, 1.0], [0.0, 1e6], 0.5).tolist() == [0.0, 0.0]
+    assert gaussian_smoothed_relative_error(0.0, 3.0, 1.0) == 0.0
+    law = DiscreteGaussian(sigma_squared=Fraction(40**2))
+    truth = np.array([0.0, 100.0, 500.0])
+    np.testing.assert_allclose(
+        gaussian_alpha_rmse(40.0, truth, 0.1), law_alpha_rmse(law, truth, 0.1), rtol=1e-3
+    )
+    np.testing.assert_allclose(
+        gaussian_smoothed_relative_error(40.0, truth, 9.0),
+        law_smoothed_relative_error(law, truth, 9.0),
+        rtol=1e-3,
+    )
+
+
+def test_measured_errors_agree_with_predicted_ones_and_find_less_noise() -> None:
+    truth, alpha, releases = np.array([0.0, 30.0, 100.0]), 0.1, 100_000
+    law = DiscreteLaplace(scale=Fraction(10))
+    noise = law.sample(public_stream("relative"), releases * 3).reshape(-1, 3)
+    squares = np.maximum(np.abs(noise) - alpha * truth, 0.0) ** 2
+    tolerance = stats.norm.isf(1e-7) * squares.std(axis=0) / math.sqrt(releases)
+    predicted = law_alpha_rmse(law, truth, alpha) ** 2
+    measured = alpha_rmse(truth + noise, truth, alpha) ** 2
+    assert np.all(np.abs(measured - predicted) < tolerance)
+    planted = alpha_rmse(truth + 0.7 * noise, truth, alpha) ** 2
+    assert np.all(np.abs(planted - predicted) > tolerance)
+    assert alpha_mrmse(truth + noise, truth, alpha) == math.sqrt(measured.max())
+
+
+def test_lemma_b1_bounds_the_smoothed_relative_error() -> None:
+    truth = np.array([0.0, 3.0, 20.0, 1000.0])
+    for law in LAWS:
+        for alpha in (0.05, 0.5):
+            for kappa in (1.0, 50.0):
+                bound = relative_error_bound(law_alpha_rmse(law, truth, alpha), alpha, kappa)
+                assert np.all(law_smoothed_relative_error(law, truth, kappa) <= bound)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: alpha_rmse([[1.0]], [1.0], -0.1), "alpha is -0.1"),
+        (lambda: alpha_rmse([[1.0]], [-1.0], 0.1), "truth"),
+        (lambda: alpha_rmse([1.0], [1.0], 0.1), "estimates has shape"),
+        (lambda: alpha_rmse(np.empty((0, 1)), [1.0], 0.1), "estimates has shape"),
+        (lambda: smoothed_relative_error([[1.0]], [1.0], 0.0), "kappa is 0"),
+        (lambda: gaussian_alpha_rmse(-1.0, 1.0, 0.1), "std_error"),
+        (lambda: law_alpha_rmse(DiscreteGaussian(sigma_squared=Fraction(10**14)), 1, 0.1), "law"),
+    ],
+)
+def test_bad_arguments_are_named(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]

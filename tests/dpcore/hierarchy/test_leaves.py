@@ -1,0 +1,188 @@
+"""Universes of columns, codes, paths and parents against plain Python; every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_parents,
+    universe_from_paths,
+)
+from dpcore.hierarchy.universe import MAX_DEPTH
+from tests.dpcore.universe_reference import Leaf, check_universe
+
+LABEL = st.text("ab/\\ é10", min_size=1, max_size=3)
+NUMBER = st.integers(-3, 12)
+
+
+def escaped(leaf: Leaf) -> str:
+    return "/".join(str(part).replace("\\", "\\\\").replace("/", "\\/") for part in leaf)
+
+
+@given(st.data(), st.integers(1, 4))
+def test_columns(data: st.DataObject, height: int) -> None:
+    kinds = data.draw(st.lists(st.sampled_from([LABEL, NUMBER]), min_size=height, max_size=height))
+    leaves = data.draw(st.lists(st.tuples(*kinds), min_size=1, max_size=30, unique=True))
+    columns = {f"c{level}": pa.array(part) for level, part in enumerate(zip(*leaves, strict=True))}
+    universe = universe_from_columns(columns)
+    check_universe(universe, leaves, escaped)
+    assert universe.level_names == ("root", *columns)
+    chunked = {name: pa.chunked_array([each[:1], each[1:]]) for name, each in columns.items()}
+    assert universe_from_columns(chunked) == universe
+    encoded = {name: each.dictionary_encode() for name, each in columns.items()}
+    assert universe_from_columns(encoded) == universe
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
+def test_codes(digits: list[int], data: st.DataObject) -> None:
+    width = sum(digits)
+    number = st.one_of(st.integers(0, 10**width - 1), st.integers(0, min(30, 10**width - 1)))
+    numbers = data.draw(st.lists(number, min_size=1, max_size=30, unique=True))
+    codes = [f"{each:0{width}d}" for each in numbers]
+    ends = np.cumsum([0, *digits])
+    leaves = [tuple(code[start:end] for start, end in pairwise(ends)) for code in codes]
+    universe = universe_from_codes(pa.array(codes), digits)
+    check_universe(universe, leaves, "".join)
+    assert universe_from_codes(pa.array(numbers), digits) == universe
+    wider = pa.array(codes, pa.string_view())
+    assert universe_from_codes(wider, digits) == universe
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), min_size=1, max_size=25))
+def test_paths_of_unequal_depth(drawn: list[list[str]]) -> None:
+    every = {tuple(path) for path in drawn}
+    leaves = [path for path in every if not any(path == o[: len(path)] != o for o in every)]
+    paths = pa.array(["::".join(path) for path in leaves])
+    universe = universe_from_paths(paths, "::")
+    check_universe(universe, leaves, "::".join)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.booleans())
+def test_parents(parents: list[int], text: bool) -> None:
+    # Node i has a parent before it, or stands below the root; names are not in that order.
+    above = [None if choice >= i else choice for i, choice in enumerate(parents)]
+    names: list[str | int] = [
+        f"n{(7 * i) % 41}" if text else (7 * i) % 41 for i in range(len(above))
+    ]
+
+    def chain(node: int | None) -> Leaf:
+        return () if node is None else (*chain(above[node]), names[node])
+
+    leaves = [chain(node) for node in range(len(above)) if node not in above]
+    node_names = pa.array(names)
+    parent_names = pa.array([None if p is None else names[p] for p in above], node_names.type)
+    universe = universe_from_parents(node_names, parent_names)
+    check_universe(universe, leaves, escaped)
+
+
+def test_a_column_that_is_sliced() -> None:
+    codes = pa.array(["xx", "0102", None, "0203", "0101"])[3:]
+    assert universe_from_codes(codes, (2, 2)).level_sizes == (1, 2, 2)
+
+
+# --- refusals ---
+
+TEXTS = pa.array(["a", "b"])
+DEEP = "/".join("a" * (MAX_DEPTH + 1))
+CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: universe_from_columns({}), "levels must be at least one"),
+        (lambda: universe_from_columns({"root": TEXTS}), "'root' must be a text"),
+        (lambda: universe_from_columns({"": TEXTS}), "'' must be a text"),
+        (lambda: universe_from_columns({"a": TEXTS, "b": TEXTS[:1]}), "a, b must have one length"),
+        (lambda: universe_from_columns({"a": TEXTS[:0]}), "'a': a universe needs at least one"),
+        (lambda: universe_from_columns({"a": pa.array(["a", None])}), "'a' must not be null"),
+        (lambda: universe_from_columns({"a": pa.array(["a", ""])}), "'a' must not hold an empty"),
+        (lambda: universe_from_columns({"a": pa.array([1.5])}), "'a' has type double, but a univ"),
+        (lambda: universe_from_columns({"a": pa.array([True])}), "'a' has type bool"),
+        (lambda: universe_from_columns({"a": pa.nulls(2)}), "'a' has type null"),
+        (
+            lambda: universe_from_columns({"a": pa.array([2**64 - 1], pa.uint64())}),
+            "'a' must be 64-bit signed",
+        ),
+        (
+            lambda: universe_from_columns({"a": pa.array([1, 2, 1]), "b": pa.array(list("xyx"))}),
+            "columns a, b: the leaf '1/x' stands more than once",
+        ),
+        (
+            lambda: universe_from_columns({"a": TEXTS}, levels=("x", "y")),
+            "1 columns need as many names, not 2",
+        ),
+        (lambda: universe_from_codes(TEXTS, ()), "'code': digits"),
+        (lambda: universe_from_codes(TEXTS, (2, 0)), "whole numbers from 1"),
+        (lambda: universe_from_codes(TEXTS, (2, True)), "whole numbers from 1"),
+        (lambda: universe_from_codes(TEXTS, (9, 10)), "at most 18 together"),
+        (
+            lambda: universe_from_codes(pa.array(["0101", "011"]), (2, 2)),
+            "a text of 4 digits, unlike '011'",
+        ),
+        (lambda: universe_from_codes(pa.array(["0101", "01x1"]), (2, 2)), "a text of 4 digits"),
+        (
+            lambda: universe_from_codes(pa.array([7, 10000]), (2, 2)),
+            "at most 4 digits, unlike 10000",
+        ),
+        (lambda: universe_from_codes(pa.array([-1]), (2, 2)), "at most 4 digits"),
+        (lambda: universe_from_codes(pa.array([1, None]), (2, 2)), "'code' must not be null"),
+        (lambda: universe_from_codes(pa.array([1.0]), (2, 2)), "'code' has type double"),
+        (lambda: universe_from_codes(pa.array([3, 103, 3]), (2, 2)), "leaf '0003' stands more"),
+        (
+            lambda: universe_from_codes(pa.array([1]), (2, 2), levels=("a",)),
+            "2 levels need as many",
+        ),
+        (lambda: universe_from_codes(pa.array([1]), (2, 2), levels=("a", "a")), "'a' more than"),
+        (lambda: universe_from_paths(TEXTS, ""), "separator ''"),
+        (lambda: universe_from_paths(pa.array([1]), "/"), "'path' has type int64"),
+        (lambda: universe_from_paths(pa.array(["a", None]), "/"), "'path' must not be null"),
+        (lambda: universe_from_paths(pa.array(["a/b", "a//b"]), "/"), "and 'a//b' does"),
+        (lambda: universe_from_paths(pa.array(["/a"]), "/"), "must not begin or end with '/'"),
+        (lambda: universe_from_paths(pa.array([DEEP]), "/"), "at most 32 labels; 'a/a/a"),
+        (lambda: universe_from_paths(pa.array(["a/b", "c", "a/b"]), "/"), "leaf 'a/b' stands more"),
+        (lambda: universe_from_paths(pa.array(["a/b", "a"]), "/"), "'a' is a leaf and has"),
+        (lambda: universe_from_paths(pa.array(["x/a/b/c", "x/a"]), "/"), "'x/a' is a leaf and has"),
+        (
+            lambda: universe_from_paths(pa.array(["a/b", "c"]), "/", levels=("x", "y")),
+            "as many labels as levels are named, 2; 'c' has 1",
+        ),
+        (
+            lambda: universe_from_paths(pa.array(["a/b"]), "/", levels=("x",)),
+            "as many labels as levels are named, 1; 'a/b' has 2",
+        ),
+        (
+            lambda: universe_from_parents(pa.array(["a", "b", "c"]), pa.array([None, "c", "b"])),
+            "not be its own ancestor, and 'b' is",
+        ),
+        (lambda: universe_from_parents(pa.array(["a"]), pa.array(["a"])), "its own ancestor"),
+        (
+            lambda: universe_from_parents(TEXTS, pa.array([None, "x"])),
+            "every parent must be one of the nodes, and 'x' is none",
+        ),
+        (
+            lambda: universe_from_parents(pa.array(["a", "a"]), pa.array([None, "x"])),
+            "the node 'a' stands more than once",
+        ),
+        (lambda: universe_from_parents(pa.array(["a", None]), TEXTS), "'node' must not be null"),
+        (lambda: universe_from_parents(TEXTS, pa.array([None, 1])), "one length and one type"),
+        (
+            lambda: universe_from_parents(pa.array(CHAIN), pa.array([None, *CHAIN[:-1]])),
+            "at most 32 levels are possible below the root, and '32' lies deeper",
+        ),
+    ],
+)
+def test_refusals(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        make()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)

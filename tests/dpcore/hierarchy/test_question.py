@@ -1,0 +1,297 @@
+"""Questions about hierarchies: the specification, what travels, what rows add, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dpcore.hierarchy.universe import Universe
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.ordered.category import KeyList
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import plan_from_spec
+from dpcore.rows.sums import MeasureColumn
+from tests.dpcore.hierarchy_questions import (
+    BLOCKS,
+    BUSHY,
+    UNIVERSES,
+    domain_of,
+    hierarchy_question,
+    leaf_counts,
+    node_sums,
+    random_rows,
+    release_plan_of,
+)
+
+SUBSTITUTE = Neighbors.SUBSTITUTE
+AMOUNT = MeasureColumn(column="amount", lower=-5, upper=30)
+PAID = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
+QUESTIONS: dict[str, HierarchyQuestion] = {
+    "plain": hierarchy_question(),
+    "text labels": hierarchy_question("columns", domain=domain_of("columns", unknown="other")),
+    "paths": hierarchy_question("paths", domain=domain_of("paths", missing="other")),
+    "keys": hierarchy_question(keys=("white", "black"), unknown_key="other", confidence=0.9),
+    "signed sums": hierarchy_question(measure=AMOUNT),
+    "sums by key": hierarchy_question(measure=PAID, keys=("white", "black")),
+    "public": hierarchy_question(
+        domain=domain_of("digits", unknown="other", missing="other"),
+        neighbors=SUBSTITUTE,
+        public_level=0,
+    ),
+    "invariants": hierarchy_question(neighbors=SUBSTITUTE, public_level=1, budget=RHO),
+    "weights": hierarchy_question(
+        weights=NodeWeights(levels=(1, 0, 2, 1), nodes=((1, 2, 0.5),)), weight=Fraction(2, 3)
+    ),
+}
+
+
+def universe_of(digest: str) -> Universe:
+    return {universe.digest: universe for universe in UNIVERSES.values()}[digest]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_specification_is_read_back(name: str) -> None:
+    question = QUESTIONS[name]
+    plan = release_plan_of(question)
+    for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
+        again = plan_from_spec(spec, universe_of)
+        assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
+    (tree,) = json.loads(json.dumps(plan.spec()))["trees"]
+    universe = question.domain.universe
+    budget = question.plan.budget
+    assert (
+        hierarchy_question_from_spec(tree, question.neighbors, budget.measure, universe) == question
+    )
+
+
+def test_the_specification_names_the_universe_and_does_not_hold_it() -> None:
+    spec = release_plan_of(hierarchy_question()).spec()
+    text = json.dumps(spec)
+    assert BLOCKS.digest in text and "0112" not in text
+    with pytest.raises(ValueError, match="the universe of places is not at hand"):
+        plan_from_spec(spec)
+    with pytest.raises(ValueError, match="not the one that the specification names"):
+        plan_from_spec(spec, lambda digest: BUSHY)
+
+
+def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> None:
+    base = hierarchy_question(neighbors=SUBSTITUTE)
+    amounts = list(base.plan.level_amounts)
+    amounts[1] -= Fraction(1, 2**30)
+    looser = tuple((l1 + 1, l2) for l1, l2 in base.plan.sensitivities)
+    renamed = universe_from_codes(
+        BLOCKS.paths(3, np.arange(BLOCKS.leaves)), (1, 1, 2), levels=("state", "county", "tract")
+    )
+    fewer = universe_from_codes(
+        BLOCKS.paths(3, np.arange(9)), (1, 1, 2), levels=("state", "county", "block")
+    )
+    others = [
+        replace(base, name="other"),
+        replace(base, domain=replace(base.domain, columns=("place",))),
+        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", unknown="other")),
+        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", missing="other")),
+        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", universe=renamed)),
+        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", universe=fewer)),
+        hierarchy_question(neighbors=SUBSTITUTE, keys=("white",)),
+        hierarchy_question(neighbors=SUBSTITUTE, keys=("white", "black")),
+        hierarchy_question(neighbors=SUBSTITUTE, keys=("white",), unknown_key="other"),
+        hierarchy_question(neighbors=SUBSTITUTE, public_level=0),
+        hierarchy_question(neighbors=SUBSTITUTE, public_level=1),
+        hierarchy_question(neighbors=SUBSTITUTE, budget=RHO),
+        hierarchy_question(neighbors=SUBSTITUTE, measure=AMOUNT),
+        hierarchy_question(neighbors=SUBSTITUTE, measure=PAID),
+        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, missing="drop")),
+        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, column="paid")),
+        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, upper=31)),
+        hierarchy_question(),
+        replace(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
+        replace(base, plan=replace(base.plan, sensitivities=looser)),
+    ]
+    digests = [release_plan_of(each).digest for each in (base, *others)]
+    assert len(set(digests)) == len(digests)
+    same = [
+        replace(base, confidence=0.5),
+        replace(base, weight=Fraction(7)),
+        replace(base, weights=NodeWeights(levels=(1, 1, 1, 1))),
+    ]
+    assert {release_plan_of(each).digest for each in same} == {digests[0]}
+
+
+def test_chunks_of_another_size_are_another_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams of noise follow the chunks."""
+    before = release_plan_of(hierarchy_question()).digest
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+    assert release_plan_of(hierarchy_question()).digest != before
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_unpickled_question_is_the_question(name: str) -> None:
+    question = QUESTIONS[name]
+    again = pickle.loads(pickle.dumps(question))
+    assert again == question and again.spec() == question.spec()
+    rows = random_rows(1, 300)
+    assert leaf_counts(again, rows).tolist() == leaf_counts(question, rows).tolist()
+    assert again.widths == question.widths
+    for level, size in enumerate(question.plan.tree.level_sizes):
+        nodes = np.arange(size)
+        assert again.node_labels(level, nodes) == question.node_labels(level, nodes)
+
+
+def test_widths_that_were_computed_travel_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = hierarchy_question(name="once")
+    widths = question.widths
+    travelled = pickle.dumps(question)
+    monkeypatch.setattr("dpcore.hierarchy.question.irregular_widths", None)
+    assert pickle.loads(travelled).widths == widths
+
+
+def test_what_a_question_computes_for_itself_stays_behind() -> None:
+    """Nothing travels but the universe: its size is that of the pickle."""
+    codes = pa.array([f"{number:06d}" for number in range(20_000)])
+    universe = universe_from_codes(codes, (2, 2, 2))
+    question = hierarchy_question(domain=HierarchyDomain(universe=universe, columns=("code",)))
+    bare = len(pickle.dumps(question))
+    assert question.forest.chunking.cells == 20_000
+    assert question.domain.leaf_ids({"code": codes.slice(0, 3)}).tolist() == [0, 1, 2]
+    assert question.plan.leaf_variances.size > 0 and question.plan.variances_above_leaves
+    assert len(pickle.dumps(question)) == bare
+    assert bare - len(pickle.dumps(universe)) < 4000
+
+
+FORMS = ["digits", "columns", "paths"]
+POLICIES = [("drop", "drop"), ("other", "drop"), ("drop", "other"), ("other", "other")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("unknown", "missing"), POLICIES)
+@pytest.mark.parametrize("keys", [(), ("white", "black")])
+@pytest.mark.parametrize("measure", [None, AMOUNT, PAID], ids=["counts", "signed", "zero"])
+def test_rows_add_what_is_counted_by_hand(
+    form: str, unknown: str, missing: str, keys: tuple[str, ...], measure: MeasureColumn | None
+) -> None:
+    domain = domain_of(form, unknown=unknown, missing=missing)
+    question = hierarchy_question(
+        form, domain=domain, keys=keys, unknown_key="other", measure=measure
+    )
+    rows = random_rows(2, 400)
+    counts = leaf_counts(question, rows).reshape(question.key_count, -1)
+    expected = node_sums(question, form, rows)
+    for key, label in enumerate(question.key_labels):
+        for level, sums in enumerate(domain.tree.shape.level_counts(counts[key])):
+            nodes = np.arange(len(sums))
+            listed = question.listed(level, nodes)
+            paths = question.node_labels(level, nodes).to_pylist()
+            for path, own in zip(np.array(paths)[listed], sums[listed].tolist(), strict=True):
+                assert own == expected.get((label, path), 0), (label, path)
+
+
+def test_columns_are_read_once_and_have_one_type() -> None:
+    question = hierarchy_question(measure=AMOUNT, keys=("white",))
+    assert question.columns == ("code", "race", "amount")
+    assert question.value_types == {
+        "code": pa.string(),
+        "race": pa.string(),
+        "amount": pa.float64(),
+    }
+    twice = hierarchy_question(measure=replace(AMOUNT, column="code"))
+    assert twice.columns == ("code",)
+    with pytest.raises(ValueError, match="'code' is read as string and as double by one tree"):
+        _ = twice.value_types
+    types = {"code": pa.string(), "race": pa.string(), "amount": pa.int64()}
+    question.check_types(types)
+    for column, wrong in (("code", pa.bool_()), ("race", pa.float64()), ("amount", pa.string())):
+        with pytest.raises(ValueError, match=f"column '{column}' has type {wrong}"):
+            question.check_types(types | {column: wrong})
+
+
+@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("keys", [(), ("white",)])
+def test_a_row_moves_a_count_of_each_level(neighbors: Neighbors, keys: tuple[str, ...]) -> None:
+    question = hierarchy_question("bushy", neighbors=neighbors, keys=keys, budget=RHO)
+    several = 2 if neighbors is SUBSTITUTE else 1
+    moved = question.moved_counts
+    assert moved is not None
+    assert [count for _, count in moved] == [several if keys else 1, several, several]
+    amounts = [RHO.amount / 3] * 3
+    for (law, count), amount in zip(moved, amounts, strict=True):
+        assert law == DiscreteGaussian(sigma_squared=count / (2 * amount))
+
+
+def test_the_moved_counts_of_pooled_levels_and_of_sums_are_not_known() -> None:
+    assert hierarchy_question("digits").moved_counts is None  # a chain
+    assert hierarchy_question("columns").moved_counts is None  # LGA has one destination
+    assert hierarchy_question("bushy", measure=AMOUNT).moved_counts is None
+    assert hierarchy_question("bushy").moved_counts is not None
+
+
+def test_public_levels_have_no_noise_of_their_own() -> None:
+    question = hierarchy_question("bushy", neighbors=SUBSTITUTE, public_level=1)
+    assert question.moved_counts == ((DiscreteLaplace(scale=Fraction(2)), 2),)
+    assert question.public_total and not hierarchy_question("bushy").public_total
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"domain": domain_of("digits", unknown="other")}, "10 leaves for a domain of 11 cells"),
+        ({"keys": KeyList(column="race", keys=("white",))}, "keyed must say whether"),
+        ({"confidence": 0.0}, "confidence: 0.0 is not above 0"),
+        ({"confidence": 0.99999}, "confidence: 0.99999 is not"),
+        ({"confidence": float("nan")}, "confidence: nan"),
+        ({"measure": AMOUNT}, "its noise is too small for the bounds of the measure"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(hierarchy_question(), **change)
+
+
+@pytest.mark.parametrize("neighbors", Neighbors)
+def test_noise_of_narrower_bounds_is_refused(neighbors: Neighbors) -> None:
+    """A planted error: the sensitivities of bounds that are one less."""
+    wide = MeasureColumn(column="amount", lower=-3, upper=31)
+    narrow = hierarchy_question(
+        "bushy", neighbors=neighbors, measure=MeasureColumn(column="amount", lower=-3, upper=30)
+    )
+    with pytest.raises(ValueError, match="too small for the bounds"):
+        replace(narrow, measure=wide)
+    fitting = hierarchy_question("bushy", neighbors=neighbors, measure=wide)
+    assert replace(fitting, measure=replace(wide, upper=30)).measure is not None  # more is fine
+
+
+def test_sums_of_public_nodes_are_refused() -> None:
+    with pytest.raises(ValueError, match="the sums of public nodes are not supported"):
+        hierarchy_question(neighbors=SUBSTITUTE, public_level=1, measure=AMOUNT)
+
+
+def test_a_node_with_too_many_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+    monkeypatch.setattr("dpcore.hierarchy.question.MAX_SPINE_LEAVES", 9)
+    flat = universe_from_codes(pa.array([f"{n:02d}" for n in range(10)]), (2,))
+    domain = HierarchyDomain(universe=flat, columns=("code",))
+    with pytest.raises(ValueError, match="more than 4 children that are leaves needs a level"):
+        hierarchy_question(domain=domain)
+
+
+def test_leaves_above_the_lowest_level_are_listed_once() -> None:
+    question = hierarchy_question("paths")
+    found = []
+    for level, size in enumerate(question.plan.tree.level_sizes):
+        nodes = np.arange(size)
+        listed = nodes[question.listed(level, nodes)]
+        found += question.node_labels(level, listed).to_pylist()
+    assert sorted(found) == sorted(
+        ["", "etc", "usr", "var", "usr/bin", "usr/lib", "usr/bin/ed", "usr/bin/vi"]
+    )

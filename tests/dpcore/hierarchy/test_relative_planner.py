@@ -1,0 +1,209 @@
+"""The choice among mechanisms: what is compared, what each spends, and who wins where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.relative_planner import RelativeChoice, noise_candidates, plan_relative
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import with_shares
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import delta_of
+from dpcore.thresholds.plan import ThresholdPlan
+from dpcore.trees.irregular import IrregularTree
+
+TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])
+DELTA = Fraction(1, 10**6)
+WORST = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
+
+
+def choice(**changes: object) -> RelativeChoice:
+    given = {
+        "tree": TREE,
+        "neighbors": Neighbors.ADD_REMOVE,
+        "epsilon": Fraction(1),
+        "objective": WORST,
+        "root_bound": 1000,
+        **changes,
+    }
+    return plan_relative(**given)  # type: ignore[arg-type]
+
+
+def labels(found: RelativeChoice) -> set[str]:
+    return {each.label for each in found.candidates}
+
+
+def test_pure_epsilon_has_laplace_candidates_only() -> None:
+    found = choice()
+    assert labels(found) == {
+        "Laplace tree",
+        "least squares, Laplace, equal split",
+        "least squares, Laplace, best split",
+    }
+    for each in found.candidates:
+        assert isinstance(each.plan, IrregularPlan)
+        assert each.plan.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
+
+
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
+    found = choice(delta=DELTA, neighbors=neighbors)
+    assert len(found.candidates) == 7
+    for each in found.candidates:
+        if isinstance(each.plan, ThresholdPlan):
+            assert (each.estimation, each.label) == ("thresholds", "thresholds")
+            assert (each.plan.epsilon, each.plan.delta) == (1, DELTA)
+            assert each.plan.neighbors is neighbors
+            continue
+        budget = each.plan.budget
+        assert sum(each.plan.level_amounts) <= budget.amount
+        assert each.plan.neighbors is neighbors
+        assert ("Gaussian" in each.label) == (budget.measure is Measure.RHO)
+        if budget.measure is Measure.RHO:
+            assert delta_of(budget.amount, 1.0) <= DELTA
+        else:
+            assert budget.amount == 1
+        assert (each.estimation == "none") == each.label.endswith(" tree")
+
+
+def test_the_baselines_are_those_of_the_paper() -> None:
+    """Corollary 2.7: Laplace noise of scale d / epsilon, Gaussian noise of variance d / (2 rho)."""
+    even = IrregularTree.from_fanouts([[2], [2, 2], [2] * 4])
+    predicted = {each.label: each.predicted for each in choice(tree=even, delta=DELTA).candidates}
+    q = math.exp(-1 / 4)
+    assert predicted["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q))
+    gaussian = next(
+        each for each in choice(tree=even, delta=DELTA).candidates if each.label == "Gaussian tree"
+    )
+    assert isinstance(gaussian.plan, IrregularPlan)
+    rho = float(gaussian.plan.budget.amount)
+    assert gaussian.predicted == pytest.approx(math.sqrt(4 / (2 * rho)), rel=1e-9)
+
+
+def test_the_best_is_the_least_predicted() -> None:
+    found = choice(delta=DELTA)
+    predicted = [each.predicted for each in found.candidates]
+    assert found.predicted == min(predicted) and predicted == sorted(predicted)
+    assert (found.plan, found.label) == (found.candidates[0].plan, found.candidates[0].label)
+    for noise in ("Laplace", "Gaussian"):
+        by = {each.label: each.predicted for each in found.candidates if noise in each.label}
+        best, equal = (by[f"least squares, {noise}, {split} split"] for split in ("best", "equal"))
+        assert best <= equal < by[f"{noise} tree"]
+
+
+def test_thresholds_win_where_nearly_all_of_a_count_is_forgiven_and_else_do_not() -> None:
+    for alpha, wins in ((0.5, False), (0.995, True)):
+        objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
+        assert (choice(delta=DELTA, objective=objective).label == "thresholds") == wins
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        RelativeObjective(metric="alpha_mrmse", alpha=0.5),
+        RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=(80, 40, 20, 9)),
+        RelativeObjective(metric="rel_kappa", kappa=8.0, guess=(80, 40, 20, 9)),
+        RelativeObjective(metric="rel_kappa", kappa=8.0, level_weights=(0, 0, 1, 1)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("measure", "amount"), [(Measure.EPSILON, Fraction(1)), (Measure.RHO, Fraction(1, 50))]
+)
+def test_the_best_split_is_not_far_behind_random_ones(
+    objective: RelativeObjective, measure: Measure, amount: Fraction
+) -> None:
+    found = noise_candidates(
+        IrregularPlan.leaves_only(
+            tree=TREE,
+            neighbors=Neighbors.ADD_REMOVE,
+            budget=Budget(measure=measure, amount=amount),
+        ),
+        objective,
+    )
+    best = found[-1]
+    assert isinstance(best.plan, IrregularPlan) and "best split" in best.label
+    rng = np.random.default_rng(8)
+    shares = rng.dirichlet([1, 1, 1, 1], 150)
+    random = min(objective.of_estimates(with_shares(best.plan, each)) for each in shares)
+    assert best.predicted < 1.08 * random
+
+
+def test_guesses_change_the_plan() -> None:
+    """Levels with heavy nodes need less of the budget."""
+    guess = (10**6, 10**6, 5.0, 5.0)
+    heavy = RelativeObjective(metric="alpha_rmse", alpha=0.5, guess=guess)
+    plain = RelativeObjective(metric="alpha_rmse", alpha=0.5)
+    amounts = []
+    for objective in (heavy, plain):
+        plan = noise_candidates(
+            IrregularPlan.leaves_only(
+                tree=TREE,
+                neighbors=Neighbors.ADD_REMOVE,
+                budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
+            ),
+            objective,
+        )[-1].plan
+        assert isinstance(plan, IrregularPlan)
+        amounts.append(sum(plan.level_amounts[:2]))
+    assert amounts[0] < amounts[1] / 4
+
+
+def test_units_of_several_rows_cost_thresholds_more() -> None:
+    one, many = (
+        next(
+            each
+            for each in choice(delta=DELTA, rows=rows, root_bound=10**4).candidates
+            if each.estimation == "thresholds"
+        )
+        for rows in (1, 4)
+    )
+    assert isinstance(many.plan, ThresholdPlan) and many.plan.rows == 4
+    assert many.predicted > 2 * one.predicted
+
+
+def test_public_levels_are_not_measured() -> None:
+    found = choice(neighbors=Neighbors.SUBSTITUTE, public_level=1)
+    for each in found.candidates:
+        assert isinstance(each.plan, IrregularPlan)
+        assert each.plan.level_amounts[:2] == (0, 0) and each.predicted < math.inf
+
+
+def test_a_tree_of_one_node_has_candidates() -> None:
+    one = IrregularTree.from_fanouts([])
+    assert choice(tree=one, delta=DELTA).predicted == pytest.approx(1.357, abs=1e-3)
+
+
+def test_large_trees_and_exact_errors_have_no_thresholds() -> None:
+    plain = RelativeObjective(metric="alpha_mrmse", alpha=0.0)
+    assert "thresholds" not in labels(choice(delta=DELTA, objective=plain))
+    large = IrregularTree.from_fanouts([[2**17 + 1]])
+    assert "thresholds" not in labels(choice(tree=large, delta=DELTA))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: choice(objective=RelativeObjective(metric="alpha_rmse", alpha=1, guess=(1,))),
+            "guess: 1 of them for 4 levels",
+        ),
+        (
+            lambda: choice(
+                delta=DELTA,
+                objective=RelativeObjective(metric="alpha_rmse", alpha=0.5, guess=(2000, 1, 1, 1)),
+            ),
+            "guess: 2000 rows are above root_bound",
+        ),
+        (lambda: choice(epsilon=Fraction(0)), "epsilon: 0"),
+        (lambda: RelativeChoice(candidates=()), "candidates"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,93 @@
+"""The digest of a universe, the leaf "other", the search for a path, nodes that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.leaves import (
+    universe_from_codes,
+    universe_from_columns,
+    universe_from_parents,
+    universe_from_paths,
+)
+from dpcore.hierarchy.universe import Universe
+from tests.dpcore.universe_reference import check_restored, fleet
+
+
+def test_the_digest_is_of_the_leaves_and_not_of_their_order() -> None:
+    assert fleet() == fleet((2, 0, 1))
+    text = {"carrier": pa.array(["UA", "AA", "UA"]), "tail": pa.array(["7", "30", "5"])}
+    others = [fleet((0, 1)), fleet().with_other(), universe_from_columns(text)]
+    renamed = {"airline": pa.array(["UA", "AA", "UA"]), "tail": pa.array([7, 30, 5])}
+    others.append(universe_from_columns(renamed))
+    digests = {universe.digest for universe in [fleet(), *others]}
+    assert len(digests) == 5
+    assert fleet() != "fleet"
+
+
+def test_the_digest_stays() -> None:
+    # Releases name their universe by it.
+    assert fleet().digest == "fa8d42ca04752513ee0f9aa0b0c81f1c374eafc0b072be5afdd726d42eb5d74d"
+
+
+@pytest.mark.parametrize(
+    "universe",
+    [
+        fleet(),
+        universe_from_codes(pa.array(["0102", "0203"]), (2, 2)),
+        universe_from_paths(pa.array(["a/b", "c"]), "/"),
+        universe_from_calendar(("year", "month"), date(2013, 1, 1), date(2014, 1, 1)),
+        universe_from_parents(pa.array(["a", "b"]), pa.array([None, "a"])),
+    ],
+    ids=lambda universe: universe.form,
+)
+def test_other_is_the_last_leaf_below_the_root(universe: Universe) -> None:
+    wider = universe.with_other()
+    assert wider.level_sizes == (1, *(size + 1 for size in universe.level_sizes[1:]))
+    for level in range(1, universe.height + 1):
+        ids = np.arange(wider.level_sizes[level])
+        assert wider.paths(level, ids)[-1].as_py() == "other"
+        assert wider.paths(level, ids)[:-1] == universe.paths(level, ids[:-1])
+        path = universe.paths(level, ids[:1])[0].as_py()
+        assert wider.find(path) == universe.find(path)
+    assert wider.find("other") == (1, universe.level_sizes[1])
+    assert wider.depths(np.array([universe.leaves])).tolist() == [1]
+    assert wider.has_other and not universe.has_other
+    check_restored(wider)
+    with pytest.raises(ValueError, match="no node"):
+        universe.find("other")
+
+
+def test_other_must_not_be_there_already() -> None:
+    with pytest.raises(ValueError, match="must not have the label 'other'"):
+        universe_from_paths(pa.array(["other/a", "b"]), "/").with_other()
+    with pytest.raises(ValueError, match="must not have the label 'other'"):
+        fleet().with_other().with_other()
+
+
+@pytest.mark.parametrize(
+    "path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "/", "UA/", "other", "AA\\/30"]
+)
+def test_no_node_of_a_path(path: str) -> None:
+    with pytest.raises(ValueError, match="has no node of this path"):
+        fleet().find(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fleet().labels(3, np.arange(1)), "level 3 must be from 0 to 2"),
+        (lambda: fleet().paths(2, np.array([3])), "nodes must be from 0 to 2"),
+    ],
+)
+def test_refusals(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        make()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,296 @@
+"""Predicted errors are exact, their derivatives too, and plans are as good as any."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.irregular import planner as irregular_planner
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import (
+    plan_irregular,
+    predicted_level_rmse,
+    predicted_node_rmse,
+    with_shares,
+)
+from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.least_squares import estimation_weights
+from tests.dpcore.irregular_trees import (
+    EPSILON,
+    RHO,
+    node_variances,
+    random_irregular_plan,
+    random_irregular_tree,
+    rhode_island,
+)
+
+BUDGETS = {
+    "epsilon": EPSILON,
+    "rho": RHO,
+    "large epsilon": Budget(measure=Measure.EPSILON, amount=Fraction(10)),
+    "large rho": Budget(measure=Measure.RHO, amount=Fraction(10)),
+}
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_predicted_equals_dense_least_squares(
+    public: bool, dense_least_squares: Callable[..., Any], level_matrix: Callable[..., Any]
+) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(25):
+        plan = random_irregular_plan(rng, public=public)
+        tree, errors = plan.tree, plan_errors(plan)
+        covariance = dense_least_squares(tree, node_variances(plan)).covariance
+        exact = [
+            np.diag(m @ covariance @ m.T)
+            for m in (level_matrix(tree, level) for level in range(tree.height + 1))
+        ]
+        leaves = np.repeat(errors.leaf_estimates, tree.fanouts[-1])
+        for mine, theirs in zip([*errors.estimates, leaves], exact, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            predicted_level_rmse(plan), [math.sqrt(max(0, g.mean())) for g in exact], atol=1e-5
+        )
+        level = int(rng.integers(tree.height + 1))
+        node = int(rng.integers(tree.level_sizes[level]))
+        weights = NodeWeights(levels=(2.0,) * (tree.height + 1), nodes=((level, node, 3.0),))
+        expected = 2 * sum(g.mean() for g in exact) + 3 * exact[level][node]
+        assert predicted_node_rmse(plan, weights) == pytest.approx(
+            math.sqrt(expected / (2 * tree.height + 5)), rel=1e-9
+        )
+
+
+def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(10):
+        tree = random_irregular_tree(rng, height=3)
+        sizes = tree.level_sizes[:-1]
+        variances = [rng.uniform(0.5, 5, n) for n in sizes]
+        for level in variances:
+            level[rng.random(level.size) < 0.3] = np.inf
+        leaves = rng.uniform(0.5, 5, sizes[-1])
+        weights = [rng.uniform(0, 1, n) for n in sizes], rng.uniform(0, 1, sizes[-1])
+
+        def error(spread: list[Any], tree: IrregularTree = tree, weights: Any = weights) -> float:
+            errors = IrregularErrors(tree=tree, variances=spread[:-1], leaf_variances=spread[-1])
+            return errors.weighted_sum(*weights)
+
+        spread = [*variances, leaves]
+        errors = IrregularErrors(tree=tree, variances=variances, leaf_variances=leaves)
+        above, lowest = errors.derivatives(*weights)
+        parts = 0.0
+        for level, derivative in enumerate([*above, lowest]):
+            for node, value in enumerate(spread[level]):
+                if np.isinf(value):
+                    assert derivative[node] == 0
+                    continue
+                moved = [[row.copy() for row in spread] for _ in range(2)]
+                moved[0][level][node] += 1e-5
+                moved[1][level][node] -= 1e-5
+                slope = (error(moved[0]) - error(moved[1])) / 2e-5
+                assert derivative[node] == pytest.approx(slope, abs=1e-6)
+                parts += derivative[node] * value
+        assert parts == pytest.approx(error(spread), rel=1e-9)
+
+
+LEVELS = ("state", "county", "tract", "block group", "block")
+
+
+def test_known_figures_of_rhode_island(shared_data: Path) -> None:
+    tree, _ = rhode_island(shared_data)
+    assert tree.level_sizes == (1, 5, 244, 815, 25181)
+    flat = IrregularPlan(
+        tree=tree,
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=EPSILON,
+        level_amounts=(*[Fraction(0)] * 4, Fraction(1)),
+    )
+    rounded = [float(f"{rmse:.4g}") for rmse in predicted_level_rmse(flat)]
+    assert rounded == [215.3, 96.3, 13.79, 7.543, 1.357]
+    equal = with_shares(flat, [0.2] * 5)
+    fifth = DiscreteLaplace(scale=Fraction(5)).variance
+    assert round(math.sqrt(fifth), 2) == 7.06
+    # As published: tracts of one block group measured twice, at eps / 5 each.
+    twice = estimation_weights(tree, [fifth] * 5)  # type: ignore[arg-type]
+    figures = [round(math.sqrt(g.mean()), 2) for g in twice.variances(float(twice.below[0][0]))]
+    assert figures == [6.42, 6.28, 6.02, 6.08, 6.95]
+    # Once, at both amounts together, is better.
+    pooled = predicted_level_rmse(equal)
+    assert [round(rmse, 2) for rmse in pooled] == [6.42, 6.28, 5.98, 6.07, 6.95]
+
+
+@pytest.mark.parametrize("measure", ["epsilon", "rho", "large epsilon", "large rho"])
+def test_predicted_is_the_mean_of_all_variances_on_rhode_island(
+    shared_data: Path, measure: str
+) -> None:
+    tree, _ = rhode_island(shared_data)
+    plan = plan_irregular(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE)
+    assert sum(plan.level_amounts) == plan.budget.amount
+    leaves = np.repeat(plan.leaf_variances, tree.fanouts[-1])
+    whole = estimation_weights(tree, [*plan.variances_above_leaves, leaves])  # type: ignore[arg-type]
+    means = [math.sqrt(g.mean()) for g in whole.variances(float(whole.below[0][0]))]
+    np.testing.assert_allclose(predicted_level_rmse(plan), means, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("measure", "levels"),
+    [
+        *itertools.product(
+            ["epsilon", "rho"],
+            [
+                (1, 1, 1, 1, 1),
+                (1, 0, 0, 0, 0),
+                (0, 0, 0, 0, 1),
+                (0, 0, 1, 0, 1),
+                (9, 3, 1, 0.3, 0.1),
+            ],
+        ),
+        ("large epsilon", (9, 3, 1, 0.3, 0.1)),
+        ("large rho", (1, 1, 1, 1, 1)),
+    ],
+    ids=str,
+)
+def test_as_good_as_the_best_of_500_random_splits(
+    shared_data: Path, measure: str, levels: tuple[float, ...]
+) -> None:
+    tree, _ = rhode_island(shared_data)
+    weights = NodeWeights(levels=levels)
+    neighbors = Neighbors.SUBSTITUTE if "large" in measure else Neighbors.ADD_REMOVE
+    plan = plan_irregular(tree=tree, budget=BUDGETS[measure], neighbors=neighbors, weights=weights)
+    rng = np.random.default_rng(3)
+    splits = rng.dirichlet(np.ones(5), 450)
+    sparse = rng.dirichlet(np.ones(5), 50) * (rng.random((50, 5)) < [0.5, 0.5, 0.5, 0.5, 1])
+    sparse /= sparse.sum(axis=1, keepdims=True)
+    best = min(
+        predicted_node_rmse(with_shares(plan, split), weights)
+        for split in itertools.chain(splits, sparse)
+    )
+    assert predicted_node_rmse(plan, weights) <= best
+    # Not every plan is: unless all levels weigh the same, the best of 500 beats the equal split.
+    assert (
+        len(set(levels)) == 1 or predicted_node_rmse(with_shares(plan, [0.2] * 5), weights) > best
+    )
+
+
+@pytest.mark.parametrize("measure", BUDGETS)
+@pytest.mark.parametrize("public", [False, True])
+def test_no_small_change_of_shares_is_better(measure: str, public: bool) -> None:
+    """Random small trees with chains, public levels, named nodes."""
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        tree = random_irregular_tree(rng, fanout=6)
+        if tree.height == 1:
+            continue
+        node = int(rng.integers(tree.level_sizes[1]))
+        weights = NodeWeights(
+            levels=tuple(rng.uniform(0.1, 1, tree.height + 1)), nodes=((1, node, 1.0),)
+        )
+        plan = plan_irregular(
+            tree=tree,
+            budget=BUDGETS[measure],
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_level=0 if public else None,
+            weights=weights,
+        )
+        found = predicted_node_rmse(plan, weights)
+        shares = np.array([float(each / plan.budget.amount) for each in plan.level_amounts])
+        for _ in range(40):
+            step = rng.normal(0, 0.02, shares.size)
+            step[: 1 if public else 0] = 0
+            moved = np.maximum(shares + step, 0)
+            moved[-1] = max(moved[-1], 1e-3)
+            other = with_shares(plan, moved / moved.sum())
+            assert found <= predicted_node_rmse(other, weights) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("measure", BUDGETS)
+def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
+    monkeypatch: pytest.MonkeyPatch, measure: str
+) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(4):
+        tree = random_irregular_tree(rng, height=5, fanout=8)
+        weights = NodeWeights(levels=tuple(rng.uniform(0.1, 1, tree.height + 1)))
+        errors = []
+        for exhaustive in (2**22, 0):
+            monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", exhaustive)
+            plan = plan_irregular(
+                tree=tree,
+                budget=BUDGETS[measure],
+                neighbors=Neighbors.ADD_REMOVE,
+                weights=weights,
+            )
+            errors.append(predicted_node_rmse(plan, weights))
+        assert errors[1] <= errors[0] * 1.001
+
+
+def test_levels_not_worth_a_measurement_get_none() -> None:
+    tree = IrregularTree.from_fanouts([[2], [2, 2], [50, 40, 60, 70]])
+    leaves_only = plan_irregular(
+        tree=tree,
+        budget=EPSILON,
+        neighbors=Neighbors.ADD_REMOVE,
+        weights=NodeWeights(levels=(0, 0, 0, 1)),
+    )
+    assert leaves_only.level_amounts == (0, 0, 0, 1)
+    named = plan_irregular(
+        tree=tree,
+        budget=EPSILON,
+        neighbors=Neighbors.ADD_REMOVE,
+        weights=NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)),
+    )
+    assert [round(float(amount), 2) for amount in named.level_amounts] == [0, 1, 0, 0]
+
+
+def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
+    rng = np.random.default_rng(5)
+    tree = IrregularTree.from_fanouts([[40], np.full(40, 25), 6000 + rng.integers(0, 4000, 1000)])
+    assert tree.leaves > 7_000_000
+    tracemalloc.start()
+    plan = plan_irregular(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    predicted_level_rmse(plan)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < tree.leaves / 4  # bytes
+
+
+def test_a_tree_of_one_node() -> None:
+    tree = IrregularTree(child_starts=())
+    plan = plan_irregular(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    assert plan.level_amounts == (1,)
+    law = DiscreteLaplace(scale=Fraction(1))
+    assert predicted_level_rmse(plan) == (math.sqrt(law.variance),)
+    assert predicted_node_rmse(plan, NodeWeights(levels=(2,))) == math.sqrt(law.variance)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"levels": (1, -1)}, "at least 0"),
+        ({"levels": (1, math.nan)}, "finite"),
+        ({"levels": (0, 0)}, "above 0"),
+        ({"levels": (1,)}, "1 levels, the tree has 2"),
+        ({"levels": (1, 1), "nodes": ((1, 2, 1.0),)}, "level 1 has no node 2"),
+        ({"levels": (1, 1), "nodes": ((2, 0, 1.0),)}, "level 2 has no node 0"),
+    ],
+)
+def test_refuses(weights: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_irregular(
+            tree=IrregularTree.from_fanouts([[2]]),
+            budget=EPSILON,
+            neighbors=Neighbors.ADD_REMOVE,
+            weights=NodeWeights(**weights),
+        )

@@ -1,0 +1,166 @@
+"""Sensitivities of bounded sums against all neighbouring data sets of tiny domains, and what a plan
+of sums spends on them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dpcore.privacy.budget import Budget, Neighbors, level_sensitivity, sum_sensitivity
+from dpcore.trees.irregular import IrregularTree
+from tests.dpcore.irregular.test_plan import law_rates
+from tests.dpcore.irregular_trees import EPSILON, RHO
+
+BOUNDS = [pair for pair in itertools.combinations_with_replacement(range(-3, 4), 2) if any(pair)]
+# A chain from the root down, a chain inside, and nodes with siblings.
+TREE = IrregularTree.from_fanouts([[1], [2], [1, 2]])
+Row = tuple[int, int, int]  # key, leaf, value
+DROPPED: Row = (0, 0, 0)
+
+
+def level_sums(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
+    """(keys * n_l,) of every level."""
+    sums = np.zeros((keys, TREE.leaves), np.int64)
+    for key, leaf, value in rows:
+        sums[key, leaf] += value
+    return [level.reshape(-1) for level in TREE.level_counts(sums)]
+
+
+def changes(
+    bounds: tuple[int, int], relation: Neighbors, keys: int, drops: bool = True
+) -> Iterator[list[np.ndarray]]:
+    """What every level's sums change by, between all neighbours of at most 2 rows."""
+    lower, upper = bounds
+    places = itertools.product(range(keys), range(TREE.leaves), range(lower, upper + 1))
+    universe = [*places, *([DROPPED] if drops else [])]
+    for rows in [(), universe[:1]]:
+        if relation is Neighbors.ADD_REMOVE:
+            pairs = [((*rows, row), tuple(rows)) for row in universe]
+        else:
+            pairs = [((*rows, a), (*rows, b)) for a, b in itertools.permutations(universe, 2)]
+        for one, other in pairs:
+            levels = zip(level_sums(one, keys), level_sums(other, keys), strict=True)
+            yield [np.abs(a - b) for a, b in levels]
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("keys", [1, 2])
+def test_sum_sensitivity_is_the_largest_change(relation: Neighbors, keys: int) -> None:
+    for bounds in BOUNDS:
+        largest = np.zeros((TREE.height + 1, 2), np.int64)
+        for change in changes(bounds, relation, keys):
+            found = [[level.sum(), (level**2).sum()] for level in change]
+            largest = np.maximum(largest, found)
+        stated = sum_sensitivities(
+            TREE, relation, lower=bounds[0], upper=bounds[1], keyed=keys == 2
+        )
+        assert stated == tuple(map(tuple, largest.tolist())), bounds
+
+
+@pytest.mark.parametrize("bounds", [(2, 3), (-3, -1), (3, 3), (-2, 3)])
+def test_without_dropped_rows_it_is_an_upper_bound(bounds: tuple[int, int]) -> None:
+    stated = sum_sensitivities(TREE, Neighbors.SUBSTITUTE, lower=bounds[0], upper=bounds[1])
+    for change in changes(bounds, Neighbors.SUBSTITUTE, keys=1, drops=False):
+        for level, (l1, l2_squared) in zip(change, stated, strict=True):
+            assert level.sum() <= l1 and (level**2).sum() <= l2_squared
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("single_node", [False, True])
+def test_a_count_is_the_sum_of_ones(relation: Neighbors, single_node: bool) -> None:
+    count = level_sensitivity(relation, single_node=single_node)
+    assert sum_sensitivity(relation, 1, 1, single_node=single_node) == count
+    assert sum_sensitivity(relation, 0, 1, single_node=single_node) == count
+    for lower, upper in BOUNDS:  # so that a plan takes them for those of a row, or more
+        larger = sum_sensitivity(relation, lower, upper, single_node=single_node)
+        assert larger[0] >= count[0] and larger[1] >= count[1]
+        negated = sum_sensitivity(relation, -upper, -lower, single_node=single_node)
+        assert negated == larger
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1, 0), (0, 0), (5, -5)])
+def test_refuses_bounds_without_values(lower: int, upper: int) -> None:
+    with pytest.raises(ValueError, match=f"lower {lower}, upper {upper}: lower must not"):
+        sum_sensitivity(Neighbors.ADD_REMOVE, lower, upper, single_node=False)
+
+
+def sum_plan(
+    bounds: tuple[int, int], relation: Neighbors, budget: Budget, keyed: bool = False
+) -> IrregularPlan:
+    parts = (Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(2, 5))
+    lower, upper = bounds
+    return IrregularPlan(
+        tree=TREE,
+        neighbors=relation,
+        budget=budget,
+        level_amounts=tuple(part * budget.amount for part in parts),
+        keyed=keyed,
+        sensitivities=sum_sensitivities(TREE, relation, lower=lower, upper=upper, keyed=keyed),
+    )
+
+
+def largest_loss(plan: IrregularPlan, bounds: tuple[int, int], *, public: int = -1) -> Fraction:
+    """Over all neighbours that agree on the sums of the public level, if there is one: the sum of
+    |change| / scale, or of change^2 / (2 sigma^2), over all measured nodes."""
+    keys = 2 if plan.keyed else 1
+    order = 1 if plan.budget is EPSILON else 2
+    rates, largest = law_rates(plan), Fraction(0)
+    for change in changes(bounds, plan.neighbors, keys):
+        if public >= 0 and change[public].any():
+            continue
+        loss = sum(
+            (
+                int(moved) ** order * rate
+                for level, row in zip(change, rates, strict=True)
+                for moved, rate in zip(level, row * keys, strict=True)
+                if moved
+            ),
+            Fraction(0),
+        )
+        largest = max(largest, loss)
+    return largest
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("budget", [EPSILON, RHO], ids=["epsilon", "rho"])
+@pytest.mark.parametrize("bounds", [(0, 3), (-2, 2), (-3, 1), (-1, 1), (2, 3)])
+def test_pooled_sums_never_spend_more_than_the_budget(
+    relation: Neighbors, keyed: bool, budget: Budget, bounds: tuple[int, int]
+) -> None:
+    plan = sum_plan(bounds, relation, budget, keyed)
+    loss = largest_loss(plan, bounds)
+    assert loss <= budget.amount
+    if relation is Neighbors.ADD_REMOVE or keyed:
+        assert loss == budget.amount
+
+
+@pytest.mark.parametrize("budget", [EPSILON, RHO], ids=["epsilon", "rho"])
+@pytest.mark.parametrize("public", [0, 1, 2])
+def test_public_sums_never_make_the_others_spend_more(budget: Budget, public: int) -> None:
+    for bounds in [(0, 3), (-2, 2), (-3, 1)]:
+        plan = sum_plan(bounds, Neighbors.SUBSTITUTE, budget)
+        amounts = (*[Fraction(0)] * (public + 1), *plan.level_amounts[public + 1 :])
+        plan = replace(plan, level_amounts=amounts, public_level=public)
+        assert largest_loss(plan, bounds, public=public) <= sum(amounts) < budget.amount
+
+
+@pytest.mark.parametrize("budget", [EPSILON, RHO], ids=["epsilon", "rho"])
+def test_the_check_notices_a_plan_that_pays_for_counts_or_for_narrower_bounds(
+    budget: Budget,
+) -> None:
+    for bounds, too_small in [((0, 3), (0, 2)), ((-2, 2), (0, 1)), ((-3, 1), (-1, 2))]:
+        plan = sum_plan(too_small, Neighbors.SUBSTITUTE, budget, keyed=True)
+        assert largest_loss(plan, bounds) > budget.amount
+    # Signed sums inside one node, which the formula of nonnegative ones leaves out.
+    row = ((2 * 2, 2 * 2**2),) * 4
+    plan = replace(sum_plan((-2, 2), Neighbors.SUBSTITUTE, RHO, keyed=True), sensitivities=row)
+    assert largest_loss(plan, (-2, 2)) > RHO.amount
+    counts = level_sensitivities(TREE, Neighbors.SUBSTITUTE, keyed=True)
+    assert all(mine[0] > theirs[0] for mine, theirs in zip(row, counts, strict=True))

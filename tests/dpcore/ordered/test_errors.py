@@ -1,0 +1,344 @@
+"""The laws of a plan's own errors, and the intervals that follow from them, for every estimator.
+
+Coverage is counted over many runs, at each place by itself: it falls below nominal only where the
+binomial law says so at a false-alarm rate of 1e-6 over all places. Noise 30 % too large is noticed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.errors import errors_of, widths_of
+from dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dpcore.ordered.ranges import range_margin, range_variance
+from dpcore.papers.estimators import Estimator
+from dpcore.papers.forest import PublishedForest
+from dpcore.papers.mechanisms import independent_mechanism
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.chunks import Chunking
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.widths import prefix_margin
+
+Make = Callable[..., Any]
+Array = np.ndarray[Any, Any]
+
+CONFIDENCES = (0.9, 0.95, 0.99)
+FALSE_ALARM, RUNS = 1e-6, 3000
+LEAVES = 22
+QUANTILES = (0.1, 0.5, 0.9)
+SETTINGS = {
+    "add_remove": (Neighbors.ADD_REMOVE, False, False),
+    "N public": (Neighbors.SUBSTITUTE, True, False),
+    "keyed": (Neighbors.SUBSTITUTE, False, True),
+}
+NAMES = [*(each.value for each in Estimator), "independent"]
+# A lattice step of the noise is far finer than 1 % at these.
+AMOUNTS = {Measure.EPSILON: Fraction(1, 5), Measure.RHO: Fraction(1, 300)}
+CASES = [
+    (name, setting)
+    for name in NAMES
+    for setting in SETTINGS
+    if name != "refined" or setting == "N public"
+]
+
+
+def make_plan(
+    name: str,
+    setting: str,
+    measure: Measure = Measure.EPSILON,
+    *,
+    tree: Tree | None = None,
+    units: tuple[int, ...] = (2, 3, 0, 4),
+) -> TreePlan:
+    """Unequal levels, one not measured; a private root that is; or independent prefixes."""
+    neighbors, public, keyed = SETTINGS[setting]
+    tree = tree or Tree(leaves=LEAVES, fanouts=(3, 2, 4))
+    budget = Budget(measure=measure, amount=AMOUNTS[measure])
+    if name == "independent":
+        return independent_mechanism(
+            leaves=tree.leaves,
+            budget=budget,
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keyed,
+        )
+    units = (0, *units[1:]) if public else units
+    return TreePlan(
+        tree=tree,
+        neighbors=neighbors,
+        budget=budget,
+        level_amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
+        public_total=public,
+        keyed=keyed,
+        estimator=Estimator(name),
+    )
+
+
+def forest_of(plan: TreePlan, runs: int) -> PublishedForest:
+    """Of many units, each a run; under a public total too, where a plan stands for one tree."""
+    size = runs * plan.tree.leaves
+    forest = PublishedForest(plan, chunk_leaves=size)
+    forest.chunking = Chunking(tree=plan.tree, keys=runs, chunk_leaves=size)
+    return forest
+
+
+def solved(plan: TreePlan, counts: Array) -> tuple[Any, Any, Any]:
+    """The levels, the prefixes and the roots of a release of each row of counts."""
+    forest = forest_of(plan, len(counts))
+    chunk = forest.chunking[0]
+    noise = NoiseSource(
+        key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
+    )
+    measured = forest.measure("t", chunk, counts.reshape(-1), noise)
+    roots, _ = forest.solve_spine(
+        "t", 0, forest.chunk_roots(chunk, measured), counts.sum(axis=1), noise
+    )
+    return *forest.solve(chunk, measured, roots), roots
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize(("name", "setting"), CASES)
+def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
+    name: str, setting: str, measure: Measure
+) -> None:
+    plan = make_plan(name, setting, measure)
+    levels, prefixes, _ = solved(plan, np.zeros((1, LEAVES), np.int64))
+    errors = errors_of(plan)
+    for level, solution in enumerate(levels):
+        stated = [errors.node(level, node).variance for node in range(plan.tree.level_sizes[level])]
+        np.testing.assert_allclose(solution.variance[0], stated, rtol=1e-9, atol=1e-8)
+    stated = [errors.prefix(leaf).variance for leaf in range(LEAVES)]
+    np.testing.assert_allclose(prefixes.variance[0], stated, rtol=1e-9, atol=1e-8)
+    for start, stop in [(0, 5), (4, 19), (7, LEAVES), (0, LEAVES)]:
+        law = errors.range(start, stop)
+        assert range_variance(plan, start, stop) == pytest.approx(law.variance, rel=1e-9, abs=1e-8)
+    assert range_variance(plan, 3, 3) == 0.0
+
+
+def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
+    full = make_plan("full", "add_remove")
+    assert isinstance(errors_of(full), TreeErrors)
+    variances = {name: errors_of(make_plan(name, "N public")).prefix(12).variance for name in NAMES}
+    assert variances["full"] == pytest.approx(variances["above"])
+    assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
+    assert variances["full"] < variances["below"] < variances["none"]
+    alone = independent_mechanism(
+        leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+    )
+    assert errors_of(alone).prefix(0).variance == 0.0
+    widths = widths_of(alone, 0.95)
+    assert (widths.levels, widths.prefix) == ((0.0,), 0.0)
+
+
+# --- widths are those of the widest law ---------------------------------------------------------
+
+
+def random_plans(rng: np.random.Generator, count: int) -> Iterator[TreePlan]:
+    """Trimmed trees with very unequal levels."""
+    for _ in range(count):
+        fanouts = tuple(int(n) for n in rng.integers(2, 6, rng.integers(1, 4)))
+        cells = math.prod(fanouts)
+        tree = Tree(leaves=int(rng.integers(cells // fanouts[0] + 1, cells + 1)), fanouts=fanouts)
+        units = rng.integers(1, 100, tree.height + 1) ** int(rng.integers(1, 3))
+        units[:-1][rng.random(tree.height) < 0.3] = 0
+        name = str(rng.choice([each for each in NAMES if each != "full"]))
+        public = name == "refined" or units[0] == 0
+        yield make_plan(
+            name,
+            "N public" if public else "add_remove",
+            tree=tree,
+            units=tuple(units.tolist()),
+        )
+
+
+def test_no_law_is_wider_than_its_interval() -> None:
+    """Nodes: none. Prefixes: by no more than what the inversion's smoothing leaves room for."""
+    rng = np.random.default_rng(11)
+    for plan in random_plans(rng, 14):
+        confidence = float(rng.choice(CONFIDENCES))
+        widths, errors = widths_of(plan, confidence), errors_of(plan)
+        for level, size in enumerate(plan.tree.level_sizes):
+            for node in {0, size // 3, *range(max(0, size - 7), size)}:
+                law = errors.node(level, node)
+                margin = widths.levels[level] * math.sqrt(law.variance)
+                assert law.half_width(confidence) <= margin * (1 + 1e-5) + 1e-9
+        shares = (0.0,) if plan.public_total else (0.0, 0.3, 1.0)
+        for leaf in range(0, plan.tree.leaves, 1 + plan.tree.leaves // 20):
+            for share in shares:
+                law = errors.prefix(leaf, less_total=share)
+                deviation = math.sqrt(law.variance + BLUR_VARIANCE)
+                if law.variance > 1e-9:
+                    wanted = law.blurred_half_width(confidence) - SMOOTHING * deviation
+                    assert wanted <= widths.prefix * deviation
+
+
+EDGE = Tree(leaves=110, fanouts=(5, 5, 5))
+
+
+def draws(law: NoiseLaw, rng: np.random.Generator, size: int) -> Array:
+    """Of a Laplace law, fast and in bulk."""
+    assert isinstance(law, DiscreteLaplace)
+    success = -math.expm1(-1 / float(law.scale))
+    drawn: Array = rng.geometric(success, size) - rng.geometric(success, size)
+    return drawn
+
+
+def test_refined_prefixes_at_the_trimmed_edge_are_covered() -> None:
+    plan = make_plan("refined", "N public", tree=EDGE, units=(0, 50, 5, 2))
+    law = errors_of(plan).prefix(104)
+    confidence, runs = 0.99, 100_000
+    width = widths_of(plan, confidence).sloped
+    rng, error = np.random.default_rng(0), np.zeros(runs)
+    for noise, coefficient, count in law.terms:
+        error += coefficient * sum(draws(noise, rng, runs) for _ in range(count))
+    covered = int((np.abs(error) <= prefix_margin(width, np.array(law.variance))).sum())
+    assert covered >= stats.binom.ppf(FALSE_ALARM, runs, confidence)
+
+
+def test_refuses_a_confidence_out_of_range() -> None:
+    for name in ("none", "independent", "full"):
+        for confidence in (0.0, 1.0, 0.99999, math.nan):
+            with pytest.raises(ValueError, match=r"^confidence: "):
+                widths_of(make_plan(name, "N public"), confidence)
+
+
+# --- measured coverage --------------------------------------------------------------------------
+
+RANGES = [(0, 4), (3, 5), (0, 17), (7, 8), (11, 20), (18, 22), (20, 22)]
+
+
+def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
+    """The law with its scale multiplied."""
+    if isinstance(law, DiscreteLaplace):
+        return DiscreteLaplace(scale=law.scale * factor)
+    assert isinstance(law, DiscreteGaussian)
+    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)
+
+
+class Coverage:
+    """Estimates of many runs and the truth they speak of."""
+
+    def __init__(self, plan: TreePlan, run: TreePlan) -> None:
+        self.plan = plan
+        self.counts = np.random.default_rng(3).poisson(40, (RUNS, LEAVES))
+        self.levels, self.prefixes, self.roots = solved(run, self.counts)
+        # What is stated is the plan's, whatever noise it got.
+        stated, prefixes, _ = solved(plan, np.zeros((1, LEAVES), np.int64))
+        self.variances = [level.variance for level in stated]
+        self.prefixes = replace(self.prefixes, variance=prefixes.variance, alpha=prefixes.alpha)
+        self.cdf = np.cumsum(self.counts, axis=1)
+
+    def of(self, confidence: float) -> dict[str, Array]:
+        """What -> (runs, places) whether its interval holds the truth."""
+        plan, widths = self.plan, widths_of(self.plan, confidence)
+        found = {}
+        for level, truth in enumerate(plan.tree.level_counts(self.counts)):
+            margin = widths.levels[level] * np.sqrt(np.maximum(self.variances[level], 0))
+            found[f"level {level}"] = np.abs(self.levels[level].estimate - truth) <= margin
+        error = self.prefixes.estimate - self.cdf
+        margin = prefix_margin(widths.sloped, self.prefixes.variance)
+        found["prefixes"] = np.abs(error) <= margin + 1e-9
+        before = np.pad(error, ((0, 0), (1, 0)))
+        found["ranges"] = np.stack(
+            [
+                np.abs(before[:, stop] - before[:, start])
+                <= range_margin(plan, start, stop, confidence) + 1e-9
+                for start, stop in RANGES
+            ],
+            axis=1,
+        )
+        found["quantiles"] = self._quantiles(widths.sloped)
+        return found
+
+    def _quantiles(self, width: tuple[float, float]) -> Array:
+        roots = self.roots
+        cells = chunk_quantiles(
+            QUANTILES,
+            self.prefixes,
+            Totals(
+                estimate=roots.total,
+                variance=forest_of(self.plan, 1).root_variance,
+                count=roots.total_count,
+                before_count=roots.before_count,
+            ),
+            first_leaf=0,
+            leaves=LEAVES,
+            width=width,
+        )
+        wanted = np.ceil(np.array(QUANTILES) * self.cdf[:, -1:] - 1e-9)
+        exact = (self.cdf[:, None, :] >= wanted[:, :, None]).argmax(axis=2)
+        inside: Array = (cells.low <= exact) & (exact <= cells.high)
+        return inside
+
+
+def falls_short(inside: Array, confidence: float) -> bool:
+    """Some column is covered too rarely: false alarms below 1e-6 in all."""
+    runs, places = inside.shape
+    least = stats.binom.ppf(FALSE_ALARM / places, runs, confidence)
+    return bool((inside.sum(axis=0) < least).any())
+
+
+@pytest.fixture(scope="module")
+def covered(replace_laws: Make) -> Callable[..., Coverage]:
+    @cache
+    def made(name: str, setting: str, measure: Measure, factor: Fraction) -> Coverage:
+        plan = make_plan(name, setting, measure)
+        widths_of(plan, 0.95)  # remembered laws are those of the plan as it is stated
+        run = replace_laws(plan, lambda law: scaled(law, factor))
+        return Coverage(plan, run if factor != 1 else replace(plan))
+
+    return made
+
+
+# Of normal noise one setting is enough: the laws' shapes are alike.
+@pytest.mark.parametrize(
+    ("name", "setting", "measure"),
+    [
+        (*case, measure)
+        for case in CASES
+        for measure in Measure
+        if measure is Measure.EPSILON or case[1] == "N public"
+    ],
+)
+def test_every_interval_covers_as_often_as_stated(
+    covered: Callable[..., Coverage], name: str, setting: str, measure: Measure
+) -> None:
+    coverage = covered(name, setting, measure, Fraction(1))
+    for confidence in CONFIDENCES if measure is Measure.EPSILON else (0.95,):
+        for what, inside in coverage.of(confidence).items():
+            assert not falls_short(inside, confidence), (what, confidence)
+            # No wider than need be: the least covered place is within 1.5 % of nominal.
+            if what in ("prefixes", "ranges") and confidence == 0.95:
+                share = inside.mean(axis=0).min()
+                assert share < 0.965 + 4.9 * math.sqrt(0.95 * 0.05 / RUNS), what
+
+
+@pytest.mark.parametrize(("name", "setting"), CASES)
+def test_noise_that_is_too_large_is_noticed_in_every_interval(
+    covered: Callable[..., Coverage], name: str, setting: str
+) -> None:
+    found = covered(name, setting, Measure.EPSILON, Fraction(13, 10)).of(0.95)
+    if SETTINGS[setting][1]:
+        assert found.pop("level 0").all()  # N is public
+    # Intervals of quantiles consist of whole cells, and those of the papers' are the worst case.
+    del found["quantiles"]
+    for what, inside in found.items():
+        assert falls_short(inside, 0.95), what

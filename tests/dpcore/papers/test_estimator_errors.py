@@ -1,0 +1,250 @@
+"""The error laws are the coefficients with which unit noise comes through the estimators."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dpcore.errors.law import ErrorLaw
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
+from dpcore.papers.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+
+Floats = npt.NDArray[np.float64]
+Coefficients = dict[NoiseLaw, list[float]]
+
+
+def unit_responses(plan: TreePlan, estimator: Estimator) -> tuple[list[NoiseLaw], TreeEstimate]:
+    """The law of every noisy node, and the estimates from one unit in each, a tree for each."""
+    tree, sizes = plan.tree, plan.tree.level_sizes
+    laws = [law for law, size in zip(plan.laws, sizes, strict=True) if law for _ in range(size)]
+    levels: list[Any] = [None] * len(sizes)
+    place = 0
+    for level, law in enumerate(plan.laws):
+        if law:
+            levels[level] = np.eye(len(laws))[:, place : place + sizes[level]]
+            place += sizes[level]
+    total = 0 if plan.public_total else None
+    return laws, estimate_tree(estimator, tree, plan.variances, levels, total=total)
+
+
+def sent_through(laws: list[NoiseLaw], response: Floats) -> Coefficients:
+    found: Coefficients = defaultdict(list)
+    for law, value in zip(laws, np.abs(response), strict=True):
+        if value > 1e-10:
+            found[law].append(float(value))
+    return {law: sorted(values) for law, values in found.items()}
+
+
+def of_law(law: ErrorLaw) -> Coefficients:
+    found: Coefficients = defaultdict(list)
+    for each, value, count in law.terms:
+        found[each] += [abs(value)] * count
+    return {each: sorted(v for v in values if v > 1e-10) for each, values in found.items()}
+
+
+def check(law: ErrorLaw, laws: list[NoiseLaw], response: Floats, variance: float | None) -> None:
+    found, wanted = of_law(law), sent_through(laws, response)
+    assert found.keys() == wanted.keys()
+    for each, values in wanted.items():
+        np.testing.assert_allclose(found[each], values, atol=1e-9)
+    if variance is not None:
+        assert law.variance == pytest.approx(variance, rel=1e-8, abs=1e-7)
+
+
+def estimators(plan: TreePlan) -> list[Estimator]:
+    return [each for each in Estimator if plan.public_total or each is not Estimator.REFINED]
+
+
+@pytest.fixture(params=range(10))
+def plans(
+    request: pytest.FixtureRequest,
+    random_plan: Callable[..., TreePlan],
+    random_tree: Callable[..., Tree],
+) -> list[TreePlan]:
+    rng = np.random.default_rng(request.param)
+    return [
+        random_plan(rng, public=public, measure=measure, tree=random_tree(rng, height=3))
+        for public in (False, True)
+        for measure in Measure
+    ]
+
+
+def test_nodes(plans: list[TreePlan]) -> None:
+    for plan in plans:
+        for estimator in estimators(plan):
+            laws, found = unit_responses(plan, estimator)
+            errors = EstimatorErrors(estimator=estimator, plan=plan)
+            for level, spread in enumerate(found.level_variances):
+                for node, variance in enumerate(spread):
+                    if math.isinf(variance):
+                        with pytest.raises(ValueError, match="no estimate from above"):
+                            errors.node(level, node)
+                        continue
+                    check(errors.node(level, node), laws, found.levels[level][:, node], variance)
+
+
+def test_prefixes(plans: list[TreePlan]) -> None:
+    for plan in plans:
+        for estimator in estimators(plan):
+            laws, found = unit_responses(plan, estimator)
+            errors = EstimatorErrors(estimator=estimator, plan=plan)
+            for leaf, variance in enumerate(found.prefix_variances):
+                response = found.prefixes[:, leaf]
+                check(errors.prefix(leaf), laws, response, variance)
+                less = response - 0.3 * found.prefixes[:, -1]
+                check(errors.prefix(leaf, less_total=0.3), laws, less, None)
+
+
+def test_ranges(plans: list[TreePlan]) -> None:
+    rng = np.random.default_rng(1)
+    for plan in plans:
+        leaves = plan.tree.leaves
+        ends = np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist()
+        for estimator in estimators(plan):
+            laws, found = unit_responses(plan, estimator)
+            before = np.concatenate([np.zeros((len(laws), 1)), found.prefixes], axis=1)
+            errors = EstimatorErrors(estimator=estimator, plan=plan)
+            for start, stop in [*ends, (0, leaves), (0, 0), (leaves, leaves), (0, leaves // 2)]:
+                response = before[:, stop] - before[:, start]
+                check(errors.range(start, stop), laws, response, None)
+
+
+def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
+    plans: list[TreePlan],
+) -> None:
+    for plan in plans:
+        errors = EstimatorErrors(estimator=Estimator.FULL, plan=plan)
+        for level, size in enumerate(plan.tree.level_sizes):
+            for node in range(size):
+                held = plan.tree.leaf_range(level, node)
+                variance = errors.range(held.start, held.stop).variance
+                wanted = errors.node(level, node).variance
+                assert variance == pytest.approx(wanted, rel=1e-9, abs=1e-8)
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) -> None:
+    rng = np.random.default_rng(2)
+    law = DiscreteLaplace(scale=Fraction(7, 2))
+    for _ in range(10):
+        tree = random_tree(rng, height=3)
+        leaves, count = tree.leaves, tree.leaves - public
+        laws: list[NoiseLaw] = [law] * count
+        total = 0 if public else None
+        found = independent_estimates(tree, np.eye(count), law.variance, total=total)
+        errors = IndependentErrors(tree=tree, law=law, public_total=public)
+        for level, spread in enumerate(found.level_variances):
+            for node, variance in enumerate(spread):
+                check(errors.node(level, node), laws, found.levels[level][:, node], variance)
+        for leaf, variance in enumerate(found.prefix_variances):
+            response = found.prefixes[:, leaf]
+            check(errors.prefix(leaf), laws, response, variance)
+            for share in (0.3, 1.0):
+                less = response - share * found.prefixes[:, -1]
+                check(errors.prefix(leaf, less_total=share), laws, less, None)
+        before = np.concatenate([np.zeros((count, 1)), found.prefixes], axis=1)
+        for start, stop in np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist():
+            response = before[:, stop] - before[:, start]
+            check(errors.range(start, stop), laws, response, None)
+
+
+def binary_plan(height: int, *, leaves: int | None = None) -> TreePlan:
+    return TreePlan(
+        tree=Tree(leaves=leaves or 2**height, fanouts=(2,) * height),
+        neighbors=Neighbors.SUBSTITUTE,
+        budget=Budget(measure=Measure.RHO, amount=Fraction(height)),
+        level_amounts=(Fraction(0), *[Fraction(1)] * height),
+        public_total=True,
+    )
+
+
+def test_the_largest_tree_has_the_limits_of_the_paper() -> None:
+    """2^40 leaves: equation 13's limit, corrected, to twelve digits."""
+    plan = binary_plan(40)
+    unit = plan.variances[1]
+    for estimator, level, limit in [
+        (Estimator.NONE, 2, 1.0),
+        (Estimator.BELOW, 2, 1 / 2),
+        (Estimator.ABOVE, 1, 1 / 3),
+        (Estimator.FULL, 2, 5 / 16),
+    ]:
+        law = EstimatorErrors(estimator=estimator, plan=plan).node(level, 1)
+        assert law.variance / unit == pytest.approx(limit, rel=1e-11)
+
+
+@pytest.mark.parametrize("estimator", list(Estimator))
+def test_a_wide_trimmed_tree(estimator: Estimator) -> None:
+    """A law of the whole is a law of its parts: variances of all prefixes of a larger tree."""
+    plan = binary_plan(10, leaves=777)
+    laws_of = EstimatorErrors(estimator=estimator, plan=plan)
+    noisy: list[Any] = [None, *[np.zeros(n) for n in plan.tree.level_sizes[1:]]]
+    found = estimate_tree(estimator, plan.tree, plan.variances, noisy, total=0)
+    for leaf in range(0, 777, 31):
+        assert laws_of.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf])
+
+
+def test_intervals_need_no_normal_errors() -> None:
+    """A single measurement has its law's own bound; a sum of two, that of the convolution."""
+    plan = TreePlan(
+        tree=Tree(leaves=4, fanouts=(4,)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(1)),
+    )
+    errors, law = EstimatorErrors(estimator=Estimator.NONE, plan=plan), plan.laws[1]
+    assert law is not None
+    assert errors.node(1, 2).half_width(0.95) == law.bound(0.05)
+    one = law.pmf(np.arange(-60, 61))
+    both = np.convolve(one, one)
+    width = errors.range(1, 3).half_width(0.95)
+    within = both[120 - math.floor(width) : 121 + math.floor(width)].sum()
+    assert 0.95 <= within < 0.985
+    law = DiscreteGaussian(sigma_squared=Fraction(9))
+    alone = IndependentErrors(tree=plan.tree, law=law)
+    assert alone.prefix(1).half_width(0.95) == law.bound(0.05)
+
+
+def test_no_noise_no_error(replace_laws: Callable[..., TreePlan]) -> None:
+    silent = replace_laws(binary_plan(3), lambda law: ZeroNoise())
+    for estimator in Estimator:
+        errors = EstimatorErrors(estimator=estimator, plan=silent)
+        assert errors.node(0, 0).half_width(0.95) == errors.range(2, 7).half_width(0.95) == 0.0
+        assert errors.prefix(7).variance == 0.0
+
+
+def test_refuses() -> None:
+    private = TreePlan(
+        tree=Tree(leaves=4, fanouts=(2, 2)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
+    )
+    with pytest.raises(ValueError, match="refined needs a public total"):
+        EstimatorErrors(estimator=Estimator.REFINED, plan=private)
+    with pytest.raises(ValueError, match="1 of level 1 has no estimate from above"):
+        EstimatorErrors(estimator=Estimator.ABOVE, plan=private).node(1, 1)
+    law = DiscreteLaplace(scale=Fraction(1))
+    for errors in (
+        EstimatorErrors(estimator=Estimator.FULL, plan=private),
+        IndependentErrors(tree=private.tree, law=law),
+    ):
+        for level, node in ((-1, 0), (3, 0), (1, -1), (1, 2)):
+            with pytest.raises(ValueError, match="is not in the tree"):
+                errors.node(level, node)
+        for leaf in (-1, 4):
+            with pytest.raises(ValueError, match="is not from 0 to 3"):
+                errors.prefix(leaf)
+        for start, stop in ((-1, 2), (3, 2), (0, 5)):
+            with pytest.raises(ValueError, match="is not within 0 to 4"):
+                errors.range(start, stop)

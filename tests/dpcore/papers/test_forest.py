@@ -1,0 +1,513 @@
+"""Releases of the papers' mechanisms, estimates and consistent counts, end to end.
+
+Each combination is released through `release_counts` and compared with `dpcore.papers.estimators`
+and `dpcore.papers.closest_cdf` on the noise that the release drew, which is drawn again here from
+its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
+from dpcore.ordered.planner import plan_mechanism
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.papers.closest_cdf import closest_cdf
+from dpcore.papers.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
+from dpcore.papers.forest import Consistency, PublishedForest
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.release import Release, release_counts
+from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.consistency import consistent_counts, root_count
+from dpcore.trees.least_squares import estimation_weights
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.widths import IntervalWidths
+
+Make = Callable[..., Any]
+Array = np.ndarray[Any, Any]
+
+ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+SETTINGS = {
+    "add_remove": (ADD_REMOVE, False, 0),
+    "N public": (SUBSTITUTE, True, 0),
+    "substitute": (SUBSTITUTE, False, 0),
+    "substitute keyed": (SUBSTITUTE, False, 3),
+}
+LEAVES = 11
+# Trimmed, with a level that is not measured, and a private root that is.
+LEVELS: dict[str, Any] = {"fanouts": (2, 3, 2)}
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "planned": ("planned", {}),
+    "tree": ("tree", LEVELS),
+    "gaps": ("tree", LEVELS | {"level_budgets": (2, 0, 3)}),
+    "root": ("tree", LEVELS | {"level_budgets": (1, 1, 0, 3)}),
+    "binary": ("binary", {}),
+    "histogram": ("histogram", {}),
+    "independent": ("independent", {}),
+}
+
+
+def make_plan(
+    shape: str,
+    setting: str,
+    *,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction | int = 2,
+    estimator: Estimator = Estimator.FULL,
+    leaves: int = LEAVES,
+) -> TreePlan:
+    """The plan of a shape; refuses as `plan_mechanism` does."""
+    neighbors, public, keys = SETTINGS[setting]
+    name, given = SHAPES[shape]
+    given = dict(given)
+    if "level_budgets" in given:
+        units = (0, *given["level_budgets"][1:]) if public and shape == "root" else None
+        units = units or given["level_budgets"]
+        given["level_budgets"] = tuple(Fraction(amount) * Fraction(n, sum(units)) for n in units)
+    return plan_mechanism(
+        name,
+        leaves=leaves,
+        budget=Budget(measure=measure, amount=Fraction(amount)),
+        neighbors=neighbors,
+        public_total=public,
+        keyed=keys > 0,
+        estimator=estimator,
+        **given,
+    )
+
+
+def plans(
+    shape: str, setting: str, measure: Measure = Measure.EPSILON, **fields: Any
+) -> Iterator[TreePlan]:
+    """With every estimator that the plan can have."""
+    for estimator in Estimator:
+        try:
+            yield make_plan(shape, setting, measure=measure, estimator=estimator, **fields)
+        except ValueError as refused:
+            assert str(refused).startswith(("estimator: ", "estimation: "))
+
+
+def data(setting: str, seed: int = 0, leaves: int = LEAVES) -> Array:
+    """(keys, K) counts, many of them zero."""
+    rng = np.random.default_rng(seed)
+    return rng.poisson(rng.choice([0.2, 6.0], leaves), (max(1, SETTINGS[setting][2]), leaves))
+
+
+def make_asked(make_question: Make, plan: TreePlan, setting: str, **fields: Any) -> OrderedQuestion:
+    """The question of a plan, with widths of its own: they take time and have their own tests."""
+    _, public, keys = SETTINGS[setting]
+    question: OrderedQuestion = make_question(
+        leaves=plan.tree.leaves, plan=plan, keys=keys, public_total=public, **fields
+    )
+    question.remember_widths(
+        IntervalWidths(confidence=0.95, levels=(2.0,) * (plan.tree.height + 1), prefix=2.0)
+    )
+    return question
+
+
+def columns(release: Release, kind: str, *names: str) -> list[Array]:
+    """Columns of all rows of the one tree."""
+    question = release.plan.questions[0]
+    parts = [
+        release._read(kind, question.name, chunk.key, chunk.index)
+        for chunk in question.forest.chunking
+    ]
+    return [np.concatenate([part[name].to_numpy() for part in parts]) for name in names]
+
+
+def node_columns(release: Release, *names: str) -> list[list[Array]]:
+    """Per level, root first, the columns as (keys, n_l)."""
+    question = release.plan.questions[0]
+    level, node, *values = columns(release, "nodes", "level", "node", *names)
+    found = []
+    for depth, size in enumerate(question.plan.tree.level_sizes):
+        mine = level == depth
+        assert mine.sum() == question.key_count * size
+        shape = (question.key_count, size)
+        np.testing.assert_array_equal(
+            node[mine].reshape(shape), np.broadcast_to(np.arange(size), shape)
+        )
+        found.append([value[mine].reshape(shape) for value in values])
+    return found
+
+
+def redrawn(release: Release, counts: Array, key: ReleaseKey) -> TreeEstimate:
+    """The estimates from the exact counts and the noise, drawn anew from the key."""
+    question = release.plan.questions[0]
+    plan, tree, name = question.plan, question.plan.tree, question.name
+    digest = counts_digest(key, release.plan.name, name, 0, 0, counts.reshape(-1))
+    source = NoiseSource(
+        key=key,
+        release=release.plan.name,
+        spec_digest=release.plan.digest,
+        global_digest=combine_digests(digest),
+    ).of_counts(counts)
+
+    def noisy(law: NoiseLaw, exact: Array, level: int) -> Array:
+        drawn: Array = law.sample(source.stream(name, 0, 0, level), exact.size)
+        measured: Array = exact + drawn.reshape(exact.shape)
+        return measured
+
+    total = counts.sum(axis=1) if plan.public_total else None
+    if plan.mechanism is Mechanism.INDEPENDENT:
+        law = plan.laws[-1]
+        assert law is not None
+        exact = np.cumsum(counts, axis=1)[:, : tree.leaves - plan.public_total]
+        prefixes = noisy(law, exact, tree.height)
+        return independent_estimates(tree, prefixes, law.variance, total=total)
+    measured = [
+        None if law is None else noisy(law, exact, level)
+        for level, (law, exact) in enumerate(zip(plan.laws, tree.level_counts(counts), strict=True))
+    ]
+    return estimate_tree(plan.estimator, tree, plan.variances, measured, total=total)
+
+
+def expected_counts(
+    plan: TreePlan, consistency: Consistency, found: TreeEstimate, root: Array
+) -> list[Array]:
+    """By the definition: top down, or the cheapest of all CDFs, by its cost."""
+    if consistency is Consistency.TOP_DOWN:
+        variances = list(plan.variances)
+        if plan.public_total:
+            variances[0] = np.inf
+        weights = estimation_weights(plan.tree, variances)
+        return consistent_counts(weights, list(found.levels), root[:, None])
+    power = 1 if consistency is Consistency.L1 else 2
+    best = closest_cdf(lambda x, h: np.abs(x - h) ** power, found.prefixes, root)
+    return plan.tree.level_counts(np.diff(best, axis=1, prepend=0))
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize(
+    ("setting", "measure"),
+    [*((each, Measure.EPSILON) for each in SETTINGS), ("N public", Measure.RHO)],
+)
+def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    shape: str,
+    setting: str,
+    measure: Measure,
+) -> None:
+    counts, seen, digests = data(setting), set(), set()
+    total = counts.sum(axis=1)
+    for plan in plans(shape, setting, measure):
+        for consistency in Consistency:
+            question = make_asked(make_question, plan, setting, consistency=consistency)
+            release_plan = make_release_plan(question)
+            release = release_counts(release_plan, {question.name: counts}, release_key)
+            found = redrawn(release, counts, release_key)
+            root = total if plan.public_total else root_count(found.levels[0][:, 0])
+            nodes = node_columns(release, "estimate", "std_error", "count")
+            for level, (estimate, error, count) in enumerate(nodes):
+                np.testing.assert_allclose(estimate, found.levels[level], rtol=1e-9, atol=1e-9)
+                expected = np.sqrt(found.level_variances[level])
+                np.testing.assert_allclose(
+                    error, np.broadcast_to(expected, error.shape), rtol=1e-9, atol=1e-7
+                )
+                assert count.dtype == np.int64 and count.min() >= 0
+                if level:
+                    sums = plan.tree.child_sum(level - 1, count)
+                    np.testing.assert_array_equal(sums, nodes[level - 1][2])
+            np.testing.assert_array_equal(nodes[0][2][:, 0], root)
+            estimate, error, cdf = (
+                column.reshape(counts.shape)
+                for column in columns(release, "cdf", "estimate", "std_error", "count")
+            )
+            np.testing.assert_allclose(estimate, found.prefixes, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                error,
+                np.broadcast_to(np.sqrt(found.prefix_variances), error.shape),
+                rtol=1e-9,
+                atol=1e-7,
+            )
+            assert (np.diff(cdf, axis=1, prepend=0) >= 0).all()
+            np.testing.assert_array_equal(cdf[:, -1], root)
+            np.testing.assert_array_equal(cdf, np.cumsum(nodes[-1][2], axis=1))
+            if consistency is Consistency.TOP_DOWN:
+                wanted = expected_counts(plan, consistency, found, root)
+                for level, each in enumerate(wanted):
+                    np.testing.assert_array_equal(nodes[level][2], each)
+            else:  # of several closest CDFs any will do: the cost tells
+                power = 1 if consistency is Consistency.L1 else 2
+                best = np.cumsum(expected_counts(plan, consistency, found, root)[-1], axis=1)
+                costs = [(np.abs(x - found.prefixes) ** power).sum(axis=1) for x in (cdf, best)]
+                np.testing.assert_allclose(costs[0], costs[1], rtol=1e-9, atol=1e-6)
+            seen.add(plan.estimator)
+            digests.add(release_plan.digest)
+    # Whatever is made of it, the noise is the same: nothing of that enters the seed.
+    assert len(digests) == 1
+    assert seen >= {Estimator.FULL} and (shape == "independent" or len(seen) >= 3)
+    assert (Estimator.REFINED in seen) == (setting == "N public" and shape != "independent")
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("setting", list(SETTINGS))
+def test_a_huge_budget_gives_the_truth(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    shape: str,
+    setting: str,
+) -> None:
+    measure = Measure.RHO if setting == "N public" else Measure.EPSILON
+    counts, amount = data(setting, seed=1), 600 if shape == "independent" else 300
+    # Noise other than 0 would come once in 10^9 runs; see below for budgets that are larger yet.
+    for plan in plans(shape, setting, measure, amount=amount):
+        for consistency in Consistency:
+            question = make_asked(
+                make_question, plan, setting, consistency=consistency, quantiles=(0.0, 0.5, 1.0)
+            )
+            release = release_counts(
+                make_release_plan(question), {question.name: counts}, release_key
+            )
+            truths = plan.tree.level_counts(counts)
+            for truth, (estimate, count) in zip(
+                truths, node_columns(release, "estimate", "count"), strict=True
+            ):
+                np.testing.assert_allclose(estimate, truth, atol=1e-9)
+                np.testing.assert_array_equal(count, truth)
+            estimate, count = columns(release, "cdf", "estimate", "count")
+            cdf = np.cumsum(counts, axis=1)
+            np.testing.assert_allclose(estimate, cdf.reshape(-1), atol=1e-9)
+            np.testing.assert_array_equal(count, cdf.reshape(-1))
+            assert release.quantiles is not None
+            medians = release.quantiles["value"].to_numpy().reshape(-1, 3)[:, 1]
+            cells = (cdf >= np.ceil(cdf[:, -1:] / 2)).argmax(axis=1)
+            assert ((cells <= medians) & (medians <= cells + 1)).all()
+
+
+@pytest.mark.parametrize("shape", ["tree", "root", "independent"])
+@pytest.mark.parametrize("setting", list(SETTINGS))
+def test_a_release_answers_queries_from_its_tables(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    shape: str,
+    setting: str,
+) -> None:
+    counts = data(setting, seed=2)
+    keys = [None] if counts.shape[0] == 1 else [f"k{code}" for code in range(len(counts))]
+    for plan in plans(shape, setting):
+        question = make_asked(make_question, plan, setting, quantiles=(0.5,))
+        release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
+        tree = release.tree(question.name)
+        nodes = node_columns(release, "estimate", "std_error", "count")
+        estimate, error, count = (
+            column.reshape(counts.shape)
+            for column in columns(release, "cdf", "estimate", "std_error", "count")
+        )
+        for code, key in enumerate(keys):
+            for boundary in (1, 4, LEAVES):
+                answer = tree.cdf(boundary, key)
+                assert answer.estimate == estimate[code, boundary - 1]
+                assert answer.count == count[code, boundary - 1]
+                assert answer.std_error == pytest.approx(error[code, boundary - 1], abs=1e-7)
+            answer = tree.range(3, 8, key)
+            assert answer.estimate == estimate[code, 7] - estimate[code, 2]
+            assert answer.count == count[code, 7] - count[code, 2]
+            assert answer.ci_low <= max(0.0, answer.estimate) and answer.ci_high >= 0
+            node = tree.node(1, 1, key)
+            assert (node.estimate, node.std_error, node.count) == tuple(
+                column[code, 1] for column in nodes[1]
+            )
+            if not plan.is_efficient:
+                with pytest.raises(
+                    ValueError, match=r"^plan: bands are those of the fully efficient"
+                ):
+                    tree.cdf(4, key, simultaneous=True)
+
+
+ASKED = tuple(q / 20 for q in range(21))
+
+
+def quantiles_released_and_asked(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    plan: TreePlan,
+    setting: str,
+) -> tuple[list[Any], list[Any]]:
+    """Rows of the first key's quantiles in several releases: released, and asked for again."""
+    released, again = [], []
+    for seed in range(2):
+        counts = data(setting, seed=seed)
+        question = make_asked(make_question, plan, setting, quantiles=ASKED)
+        release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
+        tree, key = release.tree(question.name), question.key_labels[0]
+        released += tree.quantiles(key)
+        again += [tree.quantile(each, key) for each in ASKED]
+    return released, again
+
+
+@pytest.mark.parametrize("shape", ["tree", "root", "independent"])
+@pytest.mark.parametrize("setting", list(SETTINGS))
+def test_a_quantile_that_is_asked_again_is_the_released_one(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    shape: str,
+    setting: str,
+) -> None:
+    for plan in plans(shape, setting, amount=Fraction(1, 4)):
+        if plan.estimator is Estimator.ABOVE and not plan.public_total:
+            continue  # see below
+        released, again = quantiles_released_and_asked(
+            make_question, make_release_plan, release_key, plan, setting
+        )
+        assert again == released, plan.estimator
+
+
+def test_a_quantile_of_estimates_from_above_that_is_asked_again_is_the_released_one(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
+) -> None:
+    plan = make_plan("root", "add_remove", estimator=Estimator.ABOVE, amount=Fraction(1, 4))
+    released, again = quantiles_released_and_asked(
+        make_question, make_release_plan, release_key, plan, "add_remove"
+    )
+    assert again == released
+
+
+def test_a_root_of_a_budget_so_large_that_its_variance_is_zero(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
+) -> None:
+    plan = make_plan("binary", "add_remove", estimator=Estimator.BELOW, amount=2000, leaves=2)
+    question = make_asked(make_question, plan, "add_remove")
+    release = release_counts(
+        make_release_plan(question), {question.name: np.array([3, 4])}, release_key
+    )
+    (cdf,) = columns(release, "cdf", "count")
+    assert cdf.tolist() == [3, 7]
+
+
+@pytest.mark.parametrize("consistency", list(Consistency))
+@pytest.mark.parametrize("shape", ["planned", "root", "independent"])
+def test_keys_in_any_chunk_are_solved_alike(
+    replace_laws: Make,
+    node_noise_law: Make,
+    node_noise_source: Make,
+    shape: str,
+    consistency: Consistency,
+) -> None:
+    counts = np.random.default_rng(5).poisson(3, (7, LEAVES))
+    for plan in plans(shape, "add_remove"):
+        # Noise by the number of a node; of independent prefixes the leaves'.
+        law = node_noise_law(width=6)
+        law.__dict__["variance"] = 9.0
+        planted = replace_laws(plan, lambda _, law=law: law)
+        found = [
+            solved(
+                PublishedForest(planted, keys=7, chunk_leaves=size, consistency=consistency),
+                counts,
+                node_noise_source,
+            )
+            for size in (7 * LEAVES, 3 * LEAVES, LEAVES)
+        ]
+        for other in found[1:]:
+            for ours, theirs in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+def solved(forest: PublishedForest, counts: Array, make_noise: Make) -> list[Array]:
+    """All answers, the keys in front."""
+    noise, parts = make_noise(chunking=forest.chunking), []
+    for chunk in forest.chunking:
+        exact = counts.reshape(-1)[chunk.start : chunk.start + chunk.leaves]
+        measured = forest.measure("t", chunk, exact, noise)
+        totals = exact.reshape(chunk.units, -1).sum(axis=1)
+        roots, _ = forest.solve_spine(
+            "t", chunk.key, forest.chunk_roots(chunk, measured), totals, noise
+        )
+        levels, prefix = forest.solve(chunk, measured, roots)
+        values = [value for each in levels for value in (each.estimate, each.variance, each.count)]
+        parts.append([*values, prefix.estimate, prefix.variance, prefix.alpha, prefix.count])
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+
+@pytest.mark.parametrize("shape", [name for name, (_, given) in SHAPES.items() if not given])
+@pytest.mark.parametrize("setting", list(SETTINGS))
+def test_a_domain_of_one_cell(
+    make_question: Make,
+    make_release_plan: Make,
+    release_key: ReleaseKey,
+    shape: str,
+    setting: str,
+) -> None:
+    counts = data(setting, leaves=1) + 4
+    for plan in plans(shape, setting, leaves=1):
+        for consistency in Consistency:
+            question = make_asked(make_question, plan, setting, consistency=consistency)
+            release = release_counts(
+                make_release_plan(question), {question.name: counts}, release_key
+            )
+            ((estimate, error, count),) = node_columns(release, "estimate", "std_error", "count")
+            prefix, cdf = columns(release, "cdf", "estimate", "count")
+            np.testing.assert_array_equal(prefix, estimate[:, 0])
+            np.testing.assert_array_equal(cdf, count[:, 0])
+            if plan.public_total:
+                assert (estimate == counts).all() and (count == counts).all() and not error.any()
+            else:
+                np.testing.assert_array_equal(
+                    estimate, redrawn(release, counts, release_key).levels[0]
+                )
+                np.testing.assert_allclose(error, plan.variances[0] ** 0.5)
+
+
+def test_mechanisms_have_noise_of_their_own(make_question: Make, make_release_plan: Make) -> None:
+    digests = [
+        make_release_plan(
+            make_asked(make_question, make_plan(shape, "add_remove"), "add_remove")
+        ).digest
+        for shape in SHAPES
+        if shape != "planned"  # it may be one of the others
+    ]
+    assert len(set(digests)) == len(SHAPES) - 1
+
+
+@pytest.mark.parametrize("estimator", [Estimator.NONE, Estimator.BELOW, Estimator.FULL])
+@pytest.mark.parametrize("consistency", list(Consistency))
+def test_more_cells_than_a_chunk_are_refused_but_for_the_default(
+    make_question: Make, estimator: Estimator, consistency: Consistency
+) -> None:
+    leaves = CHUNK_LEAVES + 1
+    plan = TreePlan(
+        tree=Tree(leaves=leaves, fanouts=(2, CHUNK_LEAVES)),
+        neighbors=ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+        estimator=estimator,
+    )
+    if (estimator, consistency) == (Estimator.FULL, Consistency.TOP_DOWN):
+        assert make_question(leaves=leaves, plan=plan).plan is plan
+    else:
+        with pytest.raises(ValueError, match=f"^domain: {leaves} cells are too many for the pap"):
+            make_question(leaves=leaves, plan=plan, consistency=consistency)
+    with pytest.raises(ValueError, match=f"^leaves: {leaves} are too many for the papers' estim"):
+        PublishedForest(plan, consistency=consistency)
+
+
+def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_question: Make) -> None:
+    for leaves in (CHUNK_LEAVES, CHUNK_LEAVES + 1):
+        plan = make_plan("independent", "add_remove", leaves=leaves)
+        if leaves == CHUNK_LEAVES:
+            assert make_question(leaves=leaves, plan=plan).forest.plan is plan
+            continue
+        with pytest.raises(ValueError, match=f"^domain: {leaves} cells are too many"):
+            make_question(leaves=leaves, plan=plan)
+
+
+def test_one_tree_stands_for_one_key_under_substitute() -> None:
+    plan = make_plan("tree", "substitute", estimator=Estimator.NONE)
+    with pytest.raises(ValueError, match=r"^keys: a plan without keys stands for one tree, not 2"):
+        PublishedForest(plan, keys=2)
+    assert PublishedForest(replace(plan, keyed=True), keys=2).chunking.keys == 2

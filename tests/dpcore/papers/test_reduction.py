@@ -1,0 +1,160 @@
+"""Reduction: every node is estimated, each round's budget is spent once, the bounds hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.noise.randomness import public_stream
+from dpcore.papers import reduction as threshold_reduction
+from dpcore.papers.reduction import Reduction, reduce_to_classification
+from dpcore.thresholds.heavy_nodes import Classification
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.uniform import Tree
+
+ALPHA, BETA, RATIO = Fraction(1, 2), Fraction(1, 17), Fraction(4, 3)
+TREE = Tree(leaves=22, fanouts=(3, 2, 4))
+
+
+def rounds(least: int, number: int, epsilon: int, eta: Fraction = Fraction(1, 10**9)) -> Reduction:
+    """The geometric thresholds of Theorem A.1 with the same budget for all rounds."""
+    return Reduction(
+        least=Fraction(least),
+        steps=tuple(
+            Classification(
+                depth=4,
+                root_bound=least * RATIO**i,
+                eta=eta,
+                alpha=BETA,
+                tau=least * RATIO ** (i - 1) / (1 + BETA),
+                epsilon=Fraction(epsilon),
+                delta=Fraction(1, 10**6),
+            )
+            for i in range(1, number + 1)
+        ),
+    )
+
+
+PRECISE = rounds(400, 16, 100)
+
+
+def counts_of(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (400 * np.exp(rng.normal(0, 2, TREE.leaves)) * rng.integers(0, 2, TREE.leaves)).astype(
+        np.int64
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_estimate_is_within_the_relative_error(seed: int) -> None:
+    counts = np.minimum(counts_of(seed), 1500)
+    tau_min = Fraction(400) / ALPHA
+    bound = Fraction(int(counts.sum()))
+    PRECISE.check_accuracy(alpha=ALPHA, eta=Fraction(1, 10**6), tau_min=tau_min, root_bound=bound)
+    estimates = reduce_to_classification(TREE, counts, PRECISE, public_stream("reduce", seed))
+    for estimate, weight in zip(estimates, TREE.level_counts(counts), strict=True):
+        assert estimate.dtype == np.int64
+        allowed = float(ALPHA) * np.maximum(weight, float(tau_min))
+        assert np.all(np.abs(estimate - weight) <= allowed)
+
+
+def test_a_tree_below_the_largest_threshold_is_handed_on() -> None:
+    """As printed, a tree without any TOP would get no estimate and no further round."""
+    counts = np.zeros(TREE.leaves, dtype=np.int64)
+    counts[5] = 1000
+    estimates = reduce_to_classification(TREE, counts, PRECISE, public_stream("small"))
+    levels = [level.tolist() for level in estimates]
+    assert 1000 <= levels[0][0] == levels[1][0] == levels[3][5] <= 1500
+    # A BOTTOM sibling of a TOP node too.
+    assert levels[1][1:] == [400, 400] and levels[3][4] == 400
+
+
+def test_irregular_trees_are_estimated_too() -> None:
+    tree = IrregularTree.from_fanouts([[3], [1, 4, 2], [1, 3, 1, 1, 2, 2, 1]])
+    counts = np.array([0, 900, 3, 0, 650, 1400, 20, 0, 0, 700, 1200])
+    estimates = reduce_to_classification(tree, counts, PRECISE, public_stream("irregular"))
+    for estimate, weight in zip(estimates, tree.level_counts(counts), strict=True):
+        assert np.all(np.abs(estimate - weight) <= 0.5 * np.maximum(weight, 800))
+    several = IrregularTree.from_fanouts([[1, 1]], roots=2)
+    with pytest.raises(ValueError, match="2 roots"):
+        reduce_to_classification(several, np.array([1, 2]), PRECISE, public_stream("roots"))
+
+
+@pytest.mark.parametrize("epsilon", [1, 100])
+def test_a_parents_estimate_is_at_least_its_childrens(epsilon: int) -> None:
+    for seed in range(5):
+        parameters = rounds(400, 10, epsilon)
+        stream = public_stream("monotone", seed)
+        estimates = reduce_to_classification(TREE, counts_of(seed), parameters, stream)
+        for level in range(TREE.height):
+            assert np.all(TREE.to_children(level, estimates[level]) >= estimates[level + 1])
+
+
+def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the proof of privacy supposes: every budget once, on disjoint trees not yet found."""
+    asked: list[Classification] = []
+    found = [np.zeros(n, dtype=bool) for n in TREE.level_sizes]
+    original: Callable[..., Any] = threshold_reduction.classify
+
+    def spy(tree: Tree, weights: Any, step: Classification, stream: Any, forest: Sequence) -> Any:
+        asked.append(step)
+        for owners, before in zip(forest, found, strict=True):
+            np.testing.assert_array_equal(owners >= 0, ~before)
+        top = original(tree, weights, step, stream, forest)
+        for before, now in zip(found, top, strict=True):
+            assert not np.any(before & now)
+            before |= now
+        return top
+
+    monkeypatch.setattr(threshold_reduction, "classify", spy)
+    reduce_to_classification(TREE, counts_of(3), PRECISE, public_stream("spy"))
+    assert asked == list(reversed(PRECISE.steps))
+    assert PRECISE.epsilon == 16 * 100
+    assert PRECISE.delta == Fraction(16, 10**6)
+
+
+def test_without_rounds_all_estimates_are_the_least() -> None:
+    parameters = Reduction(least=Fraction(15, 2), steps=())
+    assert (parameters.epsilon, parameters.delta) == (0, 0)
+    estimates = reduce_to_classification(TREE, counts_of(0), parameters, public_stream("none"))
+    assert all((level == 7).all() for level in estimates)
+
+
+def wrong_step(**changes: object) -> Reduction:
+    first, *rest = PRECISE.steps
+    return replace(PRECISE, steps=(replace(first, **changes), *rest))  # type: ignore[arg-type]
+
+
+def check(parameters: Reduction, **changes: Any) -> None:
+    stated: dict[str, Any] = {
+        "alpha": ALPHA,
+        "eta": Fraction(1, 10**6),
+        "tau_min": Fraction(800),
+        "root_bound": Fraction(10**4),
+    }
+    parameters.check_accuracy(**{**stated, **changes})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: replace(PRECISE, least=Fraction(-1)), "least is -1"),
+        (lambda: replace(PRECISE, steps=PRECISE.steps[::-1]), "rise"),
+        (lambda: wrong_step(delta=Fraction(999_999, 10**6)), "deltas add up"),
+        (lambda: check(rounds(400, 16, 1)), "Delta \\+ 2 R"),
+        (lambda: check(PRECISE, eta=Fraction(1, 10**9)), "assumption \\(3\\)"),
+        (lambda: check(PRECISE, root_bound=Fraction(10**6)), "the last M_i"),
+        (lambda: check(wrong_step(root_bound=Fraction(500))), "assumption \\(4\\)"),
+        (lambda: check(PRECISE, alpha=Fraction(2, 5)), "assumption \\(5\\)"),
+        (lambda: check(PRECISE, tau_min=Fraction(799)), "assumption \\(6\\)"),
+    ],
+)
+def test_what_is_not_proved_is_refused(make: Callable[[], object], message: str) -> None:
+    check(PRECISE)
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,179 @@
+"""The guarantee of a release of several kinds of trees: what each spends adds up, exactly."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan, moved_counts_of, plan_from_spec
+from dpcore.sparse.labels import LabelDomain
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from tests.dpcore.hierarchy_questions import BUSHY, hierarchy_question
+
+SPARSE = Fraction(1, 3), Fraction(1, 10**7)
+REST = Fraction(2, 3), Fraction(1, 10**6)
+WHOLE = SPARSE[0] + REST[0], SPARSE[1] + REST[1]
+LABELS = LabelDomain(label_columns=("origin", "dest"))
+
+
+def sparse(
+    spent: tuple[Fraction, Fraction] = SPARSE,
+    name: str = "heavy",
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+) -> SparseQuestion:
+    return SparseQuestion(
+        name=name, domain=LABELS, plan=plan_sparse(LABELS.names, *spent, neighbors)
+    )
+
+
+def rho(amount: Fraction) -> Budget:
+    return Budget(measure=Measure.RHO, amount=amount)
+
+
+def release(
+    *questions: Question, stated: tuple[Fraction, Fraction] | None = WHOLE, amount: Fraction
+) -> ReleasePlan:
+    return ReleasePlan(
+        name="mixed",
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=rho(amount),
+        questions=questions,
+        stated=stated,
+    )
+
+
+EPS = Measure.EPSILON
+CONVERTED = rho_of(*REST)
+TINY = Fraction(1, 10**30)
+
+
+@pytest.mark.parametrize("form", ["digits", "bushy"])
+def test_a_mixed_release_keeps_the_sum(form: str) -> None:
+    """Sparse part + what the rho of the others is worth = what is stated, and not a bit less."""
+    tree = hierarchy_question(form, budget=rho(CONVERTED))
+    plan = release(sparse(), tree, amount=CONVERTED)
+    assert plan.sparse == (plan.questions[0],) and plan.composed == (tree,) == plan.chunked
+    again = plan_from_spec(json.loads(json.dumps(plan.spec())), lambda digest: tree.domain.universe)
+    assert again == plan and again.digest == plan.digest
+    for less in ((WHOLE[0] - SPARSE[0] / 2, WHOLE[1]), (WHOLE[0], WHOLE[1] - SPARSE[1] / 2)):
+        if form == "digits":  # a chain: nothing but its rho is known
+            with pytest.raises(ValueError, match="the noise does not keep"):
+                release(sparse(), tree, stated=less, amount=CONVERTED)
+
+
+def test_where_only_rho_is_known_no_more_of_it_is_taken() -> None:
+    more = CONVERTED * (1 + Fraction(1, 10**6))
+    release(sparse(), hierarchy_question(budget=rho(CONVERTED)), amount=CONVERTED)
+    with pytest.raises(ValueError, match="the noise does not keep"):
+        release(sparse(), hierarchy_question(budget=rho(more)), amount=more)
+
+
+def test_where_the_laws_are_known_the_certificate_decides() -> None:
+    """More rho than its conversion allows, as long as the composed laws keep what is left."""
+    kept = refused = False
+    for percent in range(100, 200, 5):
+        amount = CONVERTED * percent / 100
+        tree = hierarchy_question("bushy", budget=rho(amount))
+        moved = moved_counts_of([tree])
+        assert moved is not None
+        holds = certified_delta(moved, REST[0]) <= REST[1] or percent <= 100
+        if holds:
+            release(sparse(), tree, amount=amount)
+            kept |= percent > 100
+        else:
+            refused = True
+            with pytest.raises(ValueError, match="the noise does not keep"):
+                release(sparse(), tree, amount=amount)
+    assert kept and refused
+
+
+def test_a_planted_doubling_is_refused() -> None:
+    tree = hierarchy_question(budget=rho(CONVERTED))
+    # The sparse tree twice, or with twice its epsilon, or with twice its delta.
+    for spent in ((SPARSE[0] * 2, SPARSE[1]), (SPARSE[0], SPARSE[1] * 2)):
+        with pytest.raises(ValueError, match="the noise does not keep"):
+            release(sparse(spent), tree, amount=CONVERTED)
+    with pytest.raises(ValueError, match="the noise does not keep"):
+        release(sparse(), sparse(name="again"), tree, amount=CONVERTED)
+    with pytest.raises(ValueError, match=r"budgets sum to .*, above"):
+        release(
+            sparse(), tree, hierarchy_question(name="b", budget=rho(CONVERTED)), amount=CONVERTED
+        )
+    doubled = hierarchy_question(budget=rho(CONVERTED * 2))
+    with pytest.raises(ValueError, match="the noise does not keep"):
+        release(sparse(), doubled, amount=CONVERTED * 2)
+
+
+def test_sparse_trees_alone_add_up_exactly() -> None:
+    two = [sparse(), sparse(REST, name="other")]
+    assert release(*two, amount=Fraction(1)).moved_counts == ()
+    for less in ((WHOLE[0] - TINY, WHOLE[1]), (WHOLE[0], WHOLE[1] - TINY)):
+        with pytest.raises(ValueError, match="the noise does not keep"):
+            release(*two, stated=less, amount=Fraction(1))
+    release(*two, stated=(WHOLE[0] + TINY, WHOLE[1] + TINY), amount=Fraction(1))
+
+
+def test_nothing_left_for_the_others_is_refused() -> None:
+    little = Fraction(1, 10**12)
+    tree = hierarchy_question("bushy", budget=rho(little))
+    for stated in (SPARSE, (SPARSE[0], WHOLE[1]), (WHOLE[0], SPARSE[1])):
+        with pytest.raises(ValueError, match="the noise does not keep"):
+            release(sparse(), tree, stated=stated, amount=little)
+
+
+def test_a_delta_that_is_spent_must_be_stated() -> None:
+    with pytest.raises(ValueError, match="delta: a tree spends one"):
+        release(sparse(), stated=None, amount=Fraction(1))
+
+
+def test_an_epsilon_of_a_tree_of_its_own_is_added() -> None:
+    """Laplace noise beside a stated delta spends epsilon alone: basic composition, exactly."""
+    pure = hierarchy_question("bushy", name="pure", budget=Budget(measure=EPS, amount=REST[0]))
+    plan = release(sparse(), pure, stated=(WHOLE[0], SPARSE[1]), amount=Fraction(1))
+    assert plan.composed == () and plan.chunked == (pure,)
+    with pytest.raises(ValueError, match="the noise does not keep"):
+        release(sparse(), pure, stated=(WHOLE[0] - TINY, SPARSE[1]), amount=Fraction(1))
+    tree = hierarchy_question(budget=rho(CONVERTED))
+    whole = WHOLE[0] + REST[0], WHOLE[1]
+    release(sparse(), pure, tree, stated=whole, amount=CONVERTED)
+    with pytest.raises(ValueError, match="the noise does not keep"):
+        release(
+            sparse(), pure, tree, stated=(whole[0] - REST[0] / 1000, WHOLE[1]), amount=CONVERTED
+        )
+
+
+def test_guarantees_are_not_mixed() -> None:
+    pure = hierarchy_question("bushy")
+    with pytest.raises(ValueError, match="places is planned for another guarantee"):
+        release(pure, stated=None, amount=CONVERTED)
+    with pytest.raises(ValueError, match="heavy is planned for another guarantee"):
+        release(sparse(neighbors=Neighbors.SUBSTITUTE), amount=Fraction(1))
+
+
+def test_questions_are_found_by_name_and_kind() -> None:
+    tree = hierarchy_question("bushy", budget=rho(CONVERTED))
+    plan = release(sparse(), tree, amount=CONVERTED)
+    assert plan.question("heavy") is plan.sparse[0] and plan.chunked_question("places") is tree
+    for ask in (plan.question, plan.chunked_question):
+        with pytest.raises(KeyError):
+            ask("none")
+    with pytest.raises(KeyError):
+        plan.chunked_question("heavy")
+    assert plan.columns == ("origin", "dest", "tens") and tree.domain.universe == BUSHY
+
+
+def test_moved_counts_add_up_where_all_are_known() -> None:
+    one = hierarchy_question("bushy", name="one", budget=rho(CONVERTED / 2))
+    two = hierarchy_question("bushy", name="two", budget=rho(CONVERTED / 2))
+    plan = release(sparse(), one, two, amount=CONVERTED)
+    assert one.moved_counts is not None and two.moved_counts is not None
+    assert plan.moved_counts == one.moved_counts + two.moved_counts
+    pooled = hierarchy_question("digits", name="pooled", budget=rho(CONVERTED / 2))
+    assert release(sparse(), one, pooled, amount=CONVERTED).moved_counts is None

@@ -1,0 +1,77 @@
+"""Columns of every encoding: dictionaries that are full, empty or of nulls alone, of any type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_columns
+from dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList
+from dpcore.rows.column import large_texts, map_chunks, missing_rows
+from dpcore.rows.sums import MeasureColumn
+from tests.dpcore.odd_rows import TEXTS, as_texts
+
+
+@pytest.mark.parametrize(("index", "size"), [(pa.int8(), 128), (pa.uint8(), 256)], ids=str)
+def test_a_null_beside_a_dictionary_that_fills_its_indices(index: pa.DataType, size: int) -> None:
+    words = pa.array([f"word {place}" for place in range(size)])
+    places = pa.array([0, None, 1, size - 1] * 100, index)
+    rows = pa.DictionaryArray.from_arrays(places, words)
+    keys = KeyList(column="x", keys=tuple(words.to_pylist()))
+    assert keys.codes(rows).tolist() == [0, -1, 1, size - 1] * 100
+    assert keys.codes(rows[:5]).tolist() == [0, -1, 1, size - 1, 0]
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint64()], ids=str)
+def test_a_dictionary_of_nothing_but_nulls(index: pa.DataType) -> None:
+    # What pandas' categories become where no row has one.
+    for values, places in ((pa.nulls(0), [None, None]), (pa.nulls(1), [0, None])):
+        rows = pa.DictionaryArray.from_arrays(pa.array(places, index), values)
+        integers = IntegerDomain(column="x", lower=0, upper=9, missing="last")
+        assert integers.cell_ids(rows).tolist() == [8, 8]
+        assert CategoryDomain(column="x", categories=("a",)).cell_ids(rows).tolist() == [-1, -1]
+        assert KeyList(column="x", keys=(1,), unknown="other").codes(rows).tolist() == [1, 1]
+        universe = universe_from_columns({"x": pa.array(["a", "b"])})
+        places_of = HierarchyDomain(universe=universe, columns=("x",), missing="other")
+        assert places_of.leaf_ids({"x": rows}).tolist() == [2, 2]
+        measure = MeasureColumn(column="x", lower=-5, upper=5, missing="zero")
+        assert measure.values(rows)[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("type", TEXTS, ids=str)
+@pytest.mark.parametrize("unused", [0, 1000])
+def test_dictionaries_of_texts_of_every_type(type: pa.DataType, unused: int) -> None:
+    words = as_texts([b"a", b"\xff", None, b"b", *([b"unused"] * unused)], type)
+    rows = pa.DictionaryArray.from_arrays(pa.array([3, 0, None, 2, 1, 0], pa.int16()), words)
+    keys = KeyList(column="x", keys=("a", "b"))
+    assert keys.codes(rows).tolist() == [1, 0, -1, -1, -1, 0]
+    assert keys.codes(rows[:0]).tolist() == []
+
+
+def test_only_the_values_that_rows_have_are_mapped_of_a_large_dictionary() -> None:
+    seen = []
+
+    def mapped(values: pa.Array) -> np.ndarray:
+        seen.extend(values.to_pylist())
+        return np.array([int(value) for value in values.to_pylist()], np.int64)
+
+    words = pa.array([str(number) for number in range(1000)])
+    rows = pa.DictionaryArray.from_arrays(pa.array([7, None, 5, 7]), words)
+    assert map_chunks(rows, mapped, -1).tolist() == [7, -1, 5, 7]
+    assert seen == ["5", "7"]
+
+
+def test_null_and_nan_are_missing() -> None:
+    rows = pa.array([1.0, None, np.nan, np.inf])
+    assert missing_rows(rows[1:]).tolist() == [True, True, False]
+    assert missing_rows(rows[:1]) is None and missing_rows(pa.nulls(0, pa.float16())) is None
+
+
+@pytest.mark.parametrize("type", TEXTS, ids=str)
+def test_texts_keep_their_bytes(type: pa.DataType) -> None:
+    values = [b"a", None, b"\xff", b"", b"longer than twelve bytes \xff"]
+    large = large_texts(as_texts([b"", *values], type)[1:])
+    assert large.type == pa.large_string()
+    assert large.cast(pa.large_binary()).to_pylist() == values

@@ -1,0 +1,154 @@
+"""Questions about large sparse trees: the specification, what shapes the noise, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpcore.ordered.category import KeyList
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion, sparse_question_from_spec
+from dpcore.sparse.settling import Pruning
+
+DOMAINS: dict[str, SparseDomain] = {
+    "addresses": CodeDomain(column="address", widths=(8, 8, 16)),
+    "codes": CodeDomain(column="code", widths=(20, 44), notation="hex"),
+    "labels": LabelDomain(label_columns=("origin", "dest")),
+    "paths": PathDomain(column="url", depth=4),
+}
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+
+
+def question(
+    form: str = "addresses",
+    *,
+    domain: SparseDomain | None = None,
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    epsilon: Fraction = EPSILON,
+    delta: Fraction = DELTA,
+    weights: list[int] | None = None,
+    **fields: Any,
+) -> SparseQuestion:
+    domain = domain or DOMAINS[form]
+    plan = plan_sparse(domain.names, epsilon, delta, neighbors, weights=weights)
+    return SparseQuestion(**({"name": "heavy", "domain": domain, "plan": plan} | fields))
+
+
+def release(*questions: SparseQuestion) -> ReleasePlan:
+    return ReleasePlan(
+        name="sparse",
+        neighbors=questions[0].neighbors,
+        budget=Budget(measure=Measure.EPSILON, amount=EPSILON),
+        questions=questions,
+        stated=(
+            sum((each.plan.epsilon for each in questions), Fraction()),
+            sum((each.plan.delta for each in questions), Fraction()),
+        ),
+    )
+
+
+@pytest.mark.parametrize("form", DOMAINS)
+@pytest.mark.parametrize("neighbors", Neighbors)
+def test_a_specification_is_read_back(form: str, neighbors: Neighbors) -> None:
+    asked = question(form, neighbors=neighbors, pruning=Pruning(rows=9), confidence=0.9, shards=5)
+    plan = release(asked)
+    for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
+        again = plan_from_spec(spec)
+        assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
+    assert sparse_question_from_spec(json.loads(json.dumps(asked.spec()))) == asked
+    travelled = pickle.dumps(asked)
+    assert len(travelled) < 3000 and pickle.loads(travelled) == asked
+
+
+def test_a_specification_with_other_noise_is_refused() -> None:
+    spec = json.loads(json.dumps(release(question()).spec()))
+    spec["trees"][0]["plan"]["levels"][1]["threshold"] -= 1
+    with pytest.raises(ValueError, match="not those of the levels' budgets"):
+        plan_from_spec(spec)
+
+
+def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> None:
+    base = question()
+    others = [
+        question(name="other"),
+        question(domain=CodeDomain(column="other", widths=(8, 8, 16))),
+        question(domain=CodeDomain(column="address", widths=(8, 16, 8))),
+        question(domain=CodeDomain(column="address", widths=(8, 8, 16), notation="hex")),
+        question("labels"),
+        question("paths"),
+        question(neighbors=Neighbors.SUBSTITUTE),
+        question(epsilon=Fraction(999, 1000)),
+        question(delta=Fraction(1, 10**7)),
+        question(weights=[1, 1, 2]),
+        question(shards=15),
+    ]
+    digests = [release(each).digest for each in (base, *others)]
+    assert len(set(digests)) == len(digests)
+    same = [
+        question(confidence=0.5),
+        question(pruning=Pruning(rows=100)),
+        question(weight=Fraction(3)),
+    ]
+    assert {release(each).digest for each in same} == {digests[0]}
+
+
+def test_every_part_has_its_place() -> None:
+    asked = question(shards=4)
+    assert asked.places() == [
+        (0, 0),
+        *((level, shard) for level in (1, 2, 3) for shard in range(4)),
+    ]
+
+
+def test_what_it_spends_and_reads() -> None:
+    asked = question("labels")
+    assert asked.budget is None and asked.approximate == (EPSILON, DELTA)
+    assert asked.columns == ("origin", "dest")
+    assert asked.value_types == {"origin": pa.string(), "dest": pa.string()}
+    asked.check_types({"origin": pa.int64(), "dest": pa.dictionary(pa.int32(), pa.string())})
+    with pytest.raises(ValueError, match="column 'dest' has type bool, but this tree needs texts"):
+        asked.check_types({"origin": pa.string(), "dest": pa.bool_()})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"keys": KeyList(column="k", keys=("a",))}, "keys: a sparse tree has none"),
+        ({"domain": DOMAINS["labels"]}, "it is of height 3, the domain of 2"),
+        ({"shards": 0}, "shards: 0 is not at least 1"),
+        ({"confidence": 0.0}, "confidence: 0.0"),
+        ({"confidence": 1.0}, "confidence: 1.0"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(question(), **change)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [(Fraction(1, 2**60), "it must be at most 2^40"), (Fraction(2**60), "is below 2^-40")],
+)
+def test_a_budget_whose_noise_is_out_of_range_is_refused_when_planned(
+    epsilon: Fraction, words: str
+) -> None:
+    with pytest.raises(ValueError, match="plan: no noise fits the budget of a level") as refused:
+        question(epsilon=epsilon)
+    assert words in str(refused.value)
+
+
+def test_a_public_total_is_refused() -> None:
+    domain = DOMAINS["addresses"]
+    plan = plan_sparse(domain.names, EPSILON, DELTA, Neighbors.SUBSTITUTE, public_total=True)
+    with pytest.raises(ValueError, match="the total is not public where rows may be dropped"):
+        SparseQuestion(name="heavy", domain=domain, plan=plan)

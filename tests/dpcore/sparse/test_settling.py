@@ -1,0 +1,201 @@
+"""Settling published nodes: bounds that always hold, coverage, consistent counts, pruning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.privacy.budget import Neighbors
+from dpcore.sparse.bounds import child_sums, known_tree
+from dpcore.sparse.counter import level_counts
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.publication import publish_shard
+from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table
+
+CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
+NAMES = LabelDomain(label_columns=("x", "y", "z"))
+EPSILON, DELTA = Fraction(3), Fraction(1, 100)
+# A lower threshold below than above, so that nodes without published parents occur.
+PLAN = plan_sparse(CODES.names, EPSILON, DELTA, Neighbors.ADD_REMOVE, weights=[1, 1, 3])
+NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
+
+
+def rows_of(domain: SparseDomain, generator: np.random.Generator, size: int) -> dict[str, pa.Array]:
+    codes = np.minimum(generator.geometric(0.03, size) - 1, 255)
+    if domain is CODES:
+        return {"c": pa.array(codes)}
+    labels = [codes >> 6, codes >> 4 & 3, codes & 15]
+    # A "-" sorts before the joint of a path, which parents and children must survive.
+    return {
+        n: pa.array([f"{'-' * (v % 3)}{v}" for v in own])
+        for n, own in zip("xyz", labels, strict=True)
+    }
+
+
+def release(
+    domain: SparseDomain, truth: list[NodeCounts], run: int, **options: object
+) -> list[SettledLevel]:
+    noise = replace(NOISE, global_digest=run.to_bytes(4, "big"))
+    parts = [
+        publish_shard(PLAN, domain, "t", level, 0, counts, noise)
+        for level, counts in enumerate(truth)
+    ]
+    return settle(PLAN, domain, parts, **options)  # type: ignore[arg-type]
+
+
+def true_counts(truth: NodeCounts, keys: pa.Array) -> np.ndarray:
+    known = dict(zip(truth.keys.to_pylist(), truth.counts.tolist(), strict=True))
+    return np.array([known[key] for key in keys.to_pylist()], np.int64)
+
+
+@pytest.mark.parametrize("domain", [CODES, NAMES])
+@pytest.mark.parametrize("pruning", [None, Pruning(rows=5)])
+def test_what_holds_always(domain: SparseDomain, pruning: Pruning | None) -> None:
+    generator, implied = np.random.default_rng(3), 0
+    for run in range(60):
+        rows = rows_of(domain, generator, int(generator.integers(0, 600)))
+        found = dict(level_counts(domain, domain.leaf_counts(rows)))
+        truth = [found[level] for level in range(4)]
+        truth[0] = (
+            truth[0]
+            if len(truth[0])
+            else NodeCounts(keys=domain.root_keys, counts=np.zeros(1, np.int64))
+        )
+        levels = release(domain, truth, run, pruning=pruning)
+        for number, level in enumerate(levels):
+            true = true_counts(truth[number], level.keys)
+            assert (level.least <= true).all() and (true <= level.most).all()
+            assert (level.least <= level.count).all() and (level.count <= level.most).all()
+            assert (level.least <= level.ci_low).all() and (level.ci_high <= level.most).all()
+            assert (level.ci_low <= level.ci_high).all()
+            implied += int(np.isnan(level.estimate).sum())
+            if number:
+                above = levels[number - 1].keys.to_pylist()
+                parents = domain.parent_keys(number, level.keys).to_pylist()
+                sums = dict.fromkeys(above, 0)
+                for parent, count in zip(parents, level.count.tolist(), strict=True):
+                    sums[parent] += count
+                assert (np.array(list(sums.values())) <= levels[number - 1].count).all()
+    assert implied > 0 or pruning
+
+
+def test_intervals_cover_given_publication() -> None:
+    """Nodes of one count each, over many releases: at least 90 % of those published are covered."""
+    size, level = 16, 3
+    law, threshold = PLAN.law(level), PLAN.threshold(level)
+    assert law is not None and threshold is not None
+    for count in (3, threshold, 2 * threshold):
+        leaves = NodeCounts(
+            keys=pa.array(np.arange(size) * 16, pa.uint64()), counts=np.full(size, count)
+        )
+        truth = [counts for _, counts in sorted(level_counts(CODES, leaves), key=lambda x: x[0])]
+        seen = covered = naive = 0
+        width = law.bound(0.1)
+        for run in range(400):
+            own = release(CODES, truth, run, confidence=0.9)[level]
+            seen += len(own.keys)
+            covered += int(((own.ci_low <= count) & (count <= own.ci_high)).sum())
+            naive += int((np.abs(own.estimate - count) <= width).sum())
+        assert seen > 60
+        least = stats.binom.ppf(1e-6, seen, 0.9)
+        assert covered >= least
+        if count == 3:
+            # Without regard to the selection it would not be so.
+            assert naive < least
+
+
+def published(*levels: dict[int, int]) -> list[NodeCounts]:
+    return [
+        NodeCounts(
+            keys=pa.array(sorted(level), pa.uint64()),
+            counts=np.array([level[key] for key in sorted(level)], np.int64),
+        )
+        for level in levels
+    ]
+
+
+def test_a_node_without_published_ancestors_brings_them_along() -> None:
+    radius = PLAN.radius(3)
+    levels = settle(PLAN, CODES, published({0: 900}, {}, {}, {0xA7: 12}))
+    assert [level.keys.to_pylist() for level in levels] == [[0], [2], [10], [0xA7]]
+    assert np.isnan(levels[1].estimate).all() and levels[1].least.tolist() == [12 - radius]
+    assert levels[1].most.tolist() == [2 * PLAN.radius(1)]
+    assert (levels[1].ci_low, levels[1].ci_high) == (levels[1].least, levels[1].most)
+    # It has no more rows than its parents, which were not published.
+    assert levels[3].most.tolist() == [min(12 + radius, 2 * PLAN.radius(1))]
+    table = settled_table(PLAN, CODES, levels)
+    assert table.column("path").to_pylist() == ["00/0", "80/2", "a0/4", "a7/8"]
+    assert table.column("level").to_pylist() == ["root", "/2", "/4", "/8"]
+    assert table.column("estimate").to_pylist() == [900.0, None, None, 12.0]
+    assert table.column("std_error").null_count == 2
+    assert table.column_names[4:] == ["ci_low", "ci_high", "count"]
+
+
+def test_siblings_bound_each_other() -> None:
+    levels = settle(PLAN, CODES, published({0: 180}, {0: 100, 1: 90}, {}, {}))
+    radius, root = PLAN.radius(1), PLAN.radius(0)
+    assert levels[1].most.tolist() == [
+        min(100 + radius, 180 + root - (90 - radius)),
+        min(90 + radius, 180 + root - (100 - radius)),
+    ]
+    assert levels[0].least.tolist() == [max(180 - root, 190 - 2 * radius)]
+
+
+def test_pruning_folds_what_may_be_small() -> None:
+    threshold = PLAN.threshold(3)
+    assert threshold is not None
+    parts = published({0: 900}, {2: 50}, {}, {0xA7: threshold + 1, 0xB0: 3 * threshold})
+    assert settle(PLAN, CODES, parts)[3].keys.to_pylist() == [0xA7, 0xB0]
+    folded = settle(PLAN, CODES, parts, pruning=Pruning(rows=threshold))
+    assert [level.keys.to_pylist() for level in folded] == [[0], [2], [11], [0xB0]]
+    assert folded[0].count.tolist() == [900]
+    # What is folded leaves its rows to its siblings: they need not make room for it.
+    heavy = published({0: 30}, {0: 40, 1: PLAN.radius(1) + 1}, {}, {})
+    least = int(settle(PLAN, CODES, heavy)[1].ci_low[0])
+    pruned = settle(PLAN, CODES, heavy, pruning=Pruning(rows=least))
+    assert [level.count.tolist() for level in pruned[:2]] == [[39], [39]]
+    # With a heavy node its ancestors stay, though they could not stay by themselves.
+    small = PLAN.radius(1) + 1
+    parts = published({0: 900}, {2: small}, {}, {0xB0: small + PLAN.radius(3)})
+    levels = settle(PLAN, CODES, parts, pruning=Pruning(rows=small - 4))
+    assert levels[1].keys.to_pylist() == [2]
+
+
+def test_the_rule_of_pruning_in_words() -> None:
+    words = Pruning(rows=50).sentence(0.9)
+    assert "50 rows or more" in words and "before this folding, which selects" in words
+    assert "interval" not in Pruning().sentence(0.9)
+    assert (Pruning().rule, Pruning(rows=1).rule) == ("threshold", "interval")
+    with pytest.raises(ValueError, match="rows is -1"):
+        Pruning(rows=-1)
+
+
+def test_nothing_but_the_root() -> None:
+    levels = settle(PLAN, CODES, published({0: -3}, {}, {}, {}))
+    assert [len(level.keys) for level in levels] == [1, 0, 0, 0]
+    assert levels[0].count.tolist() == [0] and levels[0].estimate.tolist() == [-3.0]
+    assert levels[0].ci_low.tolist() == [0]
+
+
+def test_sums_over_children() -> None:
+    tree = known_tree(CODES, published({0: 9}, {1: 5, 3: 2}, {4: 3, 5: 1, 12: 1}, {}))
+    assert child_sums(tree[2], tree[2].noisy, 2).tolist() == [4, 1]
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="4 levels"):
+        settle(PLAN, CODES, published({0: 1}))
+    with pytest.raises(ValueError, match="the root first"):
+        settle(PLAN, CODES, published({}, {}, {}, {}))
+    with pytest.raises(ValueError, match="confidence is 2"):
+        settle(PLAN, CODES, published({0: 1}, {}, {}, {}), confidence=2.0)

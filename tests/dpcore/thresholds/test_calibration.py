@@ -1,0 +1,145 @@
+"""Calibration: plans spend what they may, undercut the paper's constants, and gain with budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.papers.relative_estimation import smallest_threshold
+from dpcore.privacy.budget import Neighbors
+from dpcore.thresholds.calibration import calibrate
+from dpcore.thresholds.errors import ThresholdErrors
+from dpcore.thresholds.plan import ThresholdPlan
+
+
+def calibrated(
+    *,
+    height: int = 6,
+    epsilon: Fraction = Fraction(1),
+    delta: Fraction = Fraction(1, 10**6),
+    alpha: float = 0.5,
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    rows: int = 1,
+    root_bound: int = 5000,
+    score: Callable[[ThresholdErrors], float] | None = None,
+) -> ThresholdPlan:
+    return calibrate(
+        height=height,
+        epsilon=epsilon,
+        delta=delta,
+        neighbors=neighbors,
+        rows=rows,
+        alpha=alpha,
+        root_bound=root_bound,
+        score=score or (lambda errors: errors.worst_alpha_rmse(alpha)),
+    )
+
+
+def worst(plan: ThresholdPlan, *, height: int = 6, root_bound: int = 5000) -> float:
+    return ThresholdErrors(plan, height=height, root_bound=root_bound).worst_alpha_rmse(0.5)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    height=st.integers(0, 40),
+    epsilon=st.fractions(Fraction(1, 10), 8),
+    delta_digits=st.integers(2, 12),
+    alpha=st.floats(0.2, 0.95),
+    neighbors=st.sampled_from(Neighbors),
+    rows=st.integers(1, 3),
+)
+def test_plans_spend_nearly_all_and_never_more(
+    height: int,
+    epsilon: Fraction,
+    delta_digits: int,
+    alpha: float,
+    neighbors: Neighbors,
+    rows: int,
+) -> None:
+    plan = calibrated(
+        height=height,
+        epsilon=epsilon,
+        delta=Fraction(1, 10**delta_digits),
+        alpha=alpha,
+        neighbors=neighbors,
+        rows=rows,
+        root_bound=2000,
+    )
+    spent = sum(each.epsilon for each in plan.rounds)
+    assert spent <= plan.unit.row_epsilon
+    assert not plan.rounds or spent > plan.unit.row_epsilon * Fraction(999, 1000)
+    assert sum(each.delta for each in plan.rounds) <= plan.unit.row_delta
+    for each in plan.rounds:
+        looks = each.noise.delta(each.node_epsilon / each.cutoff) * each.cutoff
+        assert looks <= each.delta
+        assert each.noise.scale == each.cutoff / each.node_epsilon
+        assert each.sparse_vector.query_law.scale == 2 * each.cutoff / each.search_epsilon
+    assert plan.spares_empty_nodes
+    estimates = [plan.least, *(each.estimate for each in plan.rounds)]
+    assert all(low <= high for low, high in pairwise(estimates))
+
+
+def test_the_papers_constants_are_a_thousand_times_larger() -> None:
+    plan = calibrated(height=19, root_bound=10**9)
+    paper = 0.5 * smallest_threshold(
+        depth=20,
+        alpha=Fraction(1, 2),
+        epsilon=Fraction(1),
+        delta=Fraction(1, 10**6),
+        eta=Fraction(1, 400),
+    )
+    assert 1000 * worst(plan, height=19, root_bound=10**9) < paper
+
+
+def test_more_budget_and_lighter_trees_mean_less_error() -> None:
+    base = worst(calibrated())
+    assert worst(calibrated(epsilon=Fraction(2))) < 0.6 * base
+    assert worst(calibrated(delta=Fraction(1, 10**3))) < 0.9 * base
+    assert worst(calibrated(root_bound=600), root_bound=600) < 0.8 * base
+    # Substitution pays twice, at about half of epsilon.
+    assert worst(calibrated(neighbors=Neighbors.SUBSTITUTE)) > 1.8 * base
+
+
+def test_the_error_hardly_grows_with_the_depth() -> None:
+    errors = [worst(calibrated(height=height), height=height) for height in (8, 64, 512)]
+    # Laplace noise would grow 64 times, Gaussian noise 8 times.
+    assert errors[0] < errors[1] < errors[2] < 1.7 * errors[0]
+
+
+def test_the_score_decides() -> None:
+    """For empty nodes alone, the estimate of what no round finds is 0."""
+    plan = calibrated(score=lambda errors: float(errors.alpha_rmse(0.0, 0.5)))
+    assert plan.least == 0
+    assert calibrated().least > 0
+
+
+def test_calibration_is_a_function_of_its_arguments() -> None:
+    assert calibrated() == calibrated()
+
+
+def test_a_budget_too_small_for_any_round_leaves_one_estimate() -> None:
+    plan = calibrated(epsilon=Fraction(1, 1000), alpha=0.001, root_bound=1000)
+    assert plan.rounds == ()
+    assert worst(plan, root_bound=1000) < 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0.0}, "alpha is 0"),
+        ({"alpha": 1.0}, "alpha is 1"),
+        ({"epsilon": Fraction(0)}, "epsilon is 0"),
+        ({"delta": Fraction(1)}, "delta is 1"),
+        ({"rows": 0}, "rows is 0"),
+        ({"root_bound": 0}, "root_bound is 0"),
+        ({"height": -1}, "height is -1"),
+    ],
+)
+def test_bad_arguments_are_named(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrated(**changes)

@@ -1,0 +1,207 @@
+"""Objectives: read back as they were, equal where they ask the same, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.ordered.planner import plan_tree, predicted_error
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.plan import plan_from_spec
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.batch import TreeBatch
+from dpcore.uniform.objectives import (
+    CdfObjective,
+    Guess,
+    NodeObjective,
+    Objective,
+    QuantileObjective,
+    RangeObjective,
+    objective_from_spec,
+)
+from dpcore.uniform.plan import TreePlan
+
+GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
+OBJECTIVES: list[Objective] = [
+    CdfObjective(),
+    QuantileObjective(quantiles=(0.5,)),
+    QuantileObjective(quantiles=(0.0, 0.1, 1.0)),
+    QuantileObjective(quantiles=(0.25, 0.75), guesses=GUESSES),
+    RangeObjective(),
+    RangeObjective(widths=(1,)),
+    RangeObjective(widths=(7, 2)),
+    NodeObjective(weights=(1.0, 0.0, 2.5)),
+]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+def test_a_specification_is_read_back(objective: Objective) -> None:
+    for spec in (objective.spec(), json.loads(json.dumps(objective.spec()))):
+        again = objective_from_spec(spec)
+        assert again == objective and hash(again) == hash(objective)
+        assert type(again) is type(objective) and again.spec() == objective.spec()
+        assert (again.reads, again.unit) == (objective.reads, objective.unit)
+
+
+def test_objectives_that_ask_differently_differ() -> None:
+    """As values and in what they write down; numbers of another type ask the same."""
+    assert len(set(OBJECTIVES)) == len(OBJECTIVES)
+    texts = {json.dumps(objective.spec(), sort_keys=True) for objective in OBJECTIVES}
+    assert len(texts) == len(OBJECTIVES)
+    assert NodeObjective(weights=(1, 0)) == NodeObjective(weights=(1.0, 0.0))
+    assert hash(NodeObjective(weights=(1, 0))) == hash(NodeObjective(weights=(1.0, 0.0)))
+    assert RangeObjective(widths=(2, 7)) != RangeObjective(widths=(7, 2))
+
+
+def test_objectives_travel_with_a_release(make_question: Any, make_release_plan: Any) -> None:
+    for objective in OBJECTIVES:
+        plan = make_release_plan(make_question(objective=objective))
+        again = plan_from_spec(json.loads(json.dumps(plan.spec())))
+        assert again == plan and again.questions[0].objective == objective
+
+
+def test_errors_have_a_unit_and_say_what_they_speak_of() -> None:
+    for objective in OBJECTIVES:
+        guessed = isinstance(objective, QuantileObjective) and bool(objective.guesses)
+        assert objective.unit == ("cells" if guessed else "rows")
+    assert len({objective.reads for objective in OBJECTIVES}) == 7  # any two lists of quantiles
+    assert RangeObjective(widths=(7, 2)).reads == "ranges of 7, 2 cells"
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "message"),
+    [
+        (QuantileObjective, {"quantiles": ()}, "quantiles: there are none"),
+        (QuantileObjective, {"quantiles": (0.5, 1.5)}, r"quantiles: 1\.5 is not between 0 and 1"),
+        (QuantileObjective, {"quantiles": (-0.1,)}, r"quantiles: -0\.1 is not between"),
+        (QuantileObjective, {"quantiles": (math.nan,)}, "quantiles: nan is not between"),
+        (
+            QuantileObjective,
+            {"quantiles": (0.5,), "guesses": GUESSES},
+            "guesses: 2 of them for 1 quantiles",
+        ),
+        (RangeObjective, {"widths": (3, 0)}, "widths: 0 is not a whole number of leaves above 0"),
+        (RangeObjective, {"widths": (-1,)}, "widths: -1 is not"),
+        (RangeObjective, {"widths": (1.5,)}, r"widths: 1\.5 is not"),
+        (RangeObjective, {"widths": (True,)}, "widths: True is not"),
+        (RangeObjective, {"widths": ("7",)}, "widths: '7' is not"),
+        (NodeObjective, {"weights": ()}, "level_weights: at least one must be above 0"),
+        (NodeObjective, {"weights": (0.0, 0.0)}, "level_weights: at least one must be above 0"),
+        (NodeObjective, {"weights": (1.0, -0.5)}, r"level_weights: -0\.5 is not a number from 0"),
+        (NodeObjective, {"weights": (1.0, math.nan)}, "level_weights: nan is not a number from 0"),
+        (NodeObjective, {"weights": (math.inf,)}, "level_weights: inf is not a number from 0"),
+        (Guess, {"stop": 3, "density": 0.0}, r"density: 0\.0 is not a positive number of rows"),
+        (Guess, {"stop": 3, "density": -2.0}, r"density: -2\.0 is not a positive"),
+        (Guess, {"stop": 3, "density": math.nan}, "density: nan is not a positive"),
+        (Guess, {"stop": 3, "density": math.inf}, "density: inf is not a positive"),
+    ],
+)
+def test_refuses(make: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        make(**fields)
+
+
+@pytest.mark.parametrize("kind", ["median", "", None, 3])
+def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
+    with pytest.raises(ValueError, match=r"^objective: there is no kind"):
+        objective_from_spec({"kind": kind})
+
+
+def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
+    amounts = (Fraction(1, 5), *[Fraction(4, 5) / len(fanouts)] * len(fanouts))
+    return TreePlan(
+        tree=Tree(leaves=11, fanouts=fanouts),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=amounts,
+    )
+
+
+def test_errors_of_one_plan_agree_where_they_ask_the_same() -> None:
+    plan = plan_of()
+    cdf = predicted_error(plan, CdfObjective())
+    # Every prefix is a rank with nothing taken off; all of the total is left at quantile 0.
+    assert predicted_error(plan, QuantileObjective(quantiles=(0.0,))) == pytest.approx(cdf)
+    # A range of all leaves is the root, ranges of one leaf are the leaves.
+    whole, leaf = (predicted_error(plan, RangeObjective(widths=(n,))) for n in (11, 1))
+    root, leaves = (
+        predicted_error(plan, NodeObjective(weights=weights)) for weights in ((1, 0, 0), (0, 0, 1))
+    )
+    assert whole == pytest.approx(root) and leaf == pytest.approx(leaves)
+    # Each width weighs the same, and only the ratio of weights counts.
+    both = predicted_error(plan, RangeObjective(widths=(1, 11)))
+    assert both**2 == pytest.approx((whole**2 + leaf**2) / 2)
+    mixed = predicted_error(plan, NodeObjective(weights=(1, 0, 1)))
+    assert mixed**2 == pytest.approx((root**2 + leaves**2) / 2)
+    assert predicted_error(plan, NodeObjective(weights=(0.2, 0, 0.2))) == pytest.approx(mixed)
+
+
+def test_all_ranges_are_the_ranges_of_every_width_by_their_number() -> None:
+    plan = plan_of()
+    each = [predicted_error(plan, RangeObjective(widths=(n,))) ** 2 for n in range(1, 12)]
+    expected = np.average(each, weights=np.arange(11, 0, -1))
+    assert predicted_error(plan, RangeObjective()) ** 2 == pytest.approx(float(expected))
+
+
+def test_guesses_weigh_by_density() -> None:
+    """Half the density, twice the error in cells; the mean over the quantiles is of squares."""
+    plan = plan_of()
+
+    def error(*guesses: Guess) -> float:
+        quantiles = (0.25, 0.75)[: len(guesses)]
+        return predicted_error(plan, QuantileObjective(quantiles=quantiles, guesses=guesses))
+
+    one = error(Guess(stop=5, density=4.0))
+    assert error(Guess(stop=5, density=2.0)) == pytest.approx(2 * one)
+    both = error(Guess(stop=5, density=4.0), Guess(stop=8, density=1.0))
+    other = predicted_error(
+        plan, QuantileObjective(quantiles=(0.75,), guesses=(Guess(stop=8, density=1.0),))
+    )
+    assert both**2 == pytest.approx((one**2 + other**2) / 2)
+
+
+def test_levels_and_widths_must_be_the_tree_s() -> None:
+    with pytest.raises(ValueError, match=r"^level_weights: 2 of them for 3 levels"):
+        predicted_error(plan_of(), NodeObjective(weights=(1, 1)))
+    with pytest.raises(ValueError, match=r"^widths: 12 is more than the 11 leaves"):
+        predicted_error(plan_of(), RangeObjective(widths=(3, 12)))
+
+
+@pytest.mark.parametrize("stop", [-1, 12])
+def test_guesses_must_be_boundaries_of_the_tree(stop: int) -> None:
+    objective = QuantileObjective(quantiles=(0.5,), guesses=(Guess(stop=stop, density=1.0),))
+    with pytest.raises(ValueError, match=r"^(stop|guess)"):
+        predicted_error(plan_of(), objective)
+
+
+def test_a_search_approximates_what_is_predicted() -> None:
+    """Ranges of a width are searched at a few of their places: near enough to rank plans."""
+    objective = RangeObjective(widths=(5, 60))
+    shared: dict[str, Any] = {
+        "leaves": 300,
+        "budget": Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        "neighbors": Neighbors.ADD_REMOVE,
+    }
+    own = plan_tree(**shared, objective=objective)
+    other = plan_tree(**shared)
+    assert predicted_error(own, objective) < predicted_error(other, objective)
+    assert objective.is_costly and not CdfObjective().is_costly
+
+
+def test_a_search_looks_at_a_few_of_many_places_and_weighs_them_alike() -> None:
+    batch = TreeBatch(leaves=4096, fanouts=((16, 16, 16),))
+    precisions = np.array([[0.5, 1.0, 2.0, 1.0]])
+    many = RangeObjective(widths=tuple(range(1, 4097, 7)))
+    guesses = tuple(Guess(stop=13 * place, density=2.0) for place in range(300))
+    ranks = QuantileObjective(quantiles=(0.5,) * 300, guesses=guesses)
+    for objective in (many, ranks):
+        searched = objective.searched_parts(batch, precisions, 128).sum()
+        assert searched == pytest.approx(objective.variance(batch, precisions)[0], rel=0.2)
+    few = RangeObjective(widths=(3, 4000))  # all 97 places of the second are looked at
+    searched = few.searched_parts(batch, precisions, 2**14).sum()
+    assert searched == pytest.approx(few.variance(batch, precisions)[0], rel=1e-12)

@@ -1,0 +1,80 @@
+"""A plan spends no more than its budget, and its laws are those of the guarantee."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+
+
+def make_plan(*amounts: str, **fields: Any) -> TreePlan:
+    given: dict[str, Any] = {
+        "tree": Tree(leaves=6, fanouts=(2, 3)),
+        "neighbors": Neighbors.ADD_REMOVE,
+        "budget": Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        "level_amounts": tuple(Fraction(amount) for amount in amounts),
+    }
+    return TreePlan(**(given | fields))
+
+
+PUBLIC = {"neighbors": Neighbors.SUBSTITUTE, "public_total": True}
+RHO = {"budget": Budget(measure=Measure.RHO, amount=Fraction(1))}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "fields", "message"),
+    [
+        (("1/2", "1/2"), {}, "2 amounts, 3 levels"),
+        (("1/2", "-1/4", "1/2"), {}, "negative"),
+        (("1/2", "1/2", "1/1000000000000"), {}, "above the budget"),
+        (("1/2", "1/2", "0"), {}, "leaves must be measured"),
+        (("0", "1", "0"), PUBLIC, "leaves must be measured"),
+        (("1/3", "1/3", "1/3"), PUBLIC, "needs no budget"),
+        (("0", "1/2", "1/2"), {"public_total": True}, "only under substitute"),
+        (("0", "1/2", "1/2"), {**PUBLIC, "keyed": True}, "without keys"),
+    ],
+)
+def test_refuses(amounts: tuple[str, ...], fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_plan(*amounts, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({}, (1, 1, 1)),
+        ({"keyed": True}, (1, 1, 1)),
+        ({"neighbors": Neighbors.SUBSTITUTE}, (1, 2, 2)),
+        ({"neighbors": Neighbors.SUBSTITUTE, "keyed": True}, (2, 2, 2)),
+    ],
+)
+def test_every_level_s_noise_fits_its_sensitivity(
+    fields: dict[str, Any], sizes: tuple[int, ...]
+) -> None:
+    """A level of amount b: Laplace of scale L1 / b; Gaussian of sigma^2 = L2^2 / (2 b)."""
+    amounts = ("1/6", "1/3", "1/2")
+    for law, size, amount in zip(make_plan(*amounts, **fields).laws, sizes, amounts, strict=True):
+        assert law == DiscreteLaplace(scale=size / Fraction(amount))
+    plan = make_plan(*amounts, **fields, **RHO)
+    for law, size, amount in zip(plan.laws, sizes, amounts, strict=True):
+        assert law == DiscreteGaussian(sigma_squared=size / (2 * Fraction(amount)))
+
+
+def test_variances_are_the_laws_own() -> None:
+    plan = make_plan("0", "1/2", "1/2")
+    assert plan.laws[0] is None and plan.variances[0] == math.inf
+    assert plan.variances[1:] == tuple(law.variance for law in plan.laws[1:] if law)
+    public = make_plan("0", "0", "1", **PUBLIC)
+    assert public.variances[:2] == (0.0, math.inf)
+
+
+def test_one_leaf_of_public_total_spends_nothing() -> None:
+    plan = make_plan("0", tree=Tree(leaves=1, fanouts=()), **PUBLIC)
+    assert plan.laws == (None,) and plan.variances == (0.0,)
