@@ -58,7 +58,8 @@ from dpcore.irregular.planner import (
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
-from dpcore.privacy.budget import Budget, Measure, Neighbors, noise_law
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import noise_law
 from dpcore.trees.consistency import root_count
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_consistency import irregular_counts

@@ -14,11 +14,10 @@ from pydantic import ValidationError
 
 from dpcore.ordered.planner import plan_mechanism
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.estimators import Estimator
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.hierarchy_plan import hierarchy_question, threshold_question

@@ -16,13 +16,13 @@ from dpcore.ordered.planner import budget_for_target, predicted_cdf_rmse, predic
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import epsilon_of
-from dpcore.privacy.loss import certified_delta, moved_counts
+from dpcore.privacy.loss import certified_delta
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, counted, estimate_in_words, scale_of
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
 from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import TreePlan, moved_counts
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.hierarchy_levels import (
     hierarchy_entry,

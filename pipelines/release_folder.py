@@ -24,7 +24,7 @@ from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
-from dpcore.uniform.forest import SPINE
+from dpcore.trees.forest import SPINE
 from transforms.parts import universe_name
 
 MANIFEST = "manifest.json"

@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import create_runner
 
-from dpcore.questions.answers import CDF, NODES
+from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar

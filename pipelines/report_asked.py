@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.questions.answers import NODES
-from dpcore.uniform.forest import SPINE
+from dpcore.questions.tables import NODES
+from dpcore.trees.forest import SPINE
 from pipelines.report_extent import MAX_ASKED, Integers
 from pipelines.report_nodes import COLUMNS, ReleasedTables, largest
 

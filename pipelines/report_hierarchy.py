@@ -18,7 +18,7 @@ from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.irregular.as_measured import MeasuredForest
 from dpcore.irregular.variances import plan_errors
 from dpcore.noise.laws import NoiseLaw
-from dpcore.questions.answers import NODES
+from dpcore.questions.tables import NODES
 from dpcore.rows.number_texts import ABSENT
 from pipelines.composition import predicted_hierarchy_error
 from pipelines.report_asked import asked_levels, with_asked

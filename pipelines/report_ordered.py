@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from dpcore.ordered.errors import errors_of
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.forest import Consistency
-from dpcore.questions.answers import CDF, NODES
-from dpcore.uniform.plan import Mechanism
+from dpcore.questions.tables import CDF, NODES
+from dpcore.uniform.plan import Consistency, Mechanism
 from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, clip, left_out, shown_keys
 from pipelines.report_figure import (
     KEYS_AT_FIRST,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.questions.answers import NODES
+from dpcore.questions.tables import NODES
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.report_extent import MAX_ASKED, Integers

@@ -11,9 +11,8 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import KeyList, OrderedDomain
-from dpcore.papers.estimators import Estimator
-from dpcore.papers.forest import Consistency
 from dpcore.uniform.objectives import Objective
+from dpcore.uniform.plan import Consistency, Estimator
 from pipelines import configuration_rules as rules
 from pipelines.by_section import BySection
 from pipelines.configuration_error import RuleBroken, from_dpcore

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.questions.answers import NODES
+from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 
 SPINE_INDEX = -1

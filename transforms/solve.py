@@ -19,8 +19,7 @@ from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.questions.answers import spine_table
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.forest import AnyChunk
-from dpcore.uniform.forest import Measurements, RootSolutions
+from dpcore.trees.forest import AnyChunk, Measurements, RootSolutions
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey

@@ -16,7 +16,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.questions.answers import NODES
+from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.node_counts import NodeCounts

@@ -9,7 +9,7 @@ does not name goes. Files that are not ours stay.
 import re
 from collections.abc import Iterable
 
-from dpcore.questions.answers import CDF, NODES
+from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.nonce import NONCE

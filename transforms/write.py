@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.questions.answers import CDF, NODES, chunk_tables
-from dpcore.questions.tables import quantiles_table
+from dpcore.ordered.tables import quantiles_table
+from dpcore.questions.answers import chunk_tables
+from dpcore.questions.tables import CDF, NODES
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files

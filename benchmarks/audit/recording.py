@@ -26,7 +26,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release, release_counts
 from dpcore.sparse import solution as sparse_solution
 from dpcore.sparse.node_counts import NodeCounts
-from dpcore.uniform.forest import SPINE
+from dpcore.trees.forest import SPINE
 
 Integers = npt.NDArray[np.int64]
 # The tree, the key, the chunk, the level, and how many draws that stream had before.

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.privacy.budget import Neighbors
 from dpcore.questions.question import ChunkedQuestion
+from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.question import SparseQuestion

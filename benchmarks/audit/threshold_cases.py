@@ -30,10 +30,10 @@ from dpcore.hierarchy.leaves import universe_from_paths
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import release_counts
+from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 

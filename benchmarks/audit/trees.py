@@ -31,16 +31,15 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
-from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.estimators import Estimator
-from dpcore.papers.forest import Consistency
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.questions.question import ChunkedQuestion
+from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
@@ -48,7 +47,7 @@ from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[[Budget], ChunkedQuestion]

@@ -12,9 +12,8 @@ from benchmarks.reproduction.markdown import deviation, holds, measured, number,
 from benchmarks.reproduction.simulation import Mean, prefix_error
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
 from dpcore.papers.cdf_errors import histogram_error, independent_error, refined_error, tree_error
-from dpcore.papers.estimators import Estimator
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 
 LEAVES = 256
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))

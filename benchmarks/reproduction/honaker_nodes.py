@@ -12,9 +12,8 @@ from benchmarks.reproduction.markdown import deviation, holds, measured, table
 from benchmarks.reproduction.simulation import Mean, poisson_counts, simulate
 from dpcore.ordered.planner import plan_mechanism
 from dpcore.papers.estimator_errors import EstimatorErrors
-from dpcore.papers.estimators import Estimator
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 
 LEAVES, SIGMA_SQUARED, TREES = 16, 9, 10_000
 ESTIMATORS = (Estimator.NONE, Estimator.BELOW, Estimator.ABOVE, Estimator.FULL)

@@ -19,11 +19,11 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.forest import Consistency
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import Chunking
-from dpcore.uniform.forest import Forest, LevelSolution, PrefixSolution
-from dpcore.uniform.plan import TreePlan
+from dpcore.trees.forest import LevelSolution
+from dpcore.uniform.forest import Forest, PrefixSolution
+from dpcore.uniform.plan import Consistency, TreePlan
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -12,7 +12,6 @@ from benchmarks.reproduction.markdown import deviation, holds, measured, number,
 from benchmarks.reproduction.simulation import Mean, prefix_error
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.papers.cdf_errors import refined_error, tree_error
-from dpcore.papers.estimators import Estimator
 from dpcore.papers.real_fanouts import (
     optimal_fanout,
     optimal_integer_fanout,
@@ -25,7 +24,7 @@ from dpcore.papers.whole_fanouts import (
     prime_power_fanouts,
     prime_power_height,
 )
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 
 Fanouts = tuple[int, ...]
 REFINED_SHAPES: tuple[Fanouts, ...] = ((16, 16), (4,) * 4, (2,) * 8)

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
 from dpcore.hierarchy.universe import OTHER, Universe
-from dpcore.ordered.domain import DROPPED, MAP_VERSION, check_column, check_policy
 from dpcore.rows.column import Int64Array, value_type
 from dpcore.rows.lookup import IntegerIndex
+from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
 POLICIES = ("drop", "other")
 _KEY_LIMIT = 2**62

@@ -22,9 +22,9 @@ from dpcore.hierarchy.leaf_codes import (
 )
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
-from dpcore.ordered.domain import is_integer
 from dpcore.rows.column import Int64Array, fixed_width_values
 from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+from dpcore.rows.policies import is_integer
 
 # A decimal number of so many digits is an int64.
 MAX_DIGITS = 18

@@ -23,14 +23,14 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.noise.source import Integers
-from dpcore.ordered.category import KeyList
-from dpcore.ordered.make import make_key_list
-from dpcore.privacy.budget import Budget, Measure, Neighbors, level_sensitivity
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.questions.question import MovedCounts
+from dpcore.rows.keys import KeyList, make_key_list
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.forest import LevelSolution
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import LevelSolution
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
 MAX_SPINE_LEAVES = 2**20

@@ -18,9 +18,9 @@ from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.ordered.make import make_key_list
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Intervals, MovedCounts
+from dpcore.rows.keys import make_key_list
 from dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
@@ -29,8 +29,8 @@ from dpcore.thresholds.forest import (
 )
 from dpcore.thresholds.plan import threshold_plan_from_spec
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.forest import LevelSolution
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import LevelSolution
 
 
 @dataclass(frozen=True, kw_only=True)

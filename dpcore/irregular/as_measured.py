@@ -19,10 +19,10 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.source import Integers
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.forest import Measurements
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import Measurements
 
 
 class MeasuredForest(IrregularForest):

@@ -33,6 +33,7 @@ from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import root_count
 from dpcore.trees.exact_sums import level_sums
+from dpcore.trees.forest import SPINE, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
 from dpcore.trees.irregular_consistency import irregular_counts
@@ -44,7 +45,6 @@ from dpcore.trees.least_squares import (
     estimation_weights,
 )
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import SPINE, LevelSolution, Measurements, RootSolutions
 
 
 class IrregularForest:

@@ -40,14 +40,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import (
-    Budget,
-    Measure,
-    Neighbors,
-    level_sensitivity,
-    noise_law,
-    sum_sensitivity,
-)
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
 from dpcore.trees.irregular import IrregularTree
 
 Floats = npt.NDArray[np.float64]

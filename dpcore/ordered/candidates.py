@@ -10,16 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.ordered.planner import CDF, plan_tree
-from dpcore.papers.estimators import Estimator
+from dpcore.ordered.planner import plan_tree
 from dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
     independent_mechanism,
     tree_mechanism,
 )
-from dpcore.uniform.objectives import NodeObjective, Objective
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.objectives import CDF, NodeObjective, Objective
+from dpcore.uniform.plan import Estimator, TreePlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.domain import check_cells, is_integer
-from dpcore.ordered.step import StepDomain, as_int64
-from dpcore.rows.column import AnyArray, Int64Array, is_utc
+from dpcore.ordered.domain import check_cells
+from dpcore.ordered.step import StepDomain
+from dpcore.rows.column import AnyArray, Int64Array, as_int64, is_utc
+from dpcore.rows.policies import is_integer
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND

@@ -17,13 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.rows.column import Float64Array, Int64Array, map_chunks, value_type
+from dpcore.rows.policies import DROPPED, is_integer
 
-# Changes whenever a map from values to cells changes for an unchanged configuration.
-MAP_VERSION = 1
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")
 MISSING_POLICIES = ("drop", "first", "last")
-DROPPED = -1
 
 
 class OrderedDomain(ABC):
@@ -257,12 +255,6 @@ def interval_labels(
     return pc.binary_join_element_wise("[", inside, ")", "")
 
 
-def check_column(column: object) -> None:
-    """Refuse a column name that is not a text of at least one character."""
-    if not isinstance(column, str) or not column:
-        raise ValueError(f"column {column!r} must be a text of at least one character.")
-
-
 def check_cells(column: str, cells: object) -> None:
     """Refuse a number of cells that is not a whole number in 1..2^40."""
     if not is_integer(cells) or not 1 <= cells <= MAX_CELLS:  # type: ignore[operator]
@@ -270,20 +262,3 @@ def check_cells(column: str, cells: object) -> None:
             f"column {column!r}: cells {cells!r} must be a whole number from 1 to {MAX_CELLS} "
             "(the leaves of a larger tree fit on no machine)."
         )
-
-
-def check_policy(column: str, field: str, policy: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a policy that is not one of those allowed."""
-    if policy not in allowed:
-        raise ValueError(
-            f"column {column!r}: {field} {policy!r} must be one of {', '.join(allowed)}."
-        )
-
-
-def is_integer(value: object) -> bool:
-    """Whether a literal is a whole number (a truth value is not one).
-
-    >>> is_integer(3), is_integer(True), is_integer(3.0)
-    (True, False, False)
-    """
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.domain import check_cells, is_integer
-from dpcore.ordered.step import LARGEST_STEP, StepDomain, as_int64
-from dpcore.rows.column import AnyArray, Int64Array
+from dpcore.ordered.domain import check_cells
+from dpcore.ordered.step import LARGEST_STEP, StepDomain
+from dpcore.rows.column import AnyArray, Int64Array, as_int64
+from dpcore.rows.policies import is_integer
 from dpcore.rows.whole_numbers import is_number
 
 

@@ -7,18 +7,17 @@ category_domain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import TypeVar
 
-from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain, read_moment
-from dpcore.ordered.domain import DROPPED, MAP_VERSION, MAX_CELLS, OrderedDomain
+from dpcore.ordered.domain import MAX_CELLS, OrderedDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
+from dpcore.rows.keys import KeyList
+from dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
 
-_Made = TypeVar("_Made")
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
     domain.kind: domain
     for domain in (NumberDomain, IntegerDomain, DateDomain, TimestampDomain, CategoryDomain)
@@ -37,7 +36,6 @@ __all__ = [
     "OrderedDomain",
     "TimestampDomain",
     "make_domain",
-    "make_key_list",
 ]
 
 
@@ -66,50 +64,13 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
     name = given.pop("type", "number")
     if not isinstance(name, str) or name not in DOMAIN_KINDS:
         raise ValueError(f"type {name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
-    _check_version(given)
+    check_version(given)
     domain = DOMAIN_KINDS[name]
     for field, value in given.items():
         given[field] = _plain_value(domain, field, value)
     if domain is DateDomain:
         _read_date_cells(given)
-    return _made(domain, f"a domain of type {name}", given)
-
-
-def make_key_list(values: Mapping[str, object]) -> KeyList:
-    """Make a key list from plain values: `column`, `keys`, `unknown`, or what `spec()` returned.
-
-    Raises:
-        ValueError: naming the field, the value and the rule.
-
-    >>> make_key_list({"column": "carrier", "keys": ["UA", "AA"]}).size
-    2
-    """
-    given = dict(values)
-    _check_version(given)
-    if isinstance(given.get("keys"), list):
-        given["keys"] = tuple(given["keys"])  # type: ignore[arg-type]
-    return _made(KeyList, "a key list", given)
-
-
-def _check_version(given: dict[str, object]) -> None:
-    version = given.pop("map_version", MAP_VERSION)
-    if version != MAP_VERSION:
-        raise ValueError(
-            f"map_version {version!r} must be {MAP_VERSION}: another version made this."
-        )
-
-
-def _made(make: Callable[..., _Made], noun: str, given: dict[str, object]) -> _Made:
-    """Call a dataclass with fields by name, refusing the unknown and the absent ones by name."""
-    known = {field.name: field for field in fields(make) if field.init}  # type: ignore[arg-type]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a field of {noun}: use {', '.join(known)}.")
-    needed = [name for name, field in known.items() if field.default is MISSING]
-    absent = [name for name in needed if name not in given]
-    if absent:
-        raise ValueError(f"{noun} needs the field {absent[0]!r}.")
-    return make(**given)
+    return made(domain, f"a domain of type {name}", given)
 
 
 def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> object:

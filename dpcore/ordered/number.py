@@ -14,14 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.ordered.domain import (
-    DROPPED,
-    MAP_VERSION,
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
-    check_column,
-    check_policy,
     interval_labels,
     policy_cell,
 )
@@ -33,6 +29,7 @@ from dpcore.rows.column import (
     fixed_width_values,
     missing_rows,
 )
+from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
 
 @dataclass(frozen=True, kw_only=True)

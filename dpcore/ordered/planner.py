@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.papers.estimators import Estimator
 from dpcore.papers.mechanisms import (
     LevelBudgets,
     binary_mechanism,
@@ -31,8 +30,8 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch
-from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.objectives import CDF, Objective
+from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.strategies import Fanouts, Strategy, one_level, search_strategies
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
@@ -42,8 +41,6 @@ _SHARE_UNITS = 2**20
 _LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
 # An error that falls by a smaller part, when the amount is doubled, falls no more.
 _LEAST_FALL = 1e-6
-
-CDF = CdfObjective()
 
 
 def plan_tree(

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.source import Integers
 from dpcore.trees.least_squares import Floats
 from dpcore.uniform.forest import PrefixSolution
-from dpcore.uniform.widths import prefix_margin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +104,8 @@ def chunk_quantiles(
         totals: (units,) of the trees.
         first_leaf: the leaf, within its tree, of the chunk's first.
         leaves: K of the whole tree.
-        width: of the intervals, see `dpcore.uniform.widths.prefix_margin`; it covers every share of
+        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every share
+        of
             the total, so any quantile may be asked for.
 
     Returns:

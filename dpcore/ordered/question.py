@@ -12,19 +12,18 @@ import pyarrow as pa
 
 from dpcore.noise.source import Integers
 from dpcore.ordered.errors import widths_of
-from dpcore.ordered.make import OrderedDomain, make_domain, make_key_list
-from dpcore.ordered.planner import CDF
-from dpcore.papers.estimators import Estimator
-from dpcore.papers.forest import Consistency, PublishedForest
+from dpcore.ordered.make import OrderedDomain, make_domain
+from dpcore.papers.forest import PublishedForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.loss import moved_counts
 from dpcore.questions.question import ChunkedQuestion, MovedCounts
+from dpcore.rows.keys import make_key_list
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.forest import LevelSolution
 from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest, LevelSolution
-from dpcore.uniform.objectives import Objective, objective_from_spec
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.forest import Forest
+from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
+from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan, moved_counts
 from dpcore.uniform.widths import IntervalWidths
 
 

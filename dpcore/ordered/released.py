@@ -10,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.ordered.errors import widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.ranges import range_margin, range_variance
-from dpcore.questions.answers import CDF
+from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
-from dpcore.questions.tables import quantiles_table
+from dpcore.questions.tables import CDF
 from dpcore.trees.chunks import Chunk
 from dpcore.uniform.bands import band_margin, simultaneous_width
 from dpcore.uniform.forest import PrefixSolution
-from dpcore.uniform.widths import IntervalWidths, prefix_margin
+from dpcore.uniform.widths import IntervalWidths
 
 
 class ReleasedCdf(ReleasedTree):

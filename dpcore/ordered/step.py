@@ -14,14 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.ordered.domain import (
-    DROPPED,
-    MAP_VERSION,
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
-    check_column,
-    check_policy,
     interval_labels,
     policy_cell,
 )
@@ -33,6 +29,7 @@ from dpcore.rows.column import (
     fixed_width_values,
     missing_rows,
 )
+from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 from dpcore.rows.whole_numbers import floored_decimals
 
 # Differences of two numbers within this bound, and their products below, stay inside int64.
@@ -162,14 +159,3 @@ class StepDomain(OrderedDomain):
             if self.outside == "drop":
                 np.copyto(cells, DROPPED, where=outside)
         return out
-
-
-def as_int64(block: AnyArray) -> Int64Array:
-    """Integers of any type as int64, those of uint64 beyond it saturated.
-
-    >>> as_int64(np.array([5, 2**64 - 1], np.uint64)) == [5, 2**63 - 1]
-    array([ True,  True])
-    """
-    if block.dtype == np.uint64:
-        block = np.minimum(block, np.uint64(2**63 - 1))
-    return block.astype(np.int64, copy=False)

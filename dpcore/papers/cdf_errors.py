@@ -25,7 +25,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.privacy.budget import Measure, Neighbors, level_sensitivity
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.trees.uniform import MAX_LEAVES
 
 Amount = float | Fraction

@@ -32,11 +32,10 @@ import numpy.typing as npt
 
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import NoiseLaw
-from dpcore.papers.estimators import Estimator, check_estimator
 from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan, check_estimator
 
 # A coefficient this small beside the largest is what rounding left of one that cancelled.
 _CANCELLED = 1e-13

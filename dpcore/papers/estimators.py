@@ -34,7 +34,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -48,19 +47,10 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import Estimator, check_estimator
 
 Measurements = Sequence[Floats | npt.NDArray[np.int64] | None]
 Total = int | npt.NDArray[np.int64]
-
-
-class Estimator(Enum):
-    """Which of the papers' estimates of a tree; see the module for their formulas."""
-
-    NONE = "none"
-    BELOW = "below"
-    ABOVE = "above"
-    REFINED = "refined"
-    FULL = "full"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,16 +140,6 @@ def estimate_tree(
         return _efficient_prefixes(weights, levels, spreads, consistent=levels)
     levels, spreads = _above(weights, variances, measured, from_below)
     return _efficient_prefixes(weights, levels, spreads, consistent=tree.level_counts(levels[-1]))
-
-
-def check_estimator(estimator: Estimator, *, public_total: bool) -> None:
-    """Refuses an estimator that the tree's total does not allow.
-
-    Raises:
-        ValueError: REFINED where N is not public.
-    """
-    if estimator is Estimator.REFINED and not public_total:
-        raise ValueError("estimator: refined needs a public total, N less what lies to the right")
 
 
 def independent_estimates(

@@ -12,7 +12,6 @@ Source: `dpcore.papers.estimators` (Honaker; Rameshwar, Tandon, Sharma, Appendix
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -22,23 +21,10 @@ from dpcore.papers.closest_cdf import closest_cdf_l1, closest_cdf_l2
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.consistency import consistent_counts
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import (
-    Forest,
-    LevelSolution,
-    Measurements,
-    PrefixSolution,
-    RootSolutions,
-)
-from dpcore.uniform.plan import Mechanism, TreePlan
-
-
-class Consistency(Enum):
-    """Which nonnegative integers stand beside the estimates. All sum up over the tree."""
-
-    TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
-    L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
-    L2 = "l2"  # the same, by the sum of squares
+from dpcore.uniform.forest import Forest, PrefixSolution
+from dpcore.uniform.plan import Consistency, Mechanism, TreePlan
 
 
 class PublishedForest(Forest):

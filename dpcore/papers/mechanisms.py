@@ -20,13 +20,12 @@ from fractions import Fraction
 from typing import Literal
 
 from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
-from dpcore.papers.estimators import Estimator
 from dpcore.papers.real_fanouts import optimal_level_budgets
 from dpcore.papers.whole_fanouts import best_fanouts
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
 
 Fanouts = tuple[int, ...]

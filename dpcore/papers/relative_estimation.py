@@ -28,86 +28,22 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.papers.reduction import Reduction, reduce_to_classification
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import check_budget, rounded_down
 from dpcore.thresholds.heavy_nodes import Classification, CountTree, tree_weights
 
 __all__ = [
     "Estimation",
-    "GroupPrivacy",
     "estimate",
     "smallest_threshold",
 ]
 
 Integers = npt.NDArray[np.int64]
 
-# Budgets are rounded down to so many bits, so that scales stay short fractions.
-_BUDGET_BITS = 40
 # Covers that rounding and float64's.
 _ROUNDING = 1e-9
-_FACTOR_BITS = 128
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupPrivacy:
-    """What one row may cost so that a unit of several rows keeps (epsilon, delta).
-
-    A mechanism that is (row_epsilon, row_delta)-DP for one row added or removed is (epsilon, delta)
-    -DP for units of at most `rows` rows. Such a unit, added or removed, is a path of k = rows steps
-    of one row each; substituted, of k = 2 rows steps. Along it epsilon is the sum of k row_epsilon,
-    and delta = row_delta (1 + e^row_epsilon + ... + e^((k - 1) row_epsilon)).
-
-    Args:
-        epsilon, delta: the claim for a unit; positive, delta below 1.
-        rows: c, the most rows of a unit in the tree.
-        neighbors: the neighbouring relation.
-
-    Raises:
-        ValueError: an argument out of range.
-
-    Source: Ghazi et al., Fact 2.2.
-
-    >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 1000), rows=1,
-    ...                     neighbors=Neighbors.SUBSTITUTE)
-    >>> unit.row_epsilon, round(float(unit.row_delta), 9)
-    (Fraction(1, 2), 0.000377541)
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    rows: int
-    neighbors: Neighbors
-
-    def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise ValueError(f"rows is {self.rows!r}; it must be a positive integer")
-
-    @property
-    def steps(self) -> int:
-        """k = ||x - x'||_1 at most: `rows`, or twice as many under substitution."""
-        return 2 * self.rows if self.neighbors is Neighbors.SUBSTITUTE else self.rows
-
-    @property
-    def row_epsilon(self) -> Fraction:
-        """epsilon / k."""
-        return Fraction(self.epsilon) / self.steps
-
-    @cached_property
-    def row_delta(self) -> Fraction:
-        """delta (e^row_epsilon - 1) / (e^epsilon - 1), rounded down; delta itself where k is 1."""
-        if self.steps == 1:
-            return Fraction(self.delta)
-        # (e^a - 1) / (e^b - 1) = e^(a - b) (1 - e^-a) / (1 - e^-b).
-        bits = _FACTOR_BITS + 2 * math.ceil(self.epsilon)
-        one = 1 << bits
-        shrink = exp_bounds(self.epsilon - self.row_epsilon, bits)[0]
-        above = one - exp_bounds(self.row_epsilon, bits)[1]
-        below = one - exp_bounds(Fraction(self.epsilon), bits)[0]
-        return _rounded_down(Fraction(self.delta) * Fraction(shrink * above, one * below))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +129,8 @@ class Estimation:
             eta=Fraction(self.eta) / 2**i,
             alpha=self.beta,
             tau=base * self.ratio ** (i - 1) / (1 + self.beta),
-            epsilon=_rounded_down(self.epsilon * share),
-            delta=_rounded_down(self.delta * share),
+            epsilon=rounded_down(self.epsilon * share),
+            delta=rounded_down(self.delta * share),
         )
 
     def reduction(self, root_bound: int) -> Reduction:
@@ -253,7 +189,7 @@ def smallest_threshold(
         raise ValueError(f"alpha is {alpha}; it must be above 0 and below 1")
     if not 0 < eta < Fraction(1, 2):
         raise ValueError(f"eta is {eta}; it must be above 0 and below 1/2")
-    _check_budget(epsilon, delta)
+    check_budget(epsilon, delta)
     beta, ratio, cutoff = _beta(alpha), _ratio(alpha), math.ceil(1 + alpha)
     first = float(epsilon * (1 - 1 / ratio) ** 2 / 2)
     error = 16 * cutoff / first * math.log(4 * depth / eta)
@@ -305,22 +241,3 @@ def _beta(alpha: Fraction) -> Fraction:
 
 def _ratio(alpha: Fraction) -> Fraction:
     return (1 + alpha) * (1 - _beta(alpha)) / (1 + _beta(alpha))
-
-
-def _check_budget(epsilon: Fraction, delta: Fraction) -> None:
-    if not epsilon > 0:
-        raise ValueError(f"epsilon is {epsilon}; it must be positive")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta is {delta}; it must be above 0 and below 1")
-
-
-def _rounded_down(value: Fraction) -> Fraction:
-    """The largest rational of `_BUDGET_BITS` bits over or times a power of 2 that is not above.
-
-    >>> value = Fraction(1, 3)
-    >>> _rounded_down(value) <= value < _rounded_down(value) * (1 + Fraction(1, 2**39))
-    True
-    """
-    places = _BUDGET_BITS - value.numerator.bit_length() + value.denominator.bit_length()
-    unit = Fraction(1, 2**places) if places >= 0 else Fraction(2**-places)
-    return value // unit * unit

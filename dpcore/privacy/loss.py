@@ -50,7 +50,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import level_sensitivity, prefix_sensitivity
 from dpcore.privacy.conversion import (
     DELTA_FLOOR,
     Real,
@@ -60,9 +59,8 @@ from dpcore.privacy.conversion import (
     rounded_up,
     valid_epsilon,
 )
-from dpcore.uniform.plan import Mechanism, TreePlan
 
-__all__ = ["certified_delta", "moved_counts"]
+__all__ = ["certified_delta", "keeps"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,37 +78,6 @@ _STAGE_ROUNDING = 10 * 2.0**-53
 _ROUNDING = 1e-9
 # Answers are rounded up to so many digits, so that they are the same on every machine.
 _CERTIFIED_DIGITS = 6
-
-
-def moved_counts(plan: TreePlan) -> tuple[tuple[NoiseLaw, int], ...]:
-    """The noise laws of a plan's measured levels, and how many of a level's counts a row moves.
-
-    Args:
-        plan: how one tree is measured. Of several trees, add up the tuples.
-
-    Returns:
-        Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
-        row may move: what `certified_delta` takes.
-
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> from dpcore.trees.uniform import Tree
-    >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-    ...     level_amounts=(Fraction(1, 2), Fraction(1, 2)))
-    >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
-    [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
-    """
-    if plan.mechanism is Mechanism.INDEPENDENT:
-        prefixes = prefix_sensitivity(
-            plan.neighbors, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
-        )
-        return tuple((law, prefixes[0]) for law in plan.laws if law is not None)
-    return tuple(
-        (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
-        for level, law in enumerate(plan.laws)
-        if law is not None
-    )
 
 
 def keeps(moved: Sequence[tuple[NoiseLaw, int]], rho: Fraction, epsilon: Real, delta: Real) -> bool:

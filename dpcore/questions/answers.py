@@ -14,14 +14,12 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.tables import cdf_table, solved_quantiles
 from dpcore.questions.question import ChunkedQuestion
-from dpcore.questions.tables import cdf_table, nodes_table, solved_quantiles
+from dpcore.questions.tables import CDF, NODES, nodes_table
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import AnyChunk
+from dpcore.trees.forest import AnyChunk, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular_chunks import IrregularChunk
-from dpcore.uniform.forest import LevelSolution, Measurements, RootSolutions
-
-NODES, CDF = "nodes", "cdf"
 
 
 def spine_table(

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dpcore.errors.intervals import clipped_intervals
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths
@@ -26,11 +27,10 @@ from dpcore.noise.source import Integers
 from dpcore.ordered.make import KeyList, OrderedDomain
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.thresholds.forest import ThresholdIntervals, TreeThresholds
-from dpcore.trees.forest import ChunkedForest
+from dpcore.trees.forest import ChunkedForest, LevelSolution
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import LevelSolution
 from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import IntervalWidths, clipped_intervals
+from dpcore.uniform.widths import IntervalWidths
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.questions.answers import NODES
+from dpcore.errors.intervals import clipped_intervals
 from dpcore.questions.question import ChunkedQuestion
-from dpcore.trees.forest import AnyChunk
-from dpcore.uniform.forest import SPINE
-from dpcore.uniform.widths import clipped_intervals
+from dpcore.questions.tables import NODES
+from dpcore.trees.forest import SPINE, AnyChunk
 
 # (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]

@@ -11,12 +11,11 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.estimators import Estimator
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.question import ChunkedQuestion, Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from dpcore.noise.source import Integers, NoiseSource
 from dpcore.ordered.quantiles import QuantileCells
-from dpcore.questions.answers import NODES, chunk_tables, spine_table
+from dpcore.questions.answers import chunk_tables, spine_table
 from dpcore.questions.question import ChunkedQuestion
-from dpcore.uniform.forest import SPINE
+from dpcore.questions.tables import NODES
+from dpcore.trees.forest import SPINE
 
 PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index of the chunk
 

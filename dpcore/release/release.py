@@ -20,10 +20,10 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import Integers, NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.answers import NODES
+from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
-from dpcore.questions.tables import quantiles_table
+from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import solve_tree
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.node_counts import NodeCounts

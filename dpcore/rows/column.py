@@ -238,3 +238,14 @@ def is_utc(zone: str | None) -> bool:
     (True, False, False)
     """
     return zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
+def as_int64(block: AnyArray) -> Int64Array:
+    """Integers of any type as int64, those of uint64 beyond it saturated.
+
+    >>> as_int64(np.array([5, 2**64 - 1], np.uint64)) == [5, 2**63 - 1]
+    array([ True,  True])
+    """
+    if block.dtype == np.uint64:
+        block = np.minimum(block, np.uint64(2**63 - 1))
+    return block.astype(np.int64, copy=False)

@@ -1,8 +1,8 @@
 """The column of a bounded integer sum: what each row adds to the sums of the nodes that hold it.
 
 A row's value is clamped into public bounds, so that one row moves a sum by a known amount
-(`dpcore.privacy.budget.sum_sensitivity`). It depends on that row alone: no mean, no quantile and no
-other row decides what is clamped or dropped.
+(`dpcore.privacy.sensitivity.sum_sensitivity`). It depends on that row alone: no mean, no quantile
+and no other row decides what is clamped or dropped.
 
 Source: the design, section 4 (bounded sums). Clamping to public bounds is the usual way to a finite
 sensitivity; see Dwork, Roth 2014, section 3.3.
@@ -17,19 +17,19 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.ordered.domain import MAP_VERSION, check_column, check_policy, is_integer
-from dpcore.ordered.step import as_int64
 from dpcore.rows.column import (
     BLOCK,
     AnyArray,
     BoolArray,
     Int64Array,
+    as_int64,
     decimal_values,
     fixed_width_values,
     map_chunks,
     null_rows,
     value_type,
 )
+from dpcore.rows.policies import MAP_VERSION, check_column, check_policy, is_integer
 
 # Sums of such values over all rows are exact, or saturate: see `dpcore.trees.exact_sums`.
 LARGEST_BOUND = 2**31

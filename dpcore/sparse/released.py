@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.questions.answers import NODES
 from dpcore.questions.released import Answer, ReadPart
+from dpcore.questions.tables import NODES
 from dpcore.sparse.question import SparseQuestion
 
 

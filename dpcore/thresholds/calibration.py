@@ -34,8 +34,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.noise.source import MAX_COUNT
-from dpcore.papers.relative_estimation import GroupPrivacy
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 

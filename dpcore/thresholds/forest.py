@@ -21,11 +21,11 @@ from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import released_trees_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
 from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import LevelSolution, Measurements, RootSolutions
 
 
 @dataclass(frozen=True, kw_only=True)

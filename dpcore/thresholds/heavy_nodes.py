@@ -5,7 +5,7 @@ or more: one query a level, for the largest count there. Only levels answered TO
 by node, with truncated Laplace noise; the ancestors of a heavy node are heavy without a look.
 
 The privacy unit of the proofs is one row added or removed, ||x - x'||_1 = 1;
-`dpcore.papers.relative_estimation.GroupPrivacy` converts to units of many rows and to substitution.
+`dpcore.privacy.group.GroupPrivacy` converts to units of many rows and to substitution.
 
 Corrections to the paper:
 - c = M / ((1 - alpha) tau) must be an integer, since c answers TOP are paid for; it is rounded up

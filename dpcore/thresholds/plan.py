@@ -30,8 +30,8 @@ from itertools import pairwise
 from typing import Any
 
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.papers.relative_estimation import GroupPrivacy
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.sparse_vector import SparseVectorParameters
 
 __all__ = [

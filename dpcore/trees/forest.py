@@ -11,11 +11,14 @@ How a chunk is solved differs with what is asked of it (`dpcore.questions.answer
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from dpcore.noise.source import Integers, NoiseSource
 from dpcore.trees.least_squares import Floats
-from dpcore.uniform.forest import LevelSolution, Measurements, RootSolutions
 
 
 class AnyChunk(Protocol):
@@ -94,3 +97,59 @@ class ChunkedForest(Protocol):
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
         """The solution of every chunk root of a key, and of the levels above."""
+
+
+SPINE = -1
+Measurements = list[Integers | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RootSolutions:
+    """What a chunk needs to know of the rest of the tree, (units,) each, for its subtrees' roots.
+
+    Attributes:
+        estimate: u of the root; before, of all leaves left of it; total, of the whole tree.
+        count: the final count of the root; before_count, of all left of it; total_count, of all.
+    """
+
+    estimate: Floats
+    before: Floats
+    total: Floats
+    count: Integers
+    before_count: Integers
+    total_count: Integers
+
+    def slice(self, start: int, stop: int) -> RootSolutions:
+        """The solutions of some of the roots."""
+        return RootSolutions(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
+
+    def to_array(self) -> npt.NDArray[np.int64]:
+        """(fields, units) int64; floats keep their bits."""
+        return np.stack([getattr(self, field.name).view(np.int64) for field in fields(self)])
+
+    @classmethod
+    def width(cls) -> int:
+        """The number of fields, the rows of `to_array`."""
+        return len(fields(cls))
+
+    @classmethod
+    def from_array(cls, array: npt.NDArray[np.int64]) -> RootSolutions:
+        """The inverse of `to_array`."""
+        names = [field.name for field in fields(cls)]
+        return cls(
+            **{
+                name: row if name.endswith("count") else row.view(np.float64)
+                for name, row in zip(names, array, strict=True)
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelSolution:
+    """The answer for some nodes of one level, (units, n) each."""
+
+    level: int
+    first_node: int
+    estimate: Floats
+    variance: Floats
+    count: Integers

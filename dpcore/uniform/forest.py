@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.noise.source import Integers, NoiseSource, add_noise
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, Chunking
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.exact_sums import level_sums
+from dpcore.trees.forest import SPINE, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.least_squares import (
     EstimationWeights,
     Floats,
@@ -38,10 +38,6 @@ from dpcore.trees.least_squares import (
 )
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
-
-SPINE = -1
-
-Measurements = list[Integers | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,58 +56,6 @@ class RootWeights:
     covariance: Floats
     alpha: Floats
     before_alpha: Floats
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RootSolutions:
-    """What a chunk needs to know of the rest of the tree, (units,) each, for its subtrees' roots.
-
-    Attributes:
-        estimate: u of the root; before, of all leaves left of it; total, of the whole tree.
-        count: the final count of the root; before_count, of all left of it; total_count, of all.
-    """
-
-    estimate: Floats
-    before: Floats
-    total: Floats
-    count: Integers
-    before_count: Integers
-    total_count: Integers
-
-    def slice(self, start: int, stop: int) -> RootSolutions:
-        """The solutions of some of the roots."""
-        return RootSolutions(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
-
-    def to_array(self) -> npt.NDArray[np.int64]:
-        """(fields, units) int64; floats keep their bits."""
-        return np.stack([getattr(self, field.name).view(np.int64) for field in fields(self)])
-
-    @classmethod
-    def width(cls) -> int:
-        """The number of fields, the rows of `to_array`."""
-        return len(fields(cls))
-
-    @classmethod
-    def from_array(cls, array: npt.NDArray[np.int64]) -> RootSolutions:
-        """The inverse of `to_array`."""
-        names = [field.name for field in fields(cls)]
-        return cls(
-            **{
-                name: row if name.endswith("count") else row.view(np.float64)
-                for name, row in zip(names, array, strict=True)
-            }
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LevelSolution:
-    """The answer for some nodes of one level, (units, n) each."""
-
-    level: int
-    first_node: int
-    estimate: Floats
-    variance: Floats
-    count: Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -365,3 +365,6 @@ def _list(spec: Mapping[str, object], name: str) -> list[Any]:
     values = spec[name]
     assert isinstance(values, list)
     return values
+
+
+CDF = CdfObjective()

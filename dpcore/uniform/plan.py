@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpcore.noise.laws import NoiseLaw
-from dpcore.papers.estimators import Estimator, check_estimator
-from dpcore.privacy.budget import Budget, Neighbors, level_law, noise_law, prefix_sensitivity
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
 from dpcore.trees.uniform import Tree
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
@@ -26,6 +26,24 @@ class Mechanism(Enum):
 
     TREE = "tree"  # the counts of the measured levels' nodes
     INDEPENDENT = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
+
+
+class Estimator(Enum):
+    """Which of the papers' estimates of a tree; see the module for their formulas."""
+
+    NONE = "none"
+    BELOW = "below"
+    ABOVE = "above"
+    REFINED = "refined"
+    FULL = "full"
+
+
+class Consistency(Enum):
+    """Which nonnegative integers stand beside the estimates. All sum up over the tree."""
+
+    TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
+    L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
+    L2 = "l2"  # the same, by the sum of squares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +170,44 @@ class TreePlan:
             max(law.variance, _LEAST_VARIANCE) if law else without
             for law, without in zip(self.laws, unmeasured, strict=True)
         )
+
+
+def check_estimator(estimator: Estimator, *, public_total: bool) -> None:
+    """Refuses an estimator that the tree's total does not allow.
+
+    Raises:
+        ValueError: REFINED where N is not public.
+    """
+    if estimator is Estimator.REFINED and not public_total:
+        raise ValueError("estimator: refined needs a public total, N less what lies to the right")
+
+
+def moved_counts(plan: TreePlan) -> tuple[tuple[NoiseLaw, int], ...]:
+    """The noise laws of a plan's measured levels, and how many of a level's counts a row moves.
+
+    Args:
+        plan: how one tree is measured. Of several trees, add up the tuples.
+
+    Returns:
+        Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
+        row may move: what `certified_delta` takes.
+
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.trees.uniform import Tree
+    >>> plan = TreePlan(
+    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+    ...     level_amounts=(Fraction(1, 2), Fraction(1, 2)))
+    >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
+    [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
+    """
+    if plan.mechanism is Mechanism.INDEPENDENT:
+        prefixes = prefix_sensitivity(
+            plan.neighbors, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
+        )
+        return tuple((law, prefixes[0]) for law in plan.laws if law is not None)
+    return tuple(
+        (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
+        for level, law in enumerate(plan.laws)
+        if law is not None
+    )

@@ -28,7 +28,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.privacy.budget import Measure, Neighbors, level_sensitivity
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.uniform.batch import Floats, TreeBatch
 from dpcore.uniform.objectives import (
     JUDGED_PLACES,

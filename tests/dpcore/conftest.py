@@ -23,8 +23,9 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import Chunking
+from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import SPINE, Forest
+from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
 
 Floats = npt.NDArray[np.float64]

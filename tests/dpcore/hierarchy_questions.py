@@ -15,11 +15,11 @@ from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
+from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.ranges import range_margin
@@ -24,7 +25,7 @@ from dpcore.privacy.budget import Measure
 from dpcore.release.release import release_counts
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import interval_widths, prefix_margin
+from dpcore.uniform.widths import interval_widths
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6
 CONFIDENCES = (0.9, 0.95, 0.99)

@@ -31,7 +31,7 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.plan import sum_sensitivities
 from dpcore.irregular.planner import plan_irregular
-from dpcore.ordered.category import CategoryDomain, KeyList
+from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.integer import IntegerDomain
@@ -39,6 +39,7 @@ from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import ChunkedQuestion, Question
+from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain

@@ -10,10 +10,10 @@ from typing import Any
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.source import MAX_COUNT
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import domain_of

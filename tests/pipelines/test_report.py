@@ -30,7 +30,7 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.answers import CDF, NODES
+from dpcore.questions.tables import CDF, NODES
 from dpcore.release.guarantee import guarantee_in_words
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import release_counts

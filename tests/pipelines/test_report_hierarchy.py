@@ -25,13 +25,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.answers import NODES
 from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release, release_counts
 from dpcore.rows.sums import MeasureColumn
+from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import SPINE
 from dpcore.uniform.plan import TreePlan
 from pipelines import report, report_hierarchy
 from pipelines.report import check_asked_paths, write_report_html

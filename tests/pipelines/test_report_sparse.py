@@ -18,7 +18,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.answers import NODES
+from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release, release_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain

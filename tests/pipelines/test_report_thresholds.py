@@ -13,8 +13,8 @@ import pytest
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.answers import NODES
 from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import release_counts
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error

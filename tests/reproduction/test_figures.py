@@ -37,12 +37,10 @@ from benchmarks.reproduction.simulation import (
 )
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.ordered.planner import predicted_cdf_rmse
-from dpcore.papers.estimators import Estimator
-from dpcore.papers.forest import Consistency
 from dpcore.privacy.budget import Measure
 from dpcore.release.release import release_counts
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 SIGMAS = 6.0
 RUNS = 600

@@ -18,9 +18,9 @@ from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import plan_from_spec
+from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,

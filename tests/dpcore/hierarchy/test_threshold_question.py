@@ -15,11 +15,11 @@ import pytest
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import ThresholdQuestion, threshold_question_from_spec
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import plan_from_spec
 from dpcore.release.release import Release, release_counts
+from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import ThresholdIntervals
 from tests.dpcore.hierarchy_questions import (
     UNIVERSES,

@@ -19,11 +19,12 @@ from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.consistency import root_count
+from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunking
 from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.uniform.forest import SPINE, Forest
+from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
 from tests.dpcore.irregular_trees import (
     EPSILON,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.privacy.budget import Budget, Neighbors, level_sensitivity, sum_sensitivity
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity, sum_sensitivity
 from dpcore.trees.irregular import IrregularTree
 from tests.dpcore.irregular.test_plan import law_rates
 from tests.dpcore.irregular_trees import EPSILON, RHO

@@ -14,11 +14,11 @@ import pytest
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
 from dpcore.papers.cdf_errors import independent_error, refined_error, tree_error
-from dpcore.papers.estimators import Estimator, estimate_tree, independent_estimates
+from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

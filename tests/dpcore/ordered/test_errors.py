@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
@@ -24,15 +25,13 @@ from dpcore.noise.source import NoiseSource
 from dpcore.ordered.errors import errors_of, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.ranges import range_margin, range_variance
-from dpcore.papers.estimators import Estimator
 from dpcore.papers.forest import PublishedForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.chunks import Chunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import prefix_margin
+from dpcore.uniform.plan import Estimator, TreePlan
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -28,8 +28,8 @@ from dpcore.ordered.make import (
     OrderedDomain,
     TimestampDomain,
     make_domain,
-    make_key_list,
 )
+from dpcore.rows.keys import make_key_list
 
 INTEGER_TYPES = [
     getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.uniform.forest import PrefixSolution
-from dpcore.uniform.widths import prefix_margin
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7

@@ -15,10 +15,10 @@ import pytest
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dpcore.papers.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
+from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import Estimator, TreePlan
 
 Floats = npt.NDArray[np.float64]
 Coefficients = dict[NoiseLaw, list[float]]

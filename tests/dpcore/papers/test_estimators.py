@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dpcore.papers.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
+from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import Estimator
 
 Floats = npt.NDArray[np.float64]
 SMALL = {"height": 3, "fanout": 3}

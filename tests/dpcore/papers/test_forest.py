@@ -21,15 +21,15 @@ from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.planner import plan_mechanism
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.papers.closest_cdf import closest_cdf
-from dpcore.papers.estimators import Estimator, TreeEstimate, estimate_tree, independent_estimates
-from dpcore.papers.forest import Consistency, PublishedForest
+from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dpcore.papers.forest import PublishedForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.release import Release, release_counts
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]

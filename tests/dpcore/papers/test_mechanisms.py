@@ -23,7 +23,6 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroN
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_mechanism, plan_tree
-from dpcore.papers.estimators import Estimator
 from dpcore.papers.forest import PublishedForest
 from dpcore.papers.mechanisms import (
     binary_mechanism,
@@ -32,13 +31,14 @@ from dpcore.papers.mechanisms import (
     tree_mechanism,
 )
 from dpcore.papers.real_fanouts import optimal_level_budgets
-from dpcore.privacy.budget import Budget, Measure, Neighbors, noise_law, prefix_sensitivity
-from dpcore.privacy.loss import certified_delta, keeps, moved_counts
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.loss import certified_delta, keeps
+from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import Chunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import NodeObjective, RangeObjective
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Mechanism, TreePlan, moved_counts
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

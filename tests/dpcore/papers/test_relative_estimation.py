@@ -13,8 +13,9 @@ from scipy import stats
 
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.truncated_laplace import truncated_laplace
-from dpcore.papers.relative_estimation import Estimation, GroupPrivacy, estimate, smallest_threshold
+from dpcore.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.trees.uniform import Tree
 
 

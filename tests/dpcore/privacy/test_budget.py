@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors, level_law, level_sensitivity
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import level_law, level_sensitivity
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 

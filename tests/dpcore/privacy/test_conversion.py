@@ -22,9 +22,9 @@ from dpcore.privacy.conversion import (
     gaussian_rho,
     rho_of,
 )
-from dpcore.privacy.loss import certified_delta, moved_counts
+from dpcore.privacy.loss import certified_delta
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.plan import TreePlan, moved_counts
 
 Floats = npt.NDArray[np.float64]
 Moves = Sequence[tuple[NoiseLaw, int]]  # a law, and by how much its count moves: -1, 0 or 1

@@ -11,18 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import CategoryDomain, IntegerDomain
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.tables import quantiles_table
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.tables import NODES_SCHEMA, quantiles_table
+from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import solve_tree
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import prefix_margin
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 11, (0.1, 0.5)

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.ordered.category import KeyList
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.rows.keys import KeyList
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse

@@ -14,6 +14,7 @@ from dpcore.noise.laws import ZeroNoise
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.consistency import consistent_counts, root_count
+from dpcore.trees.forest import RootSolutions
 from dpcore.trees.least_squares import (
     estimate_down,
     estimate_up,
@@ -21,7 +22,7 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest, RootSolutions
+from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.ordered.planner import plan_tree
@@ -26,7 +27,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import clipped_intervals, interval_widths, prefix_margin
+from dpcore.uniform.widths import interval_widths
 
 
 def laplace(scale: Fraction | int | str) -> DiscreteLaplace:

@@ -1,0 +1,188 @@
+"""The keys of a group-by: a public list, and the code of every row's key.
+
+The list is public by declaration; a value that is not on it follows a policy and is never shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dpcore.rows.column import Int64Array, is_text, map_chunks, value_type
+from dpcore.rows.policies import (
+    DROPPED,
+    MAP_VERSION,
+    check_column,
+    check_policy,
+    check_version,
+    is_integer,
+    made,
+)
+from dpcore.rows.value_list import ValueList
+from dpcore.rows.whole_numbers import is_number
+
+OTHER = "other"
+KEY_POLICIES = ("drop", "other")
+MAX_KEYS = 1_000_000
+_PLAIN = "a column of texts"
+_WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyList:
+    """The public list of keys of a group-by: the same tree once per key.
+
+    Attributes:
+        column: the name of the column.
+        keys: the values, all texts or all integers, without duplicates, at most 1e6.
+        unknown: what happens to null and to a value that is not listed: "drop", or "other", one
+            more key at the end, labelled "other".
+
+    Raises:
+        ValueError: naming the field and the rule.
+
+    >>> carrier = KeyList(column="carrier", keys=("UA", "AA"), unknown="other")
+    >>> carrier.codes(pa.array(["AA", "DL", None, "UA"])).tolist()
+    [1, 2, 2, 0]
+    >>> carrier.size, carrier.labels
+    (3, ('UA', 'AA', 'other'))
+    """
+
+    column: str
+    keys: tuple[str, ...] | tuple[int, ...]
+    unknown: str = "drop"
+    _list: ValueList = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_column(self.column)
+        check_policy(self.column, "unknown", self.unknown, KEY_POLICIES)
+        object.__setattr__(self, "_list", value_list(self.column, "keys", self.keys))
+        if len(self.keys) > MAX_KEYS:
+            raise ValueError(
+                f"column {self.column!r}: keys must be at most {MAX_KEYS}, not {len(self.keys)}."
+            )
+        if self.unknown == OTHER and OTHER in self.keys:
+            raise ValueError(
+                f"column {self.column!r}: keys must not hold {OTHER!r} when unknown is {OTHER!r}."
+            )
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The Arrow type of the keys: string or int64."""
+        return self._list.type
+
+    @property
+    def size(self) -> int:
+        """The number of keys, the one for all others included."""
+        return len(self.keys) + (self.unknown == OTHER)
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a row can be dropped, so that N cannot be public."""
+        return self.unknown == "drop"
+
+    def spec(self) -> dict[str, object]:
+        """Everything that shapes the map, as plain JSON values."""
+        return {
+            "map_version": MAP_VERSION,
+            "column": self.column,
+            "keys": list(self.keys),
+            "unknown": self.unknown,
+        }
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The texts of all keys, in the order of their codes."""
+        other = (OTHER,) if self.unknown == OTHER else ()
+        return tuple(map(str, self.keys)) + other
+
+    def code_of(self, value: object) -> int:
+        """The code of one literal key, "other" included; ValueError when it is not listed."""
+        if self.unknown == OTHER and value == OTHER:
+            return len(self.keys)
+        return position_of(self.column, "key", self._list, value)
+
+    def check_type(self, type: pa.DataType) -> None:
+        """Refuse a column type that these keys cannot be read from.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        plain = value_type(type)
+        needed = None if pa.types.is_null(plain) else needed_type(self._list, plain)
+        if needed is not None:
+            raise ValueError(
+                f"column {self.column!r} has type {type}, but these keys need {needed}."
+            )
+
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
+        """The key of every row.
+
+        Args:
+            column: the rows, (rows,), of a type that `check_type` accepts; plain or
+                dictionary-encoded.
+
+        Returns:
+            int64 codes in 0..size-1, (rows,); -1 for a row that is dropped.
+
+        Raises:
+            ValueError: the column's type cannot be used.
+        """
+        self.check_type(column.type)
+        unknown = len(self.keys) if self.unknown == OTHER else DROPPED
+
+        def listed(plain: pa.Array) -> Int64Array:
+            codes = self._list.codes(plain)
+            if unknown != DROPPED:
+                codes[codes < 0] = unknown
+            return codes
+
+        return map_chunks(column, listed, unknown)
+
+
+def value_list(column: str, name: str, values: object) -> ValueList:
+    if not isinstance(values, tuple) or not values:
+        raise ValueError(f"column {column!r}: {name} must be a tuple of at least one value.")
+    if not (all(isinstance(value, str) for value in values) or all(map(is_integer, values))):
+        raise ValueError(f"column {column!r}: {name} must be all texts or all whole numbers.")
+    if len(set(values)) < len(values):
+        twice, _ = Counter(values).most_common(1)[0]
+        raise ValueError(f"column {column!r}: {name} hold {twice!r} more than once.")
+    try:
+        return ValueList(values)
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        raise ValueError(
+            f"column {column!r}: {name} must be valid Unicode texts or 64-bit signed integers."
+        ) from None
+
+
+def needed_type(values: ValueList, type: pa.DataType) -> str | None:
+    if values.is_text:
+        return None if is_text(type) else _PLAIN
+    return None if is_number(type) else _WHOLE
+
+
+def position_of(column: str, noun: str, values: ValueList, value: object) -> int:
+    position = values.position(value)
+    if position is None:
+        raise ValueError(f"column {column!r}: {value!r} is not a listed {noun}.")
+    return position
+
+
+def make_key_list(values: Mapping[str, object]) -> KeyList:
+    """Make a key list from plain values: `column`, `keys`, `unknown`, or what `spec()` returned.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> make_key_list({"column": "carrier", "keys": ["UA", "AA"]}).size
+    2
+    """
+    given = dict(values)
+    check_version(given)
+    if isinstance(given.get("keys"), list):
+        given["keys"] = tuple(given["keys"])  # type: ignore[arg-type]
+    return made(KeyList, "a key list", given)
