@@ -45,6 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.relative import smoothed_relative_error
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
@@ -70,9 +71,6 @@ from dpcore.trees.least_squares import (
     estimation_weights,
 )
 from dpcore.trees.uniform import Tree
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 # The digits of a GEOID that name a node of each level.

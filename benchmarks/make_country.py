@@ -29,12 +29,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from dpcore.arrays import Floats, Integers
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 DIGITS = (2, 3, 6, 1, 3)

@@ -30,6 +30,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.relative_planner import (
     RelativeCandidate,
@@ -45,8 +46,6 @@ from dpcore.privacy.conversion import rho_of
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import threshold_estimates
 from dpcore.trees.irregular import IrregularTree
-
-Integers = npt.NDArray[np.int64]
 
 EPSILON = Fraction(1)
 RELEASES = 10

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
 from dpcore.trees.forest import SPINE
-from pipelines.report_extent import MAX_ASKED, Integers
+from pipelines.report_extent import MAX_ASKED
 from pipelines.report_nodes import COLUMNS, ReleasedTables, largest
 
 # A level, and a range of its nodes.

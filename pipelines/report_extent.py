@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.questions.question import Question
 from dpcore.rows.column import map_chunks
-
-Integers = npt.NDArray[np.int64]
 
 # Together these keep the page below 5 MB, of which the chart library is 1.3 MB.
 MAX_TREES = 12

@@ -21,8 +21,9 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from dpcore.arrays import Integers
 from dpcore.ordered.question import OrderedQuestion
-from pipelines.report_extent import MAX_POINTS, Integers, clip, key_codes
+from pipelines.report_extent import MAX_POINTS, clip, key_codes
 
 KEYS_AT_FIRST = 3
 # Okabe, Ito: told apart by readers with any colour vision; a second round has dashed lines.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.universe_question import UniverseQuestion
@@ -22,7 +23,7 @@ from dpcore.questions.tables import NODES
 from dpcore.rows.number_texts import ABSENT
 from pipelines.composition import predicted_hierarchy_error
 from pipelines.report_asked import asked_levels, with_asked
-from pipelines.report_extent import MAX_NODES, Integers, clip, left_out, shown_keys
+from pipelines.report_extent import MAX_NODES, clip, left_out, shown_keys
 from pipelines.report_nodes import (
     ReleasedTables,
     digits_of,

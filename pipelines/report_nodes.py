@@ -9,8 +9,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.release.plan import ReleasePlan
-from pipelines.report_extent import Integers, clip, key_codes
+from pipelines.report_extent import clip, key_codes
 
 COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")
 

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.questions.tables import NODES
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.question import SparseQuestion
-from pipelines.report_extent import MAX_ASKED, Integers
+from pipelines.report_extent import MAX_ASKED
 from pipelines.report_nodes import ReleasedTables, texts_of
 from pipelines.report_sparse_paths import line_of, own_labels
 

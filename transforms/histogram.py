@@ -19,7 +19,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.source import Integers
+from dpcore.arrays import Integers
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total

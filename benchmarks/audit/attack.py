@@ -28,11 +28,11 @@ from scipy import stats
 
 from benchmarks.audit.recording import LAWS
 from benchmarks.audit.targets import TARGETS, Claim
+from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.release import release_counts
 
-Floats = npt.NDArray[np.float64]
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).
 NOTHING = "nothing"
 SMALL_NOISE = "noise 30 % too small"

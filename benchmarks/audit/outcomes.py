@@ -13,9 +13,9 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from dpcore.arrays import Floats
+
 Outcomes = Mapping[Hashable, float]
 # Two losses that differ by rounding are one.
 _DIGITS = 11

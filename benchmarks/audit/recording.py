@@ -16,9 +16,9 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import RandomStream, ReleaseKey
 from dpcore.noise.truncated_laplace import TruncatedLaplace
@@ -28,7 +28,6 @@ from dpcore.sparse import solution as sparse_solution
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.trees.forest import SPINE
 
-Integers = npt.NDArray[np.int64]
 # The tree, the key, the chunk, the level, and how many draws that stream had before.
 Place = tuple[str, int, int, int, int]
 SECRET = bytes(range(32))

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
@@ -29,7 +29,6 @@ from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.question import SparseQuestion
 
-Integers = npt.NDArray[np.int64]
 Row = tuple[Any, ...]
 NOT_NUMBERS = (None, math.nan, math.inf, -math.inf, 1e300, -1e300)
 

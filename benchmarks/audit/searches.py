@@ -25,12 +25,12 @@ from benchmarks.audit.recording import NamedStream, Noise, exchanged_samples
 from benchmarks.audit.rows import (
     Integers,
 )
+from dpcore.arrays import Floats
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 
-Floats = npt.NDArray[np.float64]
 # Thresholds are told apart by multiples of this, larger than every count and threshold here.
 _SPREAD = 2**40
 # Noise of a threshold beyond this many scales is left out: a part of 1e-17.

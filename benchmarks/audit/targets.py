@@ -14,11 +14,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy import stats
 
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
+from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
@@ -41,7 +41,6 @@ from dpcore.thresholds.plan import ThresholdRound
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
-Floats = npt.NDArray[np.float64]
 NAME = "tree"
 ADD_REMOVE = Neighbors.ADD_REMOVE
 ONE = Fraction(1)

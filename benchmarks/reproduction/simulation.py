@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.make import IntegerDomain
@@ -24,9 +24,6 @@ from dpcore.trees.chunks import Chunking
 from dpcore.trees.forest import LevelSolution
 from dpcore.uniform.forest import Forest, PrefixSolution
 from dpcore.uniform.plan import Consistency, TreePlan
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Public, and so of no use for a release: it makes the figures the same in every run.
 KEY = ReleaseKey(bytes(range(32)))

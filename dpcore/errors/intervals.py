@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpcore.arrays import Floats
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING
-from dpcore.trees.least_squares import Floats
 
 
 def prefix_margin(width: float | tuple[float, float], variance: Floats) -> Floats:

@@ -27,8 +27,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
-from dpcore.trees.least_squares import Floats
 
 # The grid of the inversion, in units of the error's standard deviation. The midpoint rule folds
 # the law at _RANGE standard deviations; the smoothing, a sum of six uniform variables, makes the

@@ -12,12 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # What the merging may cost, as a part of the uncovered probability.
 _MERGING_SHARE = 1e-3

@@ -21,6 +21,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "smoothed_relative_error",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 # A law is summed over so many standard deviations beyond what is forgiven: less than 1e-15 is left.
 _REACH = 60

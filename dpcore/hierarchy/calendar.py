@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import Universe
-from dpcore.rows.column import Int64Array
 
 CALENDAR_LEVELS = ("year", "month", "day", "hour")
 # NumPy's names of these units.
@@ -83,7 +83,7 @@ def _run(name: str, first: np.datetime64, end: np.datetime64) -> range:
     return range(int(first.astype(unit).view(np.int64)), int(last.astype(unit).view(np.int64)) + 1)
 
 
-def _child_starts(above: tuple[str, range], below: tuple[str, range]) -> Int64Array:
+def _child_starts(above: tuple[str, range], below: tuple[str, range]) -> Integers:
     """Where the units of a level begin among those of the level below it, (units + 1,)."""
     (name, run), (finer, nodes) = above, below
     begins = np.arange(run.start, run.stop + 1).view(f"M8[{CALENDAR_UNITS[name]}]")
@@ -121,7 +121,7 @@ def _picture(units: tuple[str, ...]) -> str:
     return "".join(parts).removeprefix(_SEPARATORS[units[0]])
 
 
-def _codes(units: tuple[str, ...], run: range) -> Int64Array:
+def _codes(units: tuple[str, ...], run: range) -> Integers:
     """The digits of some units of a run of the last of them: 228 for the month and day of
     2013-02-28."""
     codes = np.empty(len(run), np.int64)
@@ -134,7 +134,7 @@ def _codes(units: tuple[str, ...], run: range) -> Int64Array:
     return codes
 
 
-def _codes_of(units: tuple[str, ...], moments: npt.NDArray[np.datetime64]) -> Int64Array:
+def _codes_of(units: tuple[str, ...], moments: npt.NDArray[np.datetime64]) -> Integers:
     codes = np.zeros(len(moments), np.int64)
     for unit in units:
         number = moments.astype(f"M8[{CALENDAR_UNITS[unit]}]")

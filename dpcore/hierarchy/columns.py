@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.calendar import CALENDAR_UNITS
 from dpcore.hierarchy.universe import Universe
 from dpcore.rows.column import (
     AnyArray,
-    Int64Array,
     fixed_width_values,
     is_text,
     large_texts,
@@ -50,11 +50,11 @@ class ColumnReader(ABC):
         """Whether columns of plain values of this type can be read."""
 
     @abstractmethod
-    def positions(self, column: pa.Array) -> Int64Array:
+    def positions(self, column: pa.Array) -> Integers:
         """The code of each value of a plain column, (rows,); -1 where unknown, any where null or
         NaN."""
 
-    def codes(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The code of every row.
 
         Args:
@@ -65,7 +65,7 @@ class ColumnReader(ABC):
         """
         return map_chunks(column, self._codes, MISSING)
 
-    def _codes(self, column: pa.Array) -> Int64Array:
+    def _codes(self, column: pa.Array) -> Integers:
         found = self.positions(column)
         missing = missing_rows(column)
         if missing is not None:
@@ -110,7 +110,7 @@ class _IntegerReader(ColumnReader):
     def accepts(self, type: pa.DataType) -> bool:
         return is_number(type)
 
-    def positions(self, column: pa.Array) -> Int64Array:
+    def positions(self, column: pa.Array) -> Integers:
         return _listed_integers(self._index, column)
 
 
@@ -137,7 +137,7 @@ class _TextReader(ColumnReader):
     def accepts(self, type: pa.DataType) -> bool:
         return is_text(type) or (is_number(type) and self._integers is not None)
 
-    def positions(self, column: pa.Array) -> Int64Array:
+    def positions(self, column: pa.Array) -> Integers:
         if is_text(column.type):
             return self._index.positions(large_texts(column))
         assert self._integers is not None
@@ -156,7 +156,7 @@ class _CodeReader(ColumnReader):
     def accepts(self, type: pa.DataType) -> bool:
         return is_text(type) or is_number(type)
 
-    def positions(self, column: pa.Array) -> Int64Array:
+    def positions(self, column: pa.Array) -> Integers:
         if is_text(column.type):
             return read_numbers(large_texts(column), "0" * self._width)
         values, is_none = whole_numbers(column)
@@ -187,7 +187,7 @@ class _CalendarReader(ColumnReader):
             return bool((type.tz is not None) == self._utc)
         return bool(pa.types.is_date(type)) and not self._utc
 
-    def positions(self, column: pa.Array) -> Int64Array:
+    def positions(self, column: pa.Array) -> Integers:
         steps = self._steps(column)
         if self._name in ("year", "month"):
             # Days far outside are brought near before the calendar is asked about them.
@@ -199,7 +199,7 @@ class _CalendarReader(ColumnReader):
         leaves[leaves.view(np.uint64) >= self._leaves] = ABSENT
         return leaves
 
-    def _steps(self, column: pa.Array) -> Int64Array:
+    def _steps(self, column: pa.Array) -> Integers:
         """Hours or days since 1970-01-01."""
         values, seconds = fixed_width_values(column), _SECONDS[self._name]
         if pa.types.is_date32(column.type):
@@ -208,7 +208,7 @@ class _CalendarReader(ColumnReader):
         return values // (seconds * _PARTS[unit])
 
 
-def _listed_integers(index: IntegerIndex, column: pa.Array) -> Int64Array:
+def _listed_integers(index: IntegerIndex, column: pa.Array) -> Integers:
     values, is_none = whole_numbers(column)
     positions = index.positions(_as_int64(values))
     if values.dtype == np.uint64:
@@ -218,7 +218,7 @@ def _listed_integers(index: IntegerIndex, column: pa.Array) -> Int64Array:
     return positions
 
 
-def _as_int64(values: AnyArray) -> Int64Array:
+def _as_int64(values: AnyArray) -> Integers:
     if values.dtype == np.uint64:
         values = np.minimum(values, np.uint64(2**63 - 1))
     return values.astype(np.int64, copy=False)

@@ -16,9 +16,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
 from dpcore.hierarchy.universe import OTHER, Universe
-from dpcore.rows.column import Int64Array, value_type
+from dpcore.rows.column import value_type
 from dpcore.rows.lookup import IntegerIndex
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
@@ -127,7 +128,7 @@ class HierarchyDomain:
                 f"column {column!r} has type {type}, but this hierarchy needs {reader.needed}."
             )
 
-    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Int64Array:
+    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
         """The leaf of every row.
 
         Args:
@@ -154,11 +155,11 @@ class HierarchyDomain:
             leaves[lost] = np.where(leaves[lost] == MISSING, fates[1], fates[0])
         return leaves
 
-    def _leaves_of(self, codes: list[Int64Array]) -> Int64Array:
+    def _leaves_of(self, codes: list[Integers]) -> Integers:
         """The leaves of rows by their codes, (rows,): -1 unknown, -2 missing."""
         if self.universe.form not in ("columns", "digits"):
             return codes[0]
-        nodes: Int64Array = np.zeros(len(codes[0]), np.int64)
+        nodes: Integers = np.zeros(len(codes[0]), np.int64)
         for levels, index in _leaf_indices(self.universe):
             for level in levels:
                 nodes = nodes * self._radix(level) + codes[level - 1]
@@ -215,10 +216,10 @@ def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
     ]
 
 
-def _node_keys(universe: Universe, first: int, last: int) -> Int64Array:
+def _node_keys(universe: Universe, first: int, last: int) -> Integers:
     """One integer for each node of level `last`, (nodes,): its ancestor on the level above `first`
     and the codes since, by mixed radix."""
-    keys: Int64Array = np.arange(universe.level_sizes[first - 1])
+    keys: Integers = np.arange(universe.level_sizes[first - 1])
     for level in range(first, last + 1):
         labels = universe.level_labels[level - 1]
         keys = np.repeat(keys, np.diff(universe.child_starts[level - 1])) * labels.radix

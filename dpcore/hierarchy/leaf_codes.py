@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import Universe
-from dpcore.rows.column import Int64Array, fixed_width_values, null_rows, value_type
+from dpcore.rows.column import fixed_width_values, null_rows, value_type
 from dpcore.rows.number_texts import ABSENT
 
 MAX_LEAVES = 2**40
@@ -82,7 +83,7 @@ def _wide(name: str, type: pa.DataType) -> pa.DataType:
     raise ValueError(f"column {name!r} has type {type}, but a universe needs texts or integers.")
 
 
-def label_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
+def label_codes(column: pa.Array) -> tuple[Integers, pa.Array]:
     """Labels as codes.
 
     Args:
@@ -104,7 +105,7 @@ def label_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
     return ranked_codes(codes, encoded.dictionary)
 
 
-def ranked_codes(codes: Int64Array, values: pa.Array) -> tuple[Int64Array, pa.Array]:
+def ranked_codes(codes: Integers, values: pa.Array) -> tuple[Integers, pa.Array]:
     """Any codes as ranks among the values that they use.
 
     Args:
@@ -133,7 +134,7 @@ def universe_of_codes(
     form: str,
     levels: tuple[str, ...],
     separators: tuple[str, ...],
-    encoded: list[tuple[Int64Array, pa.Array]],
+    encoded: list[tuple[Integers, pa.Array]],
     column: str,
 ) -> Universe:
     """The universe of leaves with a code on each level.
@@ -187,7 +188,7 @@ def universe_of_codes(
     return universe
 
 
-def _order(encoded: list[tuple[Int64Array, pa.Array]]) -> Int64Array | None:
+def _order(encoded: list[tuple[Integers, pa.Array]]) -> Integers | None:
     """The order of the leaves by their codes, level by level; None where they have it already."""
     key, span = np.zeros(len(encoded[0][0]), np.int64), 1
     for codes, values in encoded:
@@ -202,7 +203,7 @@ def _order(encoded: list[tuple[Int64Array, pa.Array]]) -> Int64Array | None:
     return np.argsort(key, kind="stable")
 
 
-def _ranks(keys: Int64Array) -> Int64Array:
+def _ranks(keys: Integers) -> Integers:
     """The rank of each integer among the distinct ones."""
     order = np.argsort(keys, kind="stable")
     ranks = np.empty(len(keys), np.int64)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.leaf_codes import (
     label_codes,
     plain_labels,
@@ -22,7 +23,7 @@ from dpcore.hierarchy.leaf_codes import (
 )
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
-from dpcore.rows.column import Int64Array, fixed_width_values
+from dpcore.rows.column import fixed_width_values
 from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
 from dpcore.rows.policies import is_integer
 
@@ -142,7 +143,7 @@ def _check_named(column: str, levels: tuple[str, ...], count: int) -> None:
         )
 
 
-def _code_numbers(column: str, codes: pa.Array | pa.ChunkedArray, width: int) -> Int64Array:
+def _code_numbers(column: str, codes: pa.Array | pa.ChunkedArray, width: int) -> Integers:
     """Codes of one width as numbers."""
     plain = plain_labels(column, codes)
     if plain.null_count:
@@ -216,7 +217,7 @@ def universe_from_paths(
     return universe_of_codes("path", names, separators, encoded, column)
 
 
-def _counted(paths: pa.Array, depths: Int64Array, chosen: npt.NDArray[np.bool_]) -> str:
+def _counted(paths: pa.Array, depths: Integers, chosen: npt.NDArray[np.bool_]) -> str:
     """The first of the chosen paths, with the number of its labels."""
     row = int(np.argmax(chosen))
     return f"{quoted(paths[row].as_py())} has {depths[row]}"
@@ -224,7 +225,7 @@ def _counted(paths: pa.Array, depths: Int64Array, chosen: npt.NDArray[np.bool_])
 
 def _split(
     column: str, paths: pa.Array, separator: str
-) -> tuple[Int64Array, npt.NDArray[np.int32], pa.Array]:
+) -> tuple[Integers, npt.NDArray[np.int32], pa.Array]:
     """The number of labels of each path, the code of each label, and the labels by code."""
     depths, labels = [], []
     for start in range(0, len(paths), _PATHS_AT_ONCE):
@@ -302,8 +303,8 @@ def universe_from_parents(
 
 
 def _parent_rows(
-    columns: tuple[str, str], own: Int64Array, parents: Int64Array, values: pa.Array
-) -> Int64Array:
+    columns: tuple[str, str], own: Integers, parents: Integers, values: pa.Array
+) -> Integers:
     """The row of each node's parent, (nodes + 1,): `nodes` below the root, and for itself."""
     row_of = np.full(len(values) + 1, ABSENT, np.int64)
     row_of[own] = np.arange(len(own))
@@ -317,7 +318,7 @@ def _parent_rows(
     return np.append(rows, len(own))
 
 
-def _ancestors(columns: tuple[str, str], up: Int64Array, names: pa.Array) -> list[Int64Array]:
+def _ancestors(columns: tuple[str, str], up: Integers, names: pa.Array) -> list[Integers]:
     """The leaves' rows, those of their parents and so on up to the root's children."""
     root = len(up) - 1
     has_child = np.zeros(len(up), np.bool_)
@@ -333,7 +334,7 @@ def _ancestors(columns: tuple[str, str], up: Int64Array, names: pa.Array) -> lis
     return chain
 
 
-def _refuse_depth(columns: tuple[str, str], up: Int64Array, names: pa.Array) -> None:
+def _refuse_depth(columns: tuple[str, str], up: Integers, names: pa.Array) -> None:
     """Tell a cycle from a path that is too deep: doubling jumps leave every path."""
     root = len(up) - 1
     below = up

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import AnyArray, Int64Array
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray
 from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
 
 
@@ -44,7 +45,7 @@ class LevelLabels:
         codes.flags.writeable = False
         object.__setattr__(self, "codes", codes)
 
-    def texts(self, nodes: Int64Array, *, escaped: bool = False) -> pa.Array:
+    def texts(self, nodes: Integers, *, escaped: bool = False) -> pa.Array:
         """The labels of nodes as texts, (n,) large_string; null for a node without a label.
 
         Args:

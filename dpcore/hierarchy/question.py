@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats, Integers
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
@@ -22,7 +23,6 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
-from dpcore.noise.source import Integers
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.questions.question import MovedCounts
@@ -30,7 +30,6 @@ from dpcore.rows.keys import KeyList, make_key_list
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.least_squares import Floats
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
 MAX_SPINE_LEAVES = 2**20

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.relative import (
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
@@ -37,8 +38,6 @@ from dpcore.thresholds.errors import ThresholdErrors
 
 __all__ = ["RelativeObjective", "level_classes", "relative_objective_from_spec"]
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, Sensitivities
@@ -49,7 +49,6 @@ __all__ = [
     "threshold_candidate",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 _NAMES = {Measure.EPSILON: "Laplace", Measure.RHO: "Gaussian"}
 # The search of a split for epsilon tries sets of levels, too many in a taller tree.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
@@ -30,7 +31,6 @@ from dpcore.thresholds.forest import (
 from dpcore.thresholds.plan import threshold_plan_from_spec
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.least_squares import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.level_labels import LevelLabels
-from dpcore.rows.column import AnyArray, Int64Array, fixed_width_values
+from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.rows.number_texts import ABSENT, text_buffers
 from dpcore.trees.irregular import IrregularTree
 
@@ -65,7 +66,7 @@ class Universe:
     levels: tuple[str, ...]
     separators: tuple[str, ...]
     level_labels: tuple[LevelLabels, ...]
-    child_starts: tuple[Int64Array, ...]
+    child_starts: tuple[Integers, ...]
     utc: bool = False
 
     def __post_init__(self) -> None:
@@ -170,18 +171,18 @@ class Universe:
         """The tree without its labels."""
         return IrregularTree(child_starts=self.child_starts)
 
-    def is_named(self, level: int, nodes: Int64Array) -> npt.NDArray[np.bool_]:
+    def is_named(self, level: int, nodes: Integers) -> npt.NDArray[np.bool_]:
         """Which nodes have a label, (n,): not those that only continue a leaf of an upper level."""
         if level <= 1:
             return np.ones(len(nodes), np.bool_)
         named: npt.NDArray[np.bool_] = self.level_labels[level - 1].codes.take(nodes) != ABSENT
         return named
 
-    def parents(self, level: int, nodes: Int64Array) -> Int64Array:
+    def parents(self, level: int, nodes: Integers) -> Integers:
         """The ids, on the level above, of the parents of nodes of a level >= 1, (n,)."""
         return np.searchsorted(self.child_starts[level - 1], nodes, side="right") - 1
 
-    def labels(self, level: int, nodes: Int64Array) -> pa.StringArray:
+    def labels(self, level: int, nodes: Integers) -> pa.StringArray:
         """The labels of nodes: what tells a node from its siblings.
 
         Args:
@@ -199,7 +200,7 @@ class Universe:
             return pa.array([""] * len(nodes), pa.string())
         return self._texts(level, nodes, escaped=False).cast(pa.string())
 
-    def paths(self, level: int, nodes: Int64Array) -> pa.StringArray:
+    def paths(self, level: int, nodes: Integers) -> pa.StringArray:
         """The paths of nodes, which `find` reads back.
 
         Labels are joined as the leaves are written: digits and calendars as in the code
@@ -220,7 +221,7 @@ class Universe:
         self._check_nodes(level, nodes)
         return self._paths(level, nodes).cast(pa.string())
 
-    def _paths(self, level: int, nodes: Int64Array) -> pa.Array:
+    def _paths(self, level: int, nodes: Integers) -> pa.Array:
         if level == 0:
             return pa.array([""] * len(nodes), pa.large_string())
         labels = self._texts(level, nodes, escaped=self.form in ("columns", "parents"))
@@ -235,11 +236,11 @@ class Universe:
         paths = pc.binary_join_element_wise(above, labels, separator)
         return pc.coalesce(paths, above) if labels.null_count else paths
 
-    def _texts(self, level: int, nodes: Int64Array, *, escaped: bool) -> pa.Array:
+    def _texts(self, level: int, nodes: Integers, *, escaped: bool) -> pa.Array:
         texts = self.level_labels[level - 1].texts(nodes, escaped=escaped)
         return texts.fill_null(OTHER) if level == 1 and texts.null_count else texts
 
-    def depths(self, leaves: Int64Array) -> Int64Array:
+    def depths(self, leaves: Integers) -> Integers:
         """The level on which each leaf really is, (n,): h, or less where it is continued."""
         depths = np.full(len(leaves), self.height, np.int64)
         nodes, open_ = leaves, np.ones(len(leaves), np.bool_)
@@ -305,7 +306,7 @@ class Universe:
             if path:
                 yield None
 
-    def _check_nodes(self, level: int, nodes: Int64Array) -> None:
+    def _check_nodes(self, level: int, nodes: Integers) -> None:
         if not 0 <= level <= self.height:
             raise ValueError(f"level {level} must be from 0 to {self.height}.")
         if len(nodes) and not (nodes.min() >= 0 and nodes.max() < self.level_sizes[level]):

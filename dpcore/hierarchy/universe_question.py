@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.noise.source import Integers
 from dpcore.questions.question import ChunkedQuestion
 
 

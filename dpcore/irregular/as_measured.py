@@ -15,14 +15,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.noise.source import Integers
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import Measurements
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk
-from dpcore.trees.least_squares import Floats
 
 
 class MeasuredForest(IrregularForest):

@@ -30,6 +30,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw, moments_of
 from dpcore.errors.merged_law import (
     MergedLaw,
@@ -44,9 +45,6 @@ from dpcore.errors.moments import NodeMoments, noise_cumulant
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.variances import IrregularErrors, plan_errors
 from dpcore.noise.laws import NoiseLaw
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # A law of more different coefficients is merged, into at most about so many.
 _MOST_GROUPS = 1000

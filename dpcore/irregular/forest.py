@@ -26,9 +26,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.variances import IrregularErrors, plan_errors
-from dpcore.noise.source import Integers, NoiseSource, add_noise
+from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import root_count
@@ -39,7 +40,6 @@ from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
 from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import (
     EstimationWeights,
-    Floats,
     estimate_down,
     estimate_up,
     estimation_weights,

@@ -37,14 +37,13 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
 from dpcore.trees.irregular import IrregularTree
 
-Floats = npt.NDArray[np.float64]
 Sensitivities = tuple[tuple[int, int], ...]
 
 

@@ -35,16 +35,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, Sensitivities
 from dpcore.irregular.variances import IrregularErrors, plan_errors
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.irregular import IrregularTree
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
 _SHARE_UNITS = 2**20

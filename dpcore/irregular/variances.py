@@ -27,12 +27,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.trees.irregular import IrregularTree
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

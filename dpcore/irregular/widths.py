@@ -23,15 +23,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
 from dpcore.errors.moments import NodeMoments, blurred_excess
 from dpcore.irregular.errors import IrregularTreeErrors
 from dpcore.irregular.plan import IrregularPlan
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # Kurtoses of one cell differ by at most this, unless they would be more cells than the most.
 _CELL = 0.4

@@ -33,14 +33,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
 from dpcore.noise.randomness import RandomStream
 
 __all__ = ["DigitTable", "digit_table", "draw"]
 
-Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 # A word of random bits holds, from the lowest: 16 of U, up to 36 of L, 12 of V.
 _INDEX_BITS = 16

@@ -22,6 +22,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.digit_tables import digit_table, draw
 from dpcore.noise.exponential_bounds import Exponent
 from dpcore.noise.randomness import RandomStream
@@ -31,8 +32,6 @@ __all__ = ["SAMPLER_VERSION", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw",
 SAMPLER_VERSION: Final = 1
 """Changes whenever any law draws other values from the same stream; part of the spec digest."""
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # The largest scale or sigma. A sum of 2^40 independent draws then has a standard deviation below
 # 2^60.5, more than 5 times less than the range of int64.

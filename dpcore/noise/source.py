@@ -17,12 +17,10 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import RandomStream, ReleaseKey
-
-Integers = npt.NDArray[np.int64]
 
 # No table has more rows.
 MAX_COUNT = 2**40

@@ -29,14 +29,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 
 __all__ = ["TruncatedLaplace", "truncated_laplace"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Rejection keeps at least about 1 draw in 100 of the whole law.
 _LEAST_RADIUS = Fraction(1, 64)

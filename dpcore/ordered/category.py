@@ -11,12 +11,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
-from dpcore.rows.column import (
-    Float64Array,
-    Int64Array,
-    missing_rows,
-)
+from dpcore.rows.column import missing_rows
 from dpcore.rows.keys import needed_type, position_of, value_list
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 from dpcore.rows.value_list import ValueList
@@ -92,7 +89,7 @@ class CategoryDomain(OrderedDomain):
     def upper_edges(self, start: int, stop: int) -> pa.Array:
         return self.lower_edges(start, stop)
 
-    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+    def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         first = self._list.array.take(pa.array(start)).cast(pa.string())
         last = self._list.array.take(pa.array(stop - 1)).cast(pa.string())
         runs = pc.binary_join_element_wise(first, last, "..")
@@ -104,13 +101,13 @@ class CategoryDomain(OrderedDomain):
     def cell_of(self, value: object) -> int:
         return position_of(self.column, "category", self._list, value)
 
-    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+    def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
         return self._list.array.take(pa.array(cell))
 
     def _accepts(self, type: pa.DataType) -> str | None:
         return needed_type(self._list, type)
 
-    def _cell_ids(self, column: pa.Array) -> Int64Array:
+    def _cell_ids(self, column: pa.Array) -> Integers:
         cells = self._list.codes(column)
         unknown_cell = policy_cell(self.unknown, self.cells)
         if unknown_cell != DROPPED:

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import StepDomain
-from dpcore.rows.column import AnyArray, Int64Array, as_int64, is_utc
+from dpcore.rows.column import AnyArray, as_int64, is_utc
 from dpcore.rows.policies import is_integer
 
 _SECOND = 1_000_000
@@ -96,10 +97,10 @@ class DateDomain(StepDomain):
             raise ValueError(f"column {self.column!r}: {value!r} must be a date (YYYY-MM-DD).")
         return _day_number(moment.date())
 
-    def _from_steps(self, steps: Int64Array) -> pa.Array:
+    def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps.astype(np.int32), pa.int32()).cast(pa.date32())
 
-    def _texts(self, steps: Int64Array) -> pa.StringArray:
+    def _texts(self, steps: Integers) -> pa.StringArray:
         return pc.cast(self._from_steps(steps), pa.string())
 
     def _accepts(self, type: pa.DataType) -> str | None:
@@ -109,7 +110,7 @@ class DateDomain(StepDomain):
             return None
         return "a column of dates, or of timestamps without a zone or in UTC"
 
-    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         if pa.types.is_date32(type):
             return as_int64
         unit = "ms" if pa.types.is_date64(type) else type.unit
@@ -200,10 +201,10 @@ class TimestampDomain(StepDomain):
             )
         return _microsecond_number(moment)
 
-    def _from_steps(self, steps: Int64Array) -> pa.Array:
+    def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps, pa.int64()).cast(self.value_type)
 
-    def _texts(self, steps: Int64Array) -> pa.StringArray:
+    def _texts(self, steps: Integers) -> pa.StringArray:
         stamps = pa.array(steps, pa.int64()).cast(pa.timestamp("us"))
         if self._first % _SECOND == 0 and self._width % _SECOND == 0:
             stamps = stamps.cast(pa.timestamp("s"))
@@ -219,7 +220,7 @@ class TimestampDomain(StepDomain):
             return "a column of timestamps with a time zone, as its bounds have one"
         return "a column of timestamps without a time zone, as its bounds have none, or of dates"
 
-    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         if pa.types.is_date32(type):
             return _multiplied(_DAY)
         times, parts = _MICROSECONDS["ms" if pa.types.is_date64(type) else type.unit]
@@ -228,7 +229,7 @@ class TimestampDomain(StepDomain):
         return as_int64 if times == 1 else _multiplied(times)
 
 
-def _multiplied(factor: int) -> Callable[[AnyArray], Int64Array]:
+def _multiplied(factor: int) -> Callable[[AnyArray], Integers]:
     # Saturating first keeps the product inside int64, and beyond every bound.
     largest = (2**63 - 1) // factor
     return lambda block: np.clip(block.astype(np.int64), -largest, largest) * factor

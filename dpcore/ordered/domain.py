@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import Float64Array, Int64Array, map_chunks, value_type
+from dpcore.arrays import Floats, Integers
+from dpcore.rows.column import map_chunks, value_type
 from dpcore.rows.policies import DROPPED, is_integer
 
 MAX_CELLS = 2**40
@@ -64,7 +65,7 @@ class OrderedDomain(ABC):
         edge."""
 
     @abstractmethod
-    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray: ...
+    def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray: ...
 
     @abstractmethod
     def boundary_of(self, value: object) -> int:
@@ -78,10 +79,10 @@ class OrderedDomain(ABC):
         """The cell of one literal value; ValueError when it is outside the domain."""
 
     @abstractmethod
-    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array: ...
+    def _values_at(self, cell: Integers, share: Floats) -> pa.Array: ...
 
     @abstractmethod
-    def _cell_ids(self, column: pa.Array) -> Int64Array:
+    def _cell_ids(self, column: pa.Array) -> Integers:
         """The cells of a plain array (no dictionary, no chunks)."""
 
     @abstractmethod
@@ -92,7 +93,7 @@ class OrderedDomain(ABC):
     @abstractmethod
     def _missing_cell(self) -> int: ...
 
-    def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
+    def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The cell of every row.
 
         Args:
@@ -124,7 +125,7 @@ class OrderedDomain(ABC):
         self._check_range(start, stop)
         return self._range_labels(np.arange(start, stop), np.arange(start + 1, stop + 1))
 
-    def range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+    def range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         """The texts of runs of cells, such as those below the nodes of a level.
 
         Args:
@@ -148,7 +149,7 @@ class OrderedDomain(ABC):
             raise ValueError(f"every run must satisfy 0 <= start < stop <= {self.cells}.")
         return self._range_labels(start, stop)
 
-    def value_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+    def value_at(self, cell: Integers, share: Floats) -> pa.Array:
         """The values of quantiles that fall inside cells.
 
         Numbers, wide integer cells, dates and timestamps are interpolated linearly inside the
@@ -186,7 +187,7 @@ class OrderedDomain(ABC):
         """The type of each column where a file does not tell one, as CSV does not."""
         return {self.column: self.value_type}
 
-    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Int64Array:
+    def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
         """`cell_ids` of the domain's own among some columns, by name."""
         return self.cell_ids(columns[self.column])
 
@@ -229,7 +230,7 @@ def policy_cell(policy: str, cells: int) -> int:
 
 
 def interval_labels(
-    start: Int64Array, stop: Int64Array, edge_texts: Callable[[Int64Array], pa.StringArray]
+    start: Integers, stop: Integers, edge_texts: Callable[[Integers], pa.StringArray]
 ) -> pa.StringArray:
     """The texts "[lower, upper)" of runs of cells.
 

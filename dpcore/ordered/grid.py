@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.rows.column import BLOCK, AnyArray, BoolArray, Float64Array, Int64Array
+from dpcore.arrays import Flags, Floats, Integers
+from dpcore.rows.column import BLOCK, AnyArray
 
 # Grids of at most this many cells look edges up (1 MiB); larger ones compute those they need.
 _TABLE_CELLS = 2**17
@@ -75,7 +76,7 @@ class Grid:
             return False
         return bool(np.all(np.diff(_edge_table(self)[:-1]) > 0))
 
-    def edges(self, index: Int64Array) -> Float64Array:
+    def edges(self, index: Integers) -> Floats:
         """The edges of the given numbers, a pure function that holds no table.
 
         Args:
@@ -95,7 +96,7 @@ class Grid:
         edges = np.where(index == self.cells, self.upper, high + low)
         return np.where(index == 0, self.lower, edges)
 
-    def locate(self, values: AnyArray) -> Int64Array:
+    def locate(self, values: AnyArray) -> Integers:
         """The number of edges at or below each value, less one.
 
         Equals np.searchsorted(all edges, values, "right") - 1 with NaN put first. Integers of 64
@@ -124,9 +125,9 @@ class Grid:
 
 
 class _Scratch(NamedTuple):
-    numbers: Float64Array
-    edges: Float64Array
-    flags: BoolArray
+    numbers: Floats
+    edges: Floats
+    flags: Flags
 
     @classmethod
     def of(cls, size: int) -> _Scratch:
@@ -163,19 +164,17 @@ def _finite_float(number: Fraction) -> float:
 
 
 @lru_cache(maxsize=16)
-def _edge_table(grid: Grid) -> Float64Array:
+def _edge_table(grid: Grid) -> Floats:
     """All K + 1 edges, then a NaN that no number reaches."""
     return np.append(grid.edges(np.arange(grid.cells + 1)), np.nan)
 
 
-def _search(grid: Grid, numbers: Float64Array, out: Int64Array, scratch: _Scratch) -> None:
+def _search(grid: Grid, numbers: Floats, out: Integers, scratch: _Scratch) -> None:
     np.subtract(np.searchsorted(_edge_table(grid)[:-1], numbers, "right"), 1, out=out)
     out[np.isnan(numbers)] = -1
 
 
-def _guess_and_compare(
-    grid: Grid, numbers: Float64Array, out: Int64Array, scratch: _Scratch
-) -> None:
+def _guess_and_compare(grid: Grid, numbers: Floats, out: Integers, scratch: _Scratch) -> None:
     """Guess low by less than one cell, then compare with the one edge in doubt.
 
     With y the exact position of a number in cells, the guess floor(y + 1 - margin -+ error), margin
@@ -197,7 +196,7 @@ def _guess_and_compare(
         _compare_doubtful(grid, numbers, position, 1.0 - 2.0 * margin, out)
 
 
-def _compare_all(grid: Grid, numbers: Float64Array, out: Int64Array, scratch: _Scratch) -> None:
+def _compare_all(grid: Grid, numbers: Floats, out: Integers, scratch: _Scratch) -> None:
     edges, below = scratch.edges[: len(numbers)], scratch.flags[: len(numbers)]
     _edge_table(grid).take(out, out=edges, mode="clip")
     # NaN, and the NaN behind the last edge, count as "below" through the negated comparison.
@@ -207,7 +206,7 @@ def _compare_all(grid: Grid, numbers: Float64Array, out: Int64Array, scratch: _S
 
 
 def _compare_doubtful(
-    grid: Grid, numbers: Float64Array, position: Float64Array, doubt: float, out: Int64Array
+    grid: Grid, numbers: Floats, position: Floats, doubt: float, out: Integers
 ) -> None:
     rows = np.flatnonzero(position - np.floor(position) >= doubt)
     reached = numbers[rows] >= grid.edges(out[rows])
@@ -221,7 +220,7 @@ def _needs_rounding_down(values: AnyArray) -> bool:
     return bool(values.max() > 2**53 or values.min() < -(2**53))
 
 
-def _rounded_down(block: AnyArray) -> Float64Array:
+def _rounded_down(block: AnyArray) -> Floats:
     """The largest float64 at or below each 64-bit integer: no edge lies between the two."""
     largest = 2.0**63 - 1024.0 if block.dtype == np.int64 else 2.0**64 - 2048.0
     nearest = np.minimum(block.astype(np.float64), largest)

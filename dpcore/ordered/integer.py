@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import LARGEST_STEP, StepDomain
-from dpcore.rows.column import AnyArray, Int64Array, as_int64
+from dpcore.rows.column import AnyArray, as_int64
 from dpcore.rows.policies import is_integer
 from dpcore.rows.whole_numbers import is_number
 
@@ -88,10 +89,10 @@ class IntegerDomain(StepDomain):
             raise ValueError(f"column {self.column!r}: {value!r} must be a finite number.")
         return math.floor(number)
 
-    def _from_steps(self, steps: Int64Array) -> pa.Array:
+    def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps, pa.int64())
 
-    def _texts(self, steps: Int64Array) -> pa.StringArray:
+    def _texts(self, steps: Integers) -> pa.StringArray:
         return pc.cast(pa.array(steps), pa.string())
 
     def _accepts(self, type: pa.DataType) -> str | None:
@@ -99,11 +100,11 @@ class IntegerDomain(StepDomain):
             return None
         return "a column of integers, floating-point numbers or decimals"
 
-    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         return _floor if pa.types.is_floating(type) else as_int64
 
 
-def _floor(block: AnyArray) -> Int64Array:
+def _floor(block: AnyArray) -> Integers:
     # NaN has no integer; its rows are marked missing afterwards.
     with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
         numbers = np.nan_to_num(block.astype(np.float64), nan=0.0)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import (
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
@@ -22,13 +23,7 @@ from dpcore.ordered.domain import (
     policy_cell,
 )
 from dpcore.ordered.grid import Grid
-from dpcore.rows.column import (
-    Float64Array,
-    Int64Array,
-    decimal_values,
-    fixed_width_values,
-    missing_rows,
-)
+from dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
 
@@ -115,10 +110,10 @@ class NumberDomain(OrderedDomain):
         self._check_range(start, stop)
         return pa.array(self._grid.edges(np.arange(start + 1, stop + 1)))
 
-    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+    def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         return interval_labels(start, stop, self._edge_texts)
 
-    def _edge_texts(self, index: Int64Array) -> pa.StringArray:
+    def _edge_texts(self, index: Integers) -> pa.StringArray:
         return pc.cast(pa.array(self._grid.edges(index)), pa.string())
 
     def boundary_of(self, value: object) -> int:
@@ -135,7 +130,7 @@ class NumberDomain(OrderedDomain):
     def _position(self, value: object) -> int:
         return int(self._grid.locate(np.array([_float_below(self.column, value)]))[0])
 
-    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+    def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
         lower, upper = self._grid.edges(cell), self._grid.edges(cell + 1)
         inside = lower + share * (upper - lower)
         return pa.array(np.clip(inside, lower, np.nextafter(upper, -np.inf)))
@@ -146,7 +141,7 @@ class NumberDomain(OrderedDomain):
             return None
         return "a column of integers, floating-point numbers or decimals"
 
-    def _cell_ids(self, column: pa.Array) -> Int64Array:
+    def _cell_ids(self, column: pa.Array) -> Integers:
         decimal = pa.types.is_decimal(column.type)
         values = decimal_values(column) if decimal else fixed_width_values(column)
         cells = self._grid.locate(values)

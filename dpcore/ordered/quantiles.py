@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import prefix_margin
-from dpcore.noise.source import Integers
-from dpcore.trees.least_squares import Floats
 from dpcore.uniform.forest import PrefixSolution
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.source import Integers
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.errors import widths_of
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.papers.forest import PublishedForest
@@ -19,7 +19,6 @@ from dpcore.questions.question import ChunkedQuestion, MovedCounts
 from dpcore.rows.keys import make_key_list
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec

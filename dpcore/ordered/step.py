@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import (
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
@@ -21,14 +22,7 @@ from dpcore.ordered.domain import (
     interval_labels,
     policy_cell,
 )
-from dpcore.rows.column import (
-    BLOCK,
-    AnyArray,
-    Float64Array,
-    Int64Array,
-    fixed_width_values,
-    missing_rows,
-)
+from dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 from dpcore.rows.whole_numbers import floored_decimals
 
@@ -49,15 +43,15 @@ class StepDomain(OrderedDomain):
         """The step in which a literal value lies; ValueError when it is none."""
 
     @abstractmethod
-    def _from_steps(self, steps: Int64Array) -> pa.Array:
+    def _from_steps(self, steps: Integers) -> pa.Array:
         """Steps as values of `value_type`."""
 
     @abstractmethod
-    def _texts(self, steps: Int64Array) -> pa.StringArray:
+    def _texts(self, steps: Integers) -> pa.StringArray:
         """Steps as texts."""
 
     @abstractmethod
-    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Int64Array]:
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         """The map from a column's storage, or from decimals rounded down, to steps; beyond +-2^61
         it may saturate."""
 
@@ -102,7 +96,7 @@ class StepDomain(OrderedDomain):
         self._check_range(start, stop)
         return self._from_steps(self._edges(start + 1, stop + 1))
 
-    def _range_labels(self, start: Int64Array, stop: Int64Array) -> pa.StringArray:
+    def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         single = (stop - start) * self._width == 1
         if single.all():
             return self._edge_texts(start)
@@ -111,10 +105,10 @@ class StepDomain(OrderedDomain):
             return intervals
         return pc.if_else(pa.array(single), self._edge_texts(start), intervals)
 
-    def _edge_texts(self, index: Int64Array) -> pa.StringArray:
+    def _edge_texts(self, index: Integers) -> pa.StringArray:
         return self._texts(self._first + index * self._width)
 
-    def _edges(self, start: int, stop: int) -> Int64Array:
+    def _edges(self, start: int, stop: int) -> Integers:
         return self._first + np.arange(start, stop, dtype=np.int64) * self._width
 
     def boundary_of(self, value: object) -> int:
@@ -128,7 +122,7 @@ class StepDomain(OrderedDomain):
             raise ValueError(f"column {self.column!r}: {value} is not in [{lower}, {upper}).")
         return cell
 
-    def _values_at(self, cell: Int64Array, share: Float64Array) -> pa.Array:
+    def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
         steps = self._first + cell * self._width
         if self._width > 1:
             inside = (share * float(self._width)).astype(np.int64)
@@ -136,7 +130,7 @@ class StepDomain(OrderedDomain):
             steps += np.minimum(inside, self._width - 1)
         return self._from_steps(steps)
 
-    def _cell_ids(self, column: pa.Array) -> Int64Array:
+    def _cell_ids(self, column: pa.Array) -> Integers:
         decimal = pa.types.is_decimal(column.type)
         values = floored_decimals(column) if decimal else fixed_width_values(column)
         cells = self._locate(values, self._steps_from(column.type))
@@ -145,7 +139,7 @@ class StepDomain(OrderedDomain):
             cells[missing] = self._missing_cell
         return cells
 
-    def _locate(self, values: AnyArray, steps_of: Callable[[AnyArray], Int64Array]) -> Int64Array:
+    def _locate(self, values: AnyArray, steps_of: Callable[[AnyArray], Integers]) -> Integers:
         out = np.empty(len(values), np.int64)
         for start in range(0, len(values), BLOCK):
             steps = steps_of(values[start : start + BLOCK])

@@ -44,7 +44,7 @@ def cdf_table(
             *tree_and_key(question, chunk.key, rows, wide),
             upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper,
             *map(
-                _column,
+                number_column,
                 clipped_intervals(
                     prefixes.estimate,
                     prefixes.variance,

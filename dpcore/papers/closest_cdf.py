@@ -34,8 +34,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from dpcore.arrays import Floats, Integers
+
 Distance = Callable[[Integers, Floats], npt.ArrayLike]
 
 # Above it float64 has no halves, and a mean could not be rounded.

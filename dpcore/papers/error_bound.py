@@ -16,15 +16,13 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.thresholds.heavy_nodes import CountTree, tree_weights
 
 __all__ = ["ErrorBound", "bound_error"]
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

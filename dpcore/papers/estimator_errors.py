@@ -30,9 +30,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import NoiseLaw
-from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import Estimator, TreePlan, check_estimator

@@ -38,9 +38,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.trees.least_squares import (
     EstimationWeights,
-    Floats,
     estimate_down,
     estimate_up,
     estimation_weights,

@@ -16,13 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.noise.source import Integers, NoiseSource, add_noise
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.papers.closest_cdf import closest_cdf_l1, closest_cdf_l2
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
-from dpcore.trees.least_squares import Floats
 from dpcore.uniform.forest import Forest, PrefixSolution
 from dpcore.uniform.plan import Consistency, Mechanism, TreePlan
 

@@ -22,8 +22,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.thresholds.heavy_nodes import (
     Classification,
@@ -35,8 +35,6 @@ from dpcore.thresholds.heavy_nodes import (
 )
 
 __all__ = ["Reduction", "reduce_to_classification"]
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

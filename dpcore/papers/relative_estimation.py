@@ -25,9 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
+from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.papers.reduction import Reduction, reduce_to_classification
@@ -40,7 +38,6 @@ __all__ = [
     "smallest_threshold",
 ]
 
-Integers = npt.NDArray[np.int64]
 
 # Covers that rounding and float64's.
 _ROUNDING = 1e-9

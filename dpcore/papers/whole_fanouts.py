@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.papers.cdf_errors import covering_nodes
 from dpcore.papers.prime_factors import factorised, is_prime
 from dpcore.papers.real_fanouts import integer_root, optimal_fanout
@@ -36,8 +36,6 @@ from dpcore.privacy.budget import Measure
 from dpcore.trees.uniform import MAX_LEAVES
 
 Fanouts = tuple[int, ...]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
 # In place of a sum that no factors have.

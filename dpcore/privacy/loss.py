@@ -47,8 +47,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.conversion import (
     DELTA_FLOOR,
@@ -62,7 +62,6 @@ from dpcore.privacy.conversion import (
 
 __all__ = ["certified_delta", "keeps"]
 
-Floats = npt.NDArray[np.float64]
 
 # The share of the total variance of the loss that each approximation of a law may add. It raises
 # delta by about this times log(1 / delta), and more where epsilon is a possible loss.

@@ -18,17 +18,16 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.widths import IrregularWidths
 from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.source import Integers
 from dpcore.ordered.make import KeyList, OrderedDomain
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.thresholds.forest import ThresholdIntervals, TreeThresholds
 from dpcore.trees.forest import ChunkedForest, LevelSolution
-from dpcore.trees.least_squares import Floats
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.widths import IntervalWidths
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.trees.forest import LevelSolution
-from dpcore.trees.least_squares import Floats
 
 NODES_SCHEMA = pa.schema(
     [
@@ -68,7 +68,7 @@ def _level_rows(
             pa.array(np.full(rows * wide, level.level, np.int32)),
             pa.array(np.tile(nodes, rows)),
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
-            *map(_column, question.intervals(level, total)),
+            *map(number_column, question.intervals(level, total)),
             pa.array(level.count.reshape(-1)),
         ],
         schema=NODES_SCHEMA,

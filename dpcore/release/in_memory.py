@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.source import Integers, NoiseSource
+from dpcore.arrays import Integers
+from dpcore.noise.source import NoiseSource
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.questions.answers import chunk_tables, spine_table
 from dpcore.questions.question import ChunkedQuestion

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import Integers, NoiseSource, combine_digests, counts_digest
+from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.ordered.tables import quantiles_table

@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from dpcore.arrays import Flags, Floats, Integers
+
 AnyArray = npt.NDArray[Any]
 
 # A block and its scratch arrays stay in a core's second-level cache.
@@ -61,7 +60,7 @@ def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
     return np.dtype(f"{sign}{kind}{type.bit_width}")
 
 
-def null_rows(column: pa.Array) -> BoolArray | None:
+def null_rows(column: pa.Array) -> Flags | None:
     """Which rows are null, or None when none is.
 
     Args:
@@ -81,7 +80,7 @@ def null_rows(column: pa.Array) -> BoolArray | None:
     return np.logical_not(valid.view(np.bool_))
 
 
-def missing_rows(column: pa.Array) -> BoolArray | None:
+def missing_rows(column: pa.Array) -> Flags | None:
     """Which rows are null or NaN, or None when none is.
 
     Args:
@@ -100,11 +99,11 @@ def missing_rows(column: pa.Array) -> BoolArray | None:
     # The minimum of an array with a NaN is NaN.
     if not np.isnan(values.min()):
         return nulls
-    not_numbers: BoolArray = np.isnan(values)
+    not_numbers: Flags = np.isnan(values)
     return not_numbers if nulls is None else not_numbers | nulls
 
 
-def decimal_values(column: pa.Array) -> Float64Array:
+def decimal_values(column: pa.Array) -> Floats:
     """The float64 nearest to each decimal of a column.
 
     Arrow's own cast is not correctly rounded (0.70 becomes the float above 0.7), which would put a
@@ -133,8 +132,8 @@ def decimal_values(column: pa.Array) -> Float64Array:
 
 
 def map_chunks(
-    column: pa.Array | pa.ChunkedArray, mapping: Callable[[pa.Array], Int64Array], missing: int
-) -> Int64Array:
+    column: pa.Array | pa.ChunkedArray, mapping: Callable[[pa.Array], Integers], missing: int
+) -> Integers:
     """Apply a map from values to codes to a column, whatever its chunks and dictionaries.
 
     A dictionary's values are mapped once and then taken by the rows' indices.
@@ -159,9 +158,7 @@ def map_chunks(
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _map_chunk(
-    chunk: pa.Array, mapping: Callable[[pa.Array], Int64Array], missing: int
-) -> Int64Array:
+def _map_chunk(chunk: pa.Array, mapping: Callable[[pa.Array], Integers], missing: int) -> Integers:
     if pa.types.is_null(value_type(chunk.type)):
         return np.full(len(chunk), missing, np.int64)
     if not pa.types.is_dictionary(chunk.type):
@@ -178,7 +175,7 @@ def _map_chunk(
     return np.append(mapping(dictionary), missing).take(indices)
 
 
-def _taken(values: pa.Array, places: Int64Array) -> pa.Array:
+def _taken(values: pa.Array, places: Integers) -> pa.Array:
     # Arrow cannot take from views.
     plain = large_texts(values) if is_text(values.type) else values
     return plain.take(pa.array(places))
@@ -240,7 +237,7 @@ def is_utc(zone: str | None) -> bool:
     return zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
-def as_int64(block: AnyArray) -> Int64Array:
+def as_int64(block: AnyArray) -> Integers:
     """Integers of any type as int64, those of uint64 beyond it saturated.
 
     >>> as_int64(np.array([5, 2**64 - 1], np.uint64)) == [5, 2**63 - 1]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dpcore.rows.column import Int64Array, is_text, map_chunks, value_type
+from dpcore.arrays import Integers
+from dpcore.rows.column import is_text, map_chunks, value_type
 from dpcore.rows.policies import (
     DROPPED,
     MAP_VERSION,
@@ -118,7 +119,7 @@ class KeyList:
                 f"column {self.column!r} has type {type}, but these keys need {needed}."
             )
 
-    def codes(self, column: pa.Array | pa.ChunkedArray) -> Int64Array:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The key of every row.
 
         Args:
@@ -134,7 +135,7 @@ class KeyList:
         self.check_type(column.type)
         unknown = len(self.keys) if self.unknown == OTHER else DROPPED
 
-        def listed(plain: pa.Array) -> Int64Array:
+        def listed(plain: pa.Array) -> Integers:
             codes = self._list.codes(plain)
             if unknown != DROPPED:
                 codes[codes < 0] = unknown

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import AnyArray, Int64Array, fixed_width_values, null_rows
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, fixed_width_values, null_rows
 from dpcore.rows.number_texts import ABSENT, text_buffers
 
 # Rows that are looked up at once: their scratch arrays stay in a core's second-level cache.
@@ -35,7 +36,7 @@ class IntegerIndex:
     [1, -1, 2]
     """
 
-    def __init__(self, values: Int64Array) -> None:
+    def __init__(self, values: Integers) -> None:
         self._values = values
         self._first, last = int(values.min()), int(values.max())
         self._span = last - self._first + 1
@@ -60,15 +61,15 @@ class IntegerIndex:
             homeless = self._slots[slots] != waiting
             waiting, slots = waiting[homeless], self._next(slots[homeless])
 
-    def _hashes(self, values: Int64Array) -> Int64Array:
+    def _hashes(self, values: Integers) -> Integers:
         mixed = values.view(np.uint64) * np.uint64(_GOLDEN)
-        slots: Int64Array = (mixed >> self._shift).view(np.int64)
+        slots: Integers = (mixed >> self._shift).view(np.int64)
         return slots
 
-    def _next(self, slots: Int64Array) -> Int64Array:
+    def _next(self, slots: Integers) -> Integers:
         return (slots + 1) & (len(self._slots) - 1)
 
-    def positions(self, rows: Int64Array) -> Int64Array:
+    def positions(self, rows: Integers) -> Integers:
         """The position of each integer, (rows,); -1 where it is not listed."""
         rows = np.ascontiguousarray(rows, np.int64)
         out = np.empty(len(rows), np.int64)
@@ -77,11 +78,11 @@ class IntegerIndex:
             out[start : start + _BLOCK] = find(rows[start : start + _BLOCK])
         return out
 
-    def _in_table(self, rows: Int64Array) -> AnyArray:
+    def _in_table(self, rows: Integers) -> AnyArray:
         inside = np.clip(rows, self._first, self._first + self._span - 1)
         return np.where(inside == rows, self._slots.take(inside - self._first), ABSENT)
 
-    def _probed(self, rows: Int64Array) -> AnyArray:
+    def _probed(self, rows: Integers) -> AnyArray:
         slots = self._hashes(rows)
         found = self._slots.take(slots)
         # An empty slot is -1, which reads the last value: harmless, as it says -1 in any case.
@@ -122,7 +123,7 @@ class TextIndex:
             hashes = text_hashes(self._values, self._seed)
         self._index = IntegerIndex(hashes)
 
-    def positions(self, rows: pa.Array) -> Int64Array:
+    def positions(self, rows: pa.Array) -> Integers:
         """The position of each text of a large_string array, (rows,); -1 where null or not
         listed."""
         if self._index is None:
@@ -134,12 +135,12 @@ class TextIndex:
         return places
 
 
-def _has_equal(values: Int64Array) -> bool:
+def _has_equal(values: Integers) -> bool:
     ordered = np.sort(values)
     return bool(np.any(ordered[1:] == ordered[:-1]))
 
 
-def text_hashes(texts: pa.Array, seed: int = 0, longest: int | None = None) -> Int64Array:
+def text_hashes(texts: pa.Array, seed: int = 0, longest: int | None = None) -> Integers:
     """A 64-bit hash of the bytes of each text, the same on every machine.
 
     It only finds candidates, which are then compared, and shapes no output.
@@ -168,8 +169,8 @@ def text_hashes(texts: pa.Array, seed: int = 0, longest: int | None = None) -> I
 
 
 def _hashed(
-    words: UInt64Array, places: Int64Array, lengths: Int64Array, seed: int, longest: int | None
-) -> Int64Array:
+    words: UInt64Array, places: Integers, lengths: Integers, seed: int, longest: int | None
+) -> Integers:
     hashes = lengths.view(np.uint64) + np.uint64(_MIX[0] + seed * _GOLDEN & 2**64 - 1)
     rows, rest = np.arange(len(places)), lengths
     if longest is not None:
@@ -195,7 +196,7 @@ def _mixed(numbers: UInt64Array) -> UInt64Array:
     return mixed
 
 
-def _filled(indices: pa.Array) -> Int64Array:
+def _filled(indices: pa.Array) -> Integers:
     codes = fixed_width_values(indices).astype(np.int64)
     nulls = null_rows(indices)
     if nulls is not None:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.rows.column import AnyArray, Int64Array, null_rows
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, null_rows
 
 # What stands where there is no number, code or position.
 ABSENT = -1
@@ -50,7 +51,7 @@ def _write(numbers: AnyArray, picture: str, texts: npt.NDArray[np.uint8]) -> Non
             texts[:, place] = ord(picture[place])
 
 
-def read_numbers(texts: pa.Array, picture: str) -> Int64Array:
+def read_numbers(texts: pa.Array, picture: str) -> Integers:
     """The integers that `write_numbers` would write as these texts.
 
     Args:
@@ -82,7 +83,7 @@ def read_numbers(texts: pa.Array, picture: str) -> Int64Array:
     return out
 
 
-def _numbers(letters: npt.NDArray[np.uint8], picture: str) -> Int64Array:
+def _numbers(letters: npt.NDArray[np.uint8], picture: str) -> Integers:
     numbers = np.zeros(len(letters), np.int64)
     wrong = np.zeros(len(letters), np.bool_)
     for place, sign in enumerate(picture):
@@ -98,7 +99,7 @@ def _numbers(letters: npt.NDArray[np.uint8], picture: str) -> Int64Array:
     return numbers
 
 
-def text_buffers(texts: pa.Array) -> tuple[Int64Array, npt.NDArray[np.uint8]]:
+def text_buffers(texts: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:
     """Where each text starts, (n + 1,), in the bytes of a large_string array.
 
     >>> offsets, data = text_buffers(pa.array(["ab", "c"], pa.large_string())[1:])

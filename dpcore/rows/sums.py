@@ -17,11 +17,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Flags, Integers
 from dpcore.rows.column import (
     BLOCK,
     AnyArray,
-    BoolArray,
-    Int64Array,
     as_int64,
     decimal_values,
     fixed_width_values,
@@ -129,7 +128,7 @@ class MeasureColumn:
                 "floating-point numbers or decimals."
             )
 
-    def values(self, column: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, BoolArray | None]:
+    def values(self, column: pa.Array | pa.ChunkedArray) -> tuple[Integers, Flags | None]:
         """What every row adds to the sums of the nodes that hold it.
 
         Args:
@@ -157,7 +156,7 @@ class MeasureColumn:
     def _missing_value(self) -> int:
         return _MARK if self.drops_rows else min(max(0, self.lower), self.upper)
 
-    def _plain_values(self, column: pa.Array) -> Int64Array:
+    def _plain_values(self, column: pa.Array) -> Integers:
         """The values of a plain array (no dictionary, no chunks)."""
         decimal = pa.types.is_decimal(column.type)
         numbers = decimal_values(column) if decimal else fixed_width_values(column)
@@ -171,10 +170,10 @@ class MeasureColumn:
             found[np.isnan(numbers)] = self._missing_value
         return found
 
-    def _clamped_integers(self, block: AnyArray) -> Int64Array:
+    def _clamped_integers(self, block: AnyArray) -> Integers:
         return np.clip(as_int64(block), self.lower, self.upper)
 
-    def _clamped_floats(self, block: AnyArray) -> Int64Array:
+    def _clamped_floats(self, block: AnyArray) -> Integers:
         # Clamped before they are rounded, so that all fit int64; the bounds are whole numbers, so
         # the order makes no difference. NaN becomes the lower bound, and then what is missing.
         with np.errstate(invalid="ignore"):  # some NaN warn when they are widened
@@ -182,7 +181,7 @@ class MeasureColumn:
         return np.rint(numbers).astype(np.int64)
 
 
-def _by_block(numbers: AnyArray, clamped: Callable[[AnyArray], Int64Array]) -> Int64Array:
+def _by_block(numbers: AnyArray, clamped: Callable[[AnyArray], Integers]) -> Integers:
     out = np.empty(len(numbers), np.int64)
     for start in range(0, len(numbers), BLOCK):
         out[start : start + BLOCK] = clamped(numbers[start : start + BLOCK])

@@ -14,13 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import (
-    AnyArray,
-    Int64Array,
-    fixed_width_values,
-    large_texts,
-    null_rows,
-)
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, fixed_width_values, large_texts, null_rows
 from dpcore.rows.lookup import TextIndex
 from dpcore.rows.whole_numbers import whole_numbers
 
@@ -77,14 +72,14 @@ class ValueList:
         return TextIndex(large_texts(self.array))
 
     @cached_property
-    def _sorted(self) -> tuple[Int64Array, Int64Array]:
+    def _sorted(self) -> tuple[Integers, Integers]:
         """The integers in increasing order, and the position of each."""
         values = np.array(self.values, np.int64)
         order = np.argsort(values, kind="stable")
         return values[order], order
 
     @cached_property
-    def _table(self) -> Int64Array | None:
+    def _table(self) -> Integers | None:
         """Positions by value less the least value; None when the table would be large."""
         values, order = self._sorted
         span = int(values[-1]) - int(values[0]) + 1
@@ -104,7 +99,7 @@ class ValueList:
             return None
         return self._positions.get(value)
 
-    def codes(self, column: pa.Array) -> Int64Array:
+    def codes(self, column: pa.Array) -> Integers:
         """The position of each row's value.
 
         Args:
@@ -122,12 +117,12 @@ class ValueList:
             return _filled(pc.index_in(column, value_set=self.array.cast(column.type)))
         return self._text_codes(column)
 
-    def _text_codes(self, column: pa.Array) -> Int64Array:
+    def _text_codes(self, column: pa.Array) -> Integers:
         encoded = column.dictionary_encode()
         distinct = self._index.positions(large_texts(encoded.dictionary))
         return np.append(distinct, _ABSENT).take(_filled(encoded.indices))
 
-    def _integer_codes(self, column: pa.Array) -> Int64Array:
+    def _integer_codes(self, column: pa.Array) -> Integers:
         numbers, is_none = whole_numbers(column)
         values, table = _within_int64(numbers), self._table
         codes = self._searched(values) if table is None else self._looked_up(table, values)
@@ -137,7 +132,7 @@ class ValueList:
             codes[is_none] = _ABSENT
         return codes
 
-    def _looked_up(self, table: Int64Array, values: Int64Array) -> Int64Array:
+    def _looked_up(self, table: Integers, values: Integers) -> Integers:
         listed, _ = self._sorted
         first, last = int(listed[0]), int(listed[-1])
         inside = np.clip(values, first, last)
@@ -145,13 +140,13 @@ class ValueList:
         codes[inside != values] = _ABSENT
         return codes
 
-    def _searched(self, values: Int64Array) -> Int64Array:
+    def _searched(self, values: Integers) -> Integers:
         listed, order = self._sorted
         place = np.minimum(np.searchsorted(listed, values), len(listed) - 1)
         return np.where(listed[place] == values, order[place], _ABSENT)
 
 
-def _filled(indices: pa.Array) -> Int64Array:
+def _filled(indices: pa.Array) -> Integers:
     """Arrow's indices with -1 for null."""
     codes = fixed_width_values(indices).astype(np.int64)
     nulls = null_rows(indices)
@@ -160,7 +155,7 @@ def _filled(indices: pa.Array) -> Int64Array:
     return codes
 
 
-def _within_int64(values: AnyArray) -> Int64Array:
+def _within_int64(values: AnyArray) -> Integers:
     if values.dtype == np.uint64:
         values = np.minimum(values, np.uint64(2**63 - 1))
     return values.astype(np.int64, copy=False)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dpcore.rows.column import AnyArray, BoolArray, Int64Array, fixed_width_values, null_rows
+from dpcore.arrays import Flags, Integers
+from dpcore.rows.column import AnyArray, fixed_width_values, null_rows
 
 # A remainder and a limb together stay inside int64.
 _DIGITS_AT_ONCE = 9
@@ -39,7 +40,7 @@ def is_exact_decimal(type: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(type)) and bool(type.scale >= 0)
 
 
-def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray, BoolArray | None]:
+def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray, Flags | None]:
     """The integers that the numbers of a column are.
 
     Args:
@@ -64,7 +65,7 @@ def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray
     return values, is_none if nulls is None else is_none | nulls
 
 
-def _whole_floats(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, BoolArray]:
+def _whole_floats(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, Flags]:
     values = fixed_width_values(column)
     dtype = np.dtype(np.uint64 if unsigned else np.int64)
     # A signalling NaN would make a warning of a comparison.
@@ -77,7 +78,7 @@ def _whole_floats(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, BoolAr
     return whole, ~known | (whole != kept)
 
 
-def _whole_decimals(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, BoolArray]:
+def _whole_decimals(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, Flags]:
     limbs, is_whole = _floored(column)
     values, sign = _low_word(limbs), _sign(limbs)
     fits = is_whole & _is_extension(limbs, np.zeros_like(sign) if unsigned else values >> 63)
@@ -87,7 +88,7 @@ def _whole_decimals(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, Bool
     return values.view(np.uint64) if unsigned else values, ~fits
 
 
-def floored_decimals(column: pa.Array) -> Int64Array:
+def floored_decimals(column: pa.Array) -> Integers:
     """The largest integer at or below each decimal, saturated at the ends of int64.
 
     Args:
@@ -107,7 +108,7 @@ def floored_decimals(column: pa.Array) -> Int64Array:
     return values
 
 
-def _floored(column: pa.Array) -> tuple[list[Int64Array], BoolArray]:
+def _floored(column: pa.Array) -> tuple[list[Integers], Flags]:
     """Each decimal rounded down, as limbs of 32 bits, the lowest first, of which the last has the
     sign; and whether nothing was cut off, (rows,).
 
@@ -120,23 +121,23 @@ def _floored(column: pa.Array) -> tuple[list[Int64Array], BoolArray]:
     is_whole = np.ones(len(column), np.bool_)
     for start in range(0, column.type.scale, _DIGITS_AT_ONCE):
         divisor = 10 ** min(_DIGITS_AT_ONCE, column.type.scale - start)
-        rest: Int64Array = np.zeros(len(column), np.int64)
+        rest: Integers = np.zeros(len(column), np.int64)
         for place in reversed(range(len(limbs))):
             limbs[place], rest = np.divmod((rest << 32) + limbs[place], divisor)
         is_whole &= rest == 0
     return limbs, is_whole
 
 
-def _low_word(limbs: list[Int64Array]) -> Int64Array:
+def _low_word(limbs: list[Integers]) -> Integers:
     return limbs[0] + (limbs[1] << 32) if len(limbs) > 1 else limbs[0].copy()
 
 
-def _sign(limbs: list[Int64Array]) -> Int64Array:
+def _sign(limbs: list[Integers]) -> Integers:
     """0, or -1 where negative."""
     return limbs[-1] >> 63
 
 
-def _is_extension(limbs: list[Int64Array], sign: Int64Array) -> BoolArray:
+def _is_extension(limbs: list[Integers], sign: Integers) -> Flags:
     """Whether the limbs above the low word say nothing but its sign."""
     same = np.ones(len(sign), np.bool_)
     for limb in limbs[2:-1]:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import AnyArray, Int64Array
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray
 from dpcore.rows.number_texts import ABSENT, text_buffers
 
 __all__ = ["prefix_texts", "read_addresses"]
@@ -20,7 +21,7 @@ _SHORTEST, _LONGEST = len("0.0.0.0"), len("255.255.255.255")
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-def read_addresses(texts: pa.Array) -> Int64Array:
+def read_addresses(texts: pa.Array) -> Integers:
     """The 32-bit numbers of IPv4 addresses in dotted notation.
 
     Args:
@@ -55,7 +56,7 @@ def read_addresses(texts: pa.Array) -> Int64Array:
     return numbers
 
 
-def _octets(data: AnyArray, starts: Int64Array, lengths: Int64Array) -> Int64Array:
+def _octets(data: AnyArray, starts: Integers, lengths: Integers) -> Integers:
     """The numbers from 0 to 255 in the fields of texts; -1 where there is another text."""
     values, wrong = np.zeros(starts.shape, np.int64), (lengths < 1) | (lengths > 3)
     for place in range(3):

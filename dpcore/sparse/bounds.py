@@ -19,19 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arrays import Flags, Integers
 from dpcore.rows.column import fixed_width_values
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
 __all__ = ["KnownLevel", "certain_bounds", "known_tree"]
-
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,16 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.sparse.bounds import KnownLevel, child_sums
 from dpcore.sparse.plan import SparsePlan
 
 __all__ = ["consistent_counts"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Bounds = Sequence[tuple[Integers, Integers]]
 
 

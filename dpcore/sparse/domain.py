@@ -21,14 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import (
-    AnyArray,
-    Int64Array,
-    fixed_width_values,
-    is_text,
-    large_texts,
-    value_type,
-)
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
 from dpcore.sparse.node_counts import NodeCounts
@@ -323,7 +317,7 @@ class CodeDomain(SparseDomain):
 
 
 def _shifted(keys: pa.Array, bits: int) -> pa.Array:
-    codes: Int64Array = fixed_width_values(keys)
+    codes: Integers = fixed_width_values(keys)
     # A shift by the whole width is not defined.
     return pa.array(codes >> np.uint64(bits) if bits < 64 else np.zeros_like(codes))
 

@@ -21,14 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 
 __all__ = ["published_bounds"]
 
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 HIGHEST_CONFIDENCE = 0.9999
 # Keeps an atom at the very end of an interval inside, whatever the rounding.

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.rows.column import AnyArray, Int64Array, fixed_width_values
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.sparse.node_keys import key_parts
 
 __all__ = ["NodeCounts"]
@@ -38,7 +39,7 @@ class NodeCounts:
     """
 
     keys: pa.Array
-    counts: Int64Array
+    counts: Integers
 
     @classmethod
     def empty(cls, key_type: pa.DataType) -> NodeCounts:
@@ -50,7 +51,7 @@ class NodeCounts:
         return cls(keys=pa.array([], key_type), counts=np.empty(0, np.int64))
 
     @classmethod
-    def grouped(cls, keys: pa.Array, counts: Int64Array | None = None) -> NodeCounts:
+    def grouped(cls, keys: pa.Array, counts: Integers | None = None) -> NodeCounts:
         """Add up the counts of equal keys.
 
         Args:
@@ -150,7 +151,7 @@ class NodeCounts:
         return cls(keys=keys, counts=counts)
 
 
-def _grouped_integers(keys: AnyArray, counts: Int64Array | None) -> NodeCounts:
+def _grouped_integers(keys: AnyArray, counts: Integers | None) -> NodeCounts:
     if counts is None:
         ordered, sums = np.sort(keys), None
     else:
@@ -164,7 +165,7 @@ def _grouped_integers(keys: AnyArray, counts: Int64Array | None) -> NodeCounts:
     return NodeCounts(keys=pa.array(ordered[starts]), counts=found.astype(np.int64))
 
 
-def _grouped_texts(keys: pa.Array, counts: Int64Array | None) -> NodeCounts:
+def _grouped_texts(keys: pa.Array, counts: Integers | None) -> NodeCounts:
     if counts is None:
         pairs = pc.value_counts(keys)
         found, sums = pairs.field(0), fixed_width_values(pairs.field(1)).astype(np.int64)
@@ -180,7 +181,7 @@ def _grouped_texts(keys: pa.Array, counts: Int64Array | None) -> NodeCounts:
     return NodeCounts(keys=found.take(order), counts=sums[fixed_width_values(order)])
 
 
-def _joined_runs(keys: pa.Array, counts: Int64Array) -> tuple[pa.Array, Int64Array]:
+def _joined_runs(keys: pa.Array, counts: Integers) -> tuple[pa.Array, Integers]:
     """Equal keys that follow each other as one, as ancestors of sorted keys mostly do."""
     if len(keys) < 2:
         return keys, counts

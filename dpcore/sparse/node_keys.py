@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.rows.column import AnyArray, Int64Array, fixed_width_values
+from dpcore.arrays import Integers
+from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.rows.number_texts import text_buffers
 
 __all__ = ["key_digest", "key_parts", "text_prefixes"]
@@ -63,7 +64,7 @@ def text_prefixes(texts: pa.Array, labels: int, separator: int) -> pa.Array:
 
 
 def _slices(
-    data: npt.NDArray[np.uint8], starts: Int64Array, ends: Int64Array, absent: npt.NDArray[np.bool_]
+    data: npt.NDArray[np.uint8], starts: Integers, ends: Integers, absent: npt.NDArray[np.bool_]
 ) -> pa.Array:
     """The texts data[starts:ends], which follow each other without overlap."""
     filled = ends > starts
@@ -79,7 +80,7 @@ def _slices(
     )
 
 
-def key_parts(keys: pa.Array, parts: int) -> Int64Array:
+def key_parts(keys: pa.Array, parts: int) -> Integers:
     """In which of `parts` parts of the data each node is handled: a function of its key alone.
 
     Args:
@@ -99,11 +100,11 @@ def key_parts(keys: pa.Array, parts: int) -> Int64Array:
         if pa.types.is_integer(keys.type)
         else _text_hashes(*text_buffers(keys), len(keys))
     )
-    chosen: Int64Array = (_mixed(hashed) % np.uint64(parts)).astype(np.int64)
+    chosen: Integers = (_mixed(hashed) % np.uint64(parts)).astype(np.int64)
     return chosen
 
 
-def _text_hashes(offsets: Int64Array, data: npt.NDArray[np.uint8], texts: int) -> UInt64Array:
+def _text_hashes(offsets: Integers, data: npt.NDArray[np.uint8], texts: int) -> UInt64Array:
     """A sum over the letters of a text, each times a number of its place, modulo 2^64."""
     hashes = np.empty(texts, np.uint64)
     factors = _mixed(np.arange(_POSITIONS, dtype=np.uint64)) | np.uint64(1)

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.sparse.bounds import KnownLevel, certain_bounds, child_sums, known_tree
 from dpcore.sparse.consistency import consistent_counts
 from dpcore.sparse.domain import SparseDomain
@@ -36,9 +36,6 @@ from dpcore.sparse.plan import SparsePlan
 
 __all__ = ["Pruning", "SettledLevel", "settle", "settled_table"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Bounds = Sequence[tuple[Integers, Integers]]
 
 

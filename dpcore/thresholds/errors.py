@@ -39,12 +39,12 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.noise.source import MAX_COUNT
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
 __all__ = ["ThresholdErrors", "difference_survival"]
 
-Floats = npt.NDArray[np.float64]
 Loss = Callable[[float, Floats], Floats]
 
 # Counts up to the first are all looked at, beyond it a geometric sequence of this ratio.

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.noise.source import MAX_COUNT, Integers, NoiseSource
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.source import MAX_COUNT, NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
@@ -25,7 +26,6 @@ from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
 from dpcore.trees.irregular_consistency import irregular_counts
-from dpcore.trees.least_squares import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

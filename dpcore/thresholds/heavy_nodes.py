@@ -28,8 +28,8 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
@@ -45,8 +45,6 @@ __all__ = [
     "whole_tree",
 ]
 
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _MOST_COUNT = 2**40
 

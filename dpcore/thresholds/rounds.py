@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.source import NoiseSource
 from dpcore.thresholds.heavy_nodes import (
@@ -24,8 +24,6 @@ from dpcore.thresholds.plan import ThresholdPlan
 
 __all__ = ["released_threshold_estimates", "released_trees_estimates", "threshold_estimates"]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # The stream of a whole tree's rounds, where a level's number stands for measured levels.
 _ALL_ROUNDS = -2

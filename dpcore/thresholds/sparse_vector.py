@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 
 __all__ = ["SparseVector", "SparseVectorParameters"]
 
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _MOST_VALUE = 2**60
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from dpcore.trees.least_squares import EstimationWeights, Floats
+from dpcore.arrays import Floats, Integers
+from dpcore.trees.least_squares import EstimationWeights
 from dpcore.trees.uniform import Tree
-
-Integers = npt.NDArray[np.int64]
 
 # Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
 _REMAINDER_UNITS = 2.0**20

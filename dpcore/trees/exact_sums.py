@@ -35,13 +35,12 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.rows.sums import LARGEST_BOUND
 
 __all__ = ["LARGEST_SUM", "LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"]
 
-Integers = npt.NDArray[np.int64]
 
 LARGEST_SUM = 2**62
 _LOW_BITS = 32

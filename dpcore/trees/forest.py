@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.noise.source import Integers, NoiseSource
-from dpcore.trees.least_squares import Floats
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.source import NoiseSource
 
 
 class AnyChunk(Protocol):

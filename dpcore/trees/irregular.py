@@ -24,9 +24,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.trees.uniform import MAX_LEAVES, Number
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Integers
 from dpcore.trees.chunks import CHUNK_LEAVES, MAX_CELLS
 from dpcore.trees.irregular import IrregularTree
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

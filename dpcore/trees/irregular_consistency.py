@@ -23,12 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.trees.irregular import IrregularTree
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # As in `dpcore.trees.consistency`: remainders closer than one part in 2^20 are ties.
 _REMAINDER_BITS = 20

@@ -39,11 +39,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import public_stream
-from dpcore.noise.source import Integers
 from dpcore.trees.least_squares import (
-    Floats,
     estimate_down,
     estimate_up,
     estimation_weights,

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arrays import Floats, Integers
 from dpcore.uniform.plan import TreePlan
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 # Real, or complex where a derivative is taken by a complex step.
 Scalars = npt.NDArray[Any]
 

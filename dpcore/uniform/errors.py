@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw, moments_of
-from dpcore.noise.source import Integers
-from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 

@@ -21,7 +21,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.noise.source import Integers, NoiseSource, add_noise
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, Chunking
 from dpcore.trees.consistency import consistent_counts, root_count
@@ -29,7 +30,6 @@ from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import SPINE, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.least_squares import (
     EstimationWeights,
-    Floats,
     PrefixWeights,
     estimate_down,
     estimate_up,

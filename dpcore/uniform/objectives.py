@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.uniform.batch import Floats, Integers, Scalars, TreeBatch, level_parts
+from dpcore.arrays import Floats, Integers
+from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
 from dpcore.uniform.node_error import node_variances
 from dpcore.uniform.prefix_error import prefix_moments, prefix_variance
 from dpcore.uniform.range_error import (

@@ -32,8 +32,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from dpcore.arrays import Floats
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.batch import Floats, Parents, Scalars, TreeBatch
+from dpcore.uniform.batch import Parents, Scalars, TreeBatch
 
 Real = TypeVar("Real", float, Floats)
 

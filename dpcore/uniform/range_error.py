@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.uniform.batch import Below, Ends, Floats, Integers, Parents, Scalars, TreeBatch
+from dpcore.arrays import Floats, Integers
+from dpcore.uniform.batch import Below, Ends, Parents, Scalars, TreeBatch
 from dpcore.uniform.prefix_error import prefix_moments
 
 _GOLDEN = (5**0.5 - 1) / 2

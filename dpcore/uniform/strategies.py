@@ -28,9 +28,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpcore.arrays import Floats
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.uniform.batch import Floats, TreeBatch
+from dpcore.uniform.batch import TreeBatch
 from dpcore.uniform.objectives import (
     JUDGED_PLACES,
     SEARCHED_PLACES,

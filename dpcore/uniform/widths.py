@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
-from dpcore.noise.source import Integers
-from dpcore.trees.least_squares import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import TreePlan

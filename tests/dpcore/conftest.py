@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from scipy import linalg
 
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
@@ -27,9 +28,6 @@ from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:

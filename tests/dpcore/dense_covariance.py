@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dpcore.arrays import Floats
 from dpcore.trees.uniform import Tree
-
-Floats = npt.NDArray[np.float64]
 
 
 def design(tree: Tree, levels: list[int]) -> Floats:

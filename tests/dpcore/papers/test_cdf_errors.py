@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from dpcore.arrays import Floats
 from dpcore.papers.cdf_errors import (
     covering_nodes,
     histogram_error,
@@ -29,7 +29,6 @@ from dpcore.privacy.budget import Measure
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.prefix_error import mean_prefix_variance
 
-Floats = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
 
 SHAPES: list[Shape] = [(2,), (7,), (2, 2), (3, 4), (4, 3), (2, 5, 3), (2, 2, 2, 2), (3, 2, 4)]

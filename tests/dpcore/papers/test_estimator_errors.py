@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from dpcore.arrays import Floats
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
@@ -20,7 +20,6 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, TreePlan
 
-Floats = npt.NDArray[np.float64]
 Coefficients = dict[NoiseLaw, list[float]]
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from dpcore.arrays import Floats
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator
 
-Floats = npt.NDArray[np.float64]
 SMALL = {"height": 3, "fanout": 3}
 EFFICIENT = (Estimator.ABOVE, Estimator.FULL)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import integrate, optimize, stats
 
+from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import (
@@ -26,7 +26,6 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan, moved_counts
 
-Floats = npt.NDArray[np.float64]
 Moves = Sequence[tuple[NoiseLaw, int]]  # a law, and by how much its count moves: -1, 0 or 1
 
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpcore.arrays import Integers
 from dpcore.irregular import forest as irregular_forest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.noise.laws import NoiseLaw, ZeroNoise
 from dpcore.noise.randomness import RandomStream, ReleaseKey
-from dpcore.noise.source import LARGEST_MEASURED, Integers, NoiseSource, add_noise
+from dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from dpcore.arrays import Floats
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.batch import Floats, TreeBatch, level_parts
+from dpcore.uniform.batch import TreeBatch, level_parts
 from dpcore.uniform.range_error import (
     all_ranges_variance,
     positions,
