@@ -63,13 +63,13 @@ class Receipt:
         part: which.
         rows: of its table; they follow from the plan.
         sha256: of its bytes.
-        quantiles: what the chunk tells of its trees' quantiles, packed; only of CDF parts.
+        note: what concluding the tree needs of the chunk, packed; "" for nothing.
     """
 
     part: Part
     rows: int
     sha256: str
-    quantiles: str = ""
+    note: str = ""
 
     @property
     def file_name(self) -> str:

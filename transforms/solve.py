@@ -16,8 +16,8 @@ import numpy as np
 
 from dpcore.noise.randomness import NONCE_BYTES
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dpcore.questions.answers import spine_table
 from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tables import spine_table
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.forest import AnyChunk, Measurements, RootSolutions
 from transforms.conservation import check_balance, check_digests, check_once

@@ -12,16 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.arrays import Integers
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.quantiles import QuantileCells
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.tables import quantiles_table
-from dpcore.questions.answers import chunk_tables
-from dpcore.questions.tables import CDF, NODES
+from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tables import NODES
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
@@ -89,9 +86,9 @@ class PartsWriter(beam.DoFn):
     def __init__(self, plan: ReleasePlan, output: str) -> None:
         self._plan, self._output = plan, output
 
-    def write(self, part: Part, rows: int, data: bytes, quantiles: str = "") -> bytes:
+    def write(self, part: Part, rows: int, data: bytes, note: str = "") -> bytes:
         """Writes a part and returns its receipt."""
-        written = Receipt(part=part, rows=rows, sha256=sha256(data), quantiles=quantiles)
+        written = Receipt(part=part, rows=rows, sha256=sha256(data), note=note)
         files.write_whole(files.join(self._output, *written.file_name.split("/")), data)
         PARTS_WRITTEN.inc()
         BYTES_WRITTEN.inc(len(data))
@@ -105,17 +102,15 @@ class _WriteChunk(PartsWriter):
         key, messages = element
         question, chunk = chunk_of(self._plan, key)
         measured, roots = read_answer(self._plan, key, messages)
-        tables, cells = chunk_tables(question, chunk, measured, roots)
-        for kind, table in tables.items():
+        answer = question.chunk_answer(chunk, measured, roots)
+        for kind, table in answer.tables.items():
             part = Part(kind=kind, tree=question.name, key=chunk.key, index=chunk.index)
-            packed = _packed(cells) if kind == CDF else ""
+            packed = _packed(answer.note) if kind == question.tables[-1] else ""
             yield self.write(part, table.num_rows, parquet_bytes(table), packed)
 
 
-def _packed(cells: QuantileCells | None) -> str:
-    if cells is None:
-        return ""
-    return base64.b64encode(pack(cells.to_array())).decode()
+def _packed(note: Integers | None) -> str:
+    return "" if note is None else base64.b64encode(pack(note)).decode()
 
 
 @beam.typehints.with_output_types(bytes)
@@ -154,11 +149,8 @@ class _Commit(KeyedDoFn):
 
     def _beside_parts(self, receipts: Mapping[Part, Receipt]) -> dict[str, bytes]:
         """The files that are made of what all parts of a tree told, by name."""
-        tables = [
-            _quantiles(question, receipts)
-            for question in self._plan.chunked
-            if isinstance(question, OrderedQuestion) and question.quantiles
-        ]
+        concluded = [each.conclude(_notes(each, receipts)) for each in self._plan.chunked]
+        tables = [table for table in concluded if table is not None]
         return {QUANTILES: parquet_bytes(pa.concat_tables(tables))} if tables else {}
 
     def _commit(
@@ -211,19 +203,17 @@ def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
     return dict(sorted(chosen.items()))
 
 
-def _quantiles(question: OrderedQuestion, receipts: Mapping[Part, Receipt]) -> pa.Table:
-    """The quantiles of all keys of a tree from what its chunks told."""
-    rows: list[QuantileCells] = []
+def _notes(question: ChunkedQuestion, receipts: Mapping[Part, Receipt]) -> list[list[Integers]]:
+    """What the chunks of each (first) key told, in the order of keys and chunks."""
+    notes: list[list[Integers]] = []
     for chunk in question.forest.chunking:
-        part = Part(kind=CDF, tree=question.name, key=chunk.key, index=chunk.index)
-        packed = unpack(base64.b64decode(receipts[part].quantiles))
-        cells = QuantileCells.from_array(packed.reshape(4, -1, len(question.quantiles)))
+        kind = question.tables[-1]
+        part = Part(kind=kind, tree=question.name, key=chunk.key, index=chunk.index)
         if chunk.index == 0:
-            rows.append(cells)
-        else:
-            rows[-1] = rows[-1].merge(cells)
-    together = np.concatenate([cells.to_array() for cells in rows], axis=1)
-    return quantiles_table(question, QuantileCells.from_array(together))
+            notes.append([])
+        if receipts[part].note:
+            notes[-1].append(unpack(base64.b64decode(receipts[part].note)))
+    return notes
 
 
 def manifest_text(

@@ -6,15 +6,30 @@ is taken from the universe again where the question arrives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tables import NODES, nodes_table
+from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
+from dpcore.trees.irregular_chunks import IrregularChunk
+
+
+class UniverseForest(ChunkedForest, Protocol):
+    """Trees of any shape in chunks: least squares, as measured, or between thresholds."""
+
+    def solve_chunk(
+        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
+    ) -> Sequence[LevelSolution]:
+        """The answer of every level of a chunk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +44,11 @@ class UniverseQuestion(ChunkedQuestion):
 
     domain: HierarchyDomain
 
+    @property
+    @abstractmethod
+    def forest(self) -> UniverseForest:
+        """The trees in chunks."""
+
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
         """The paths of nodes."""
         return self.domain.tree.paths(level, nodes)
@@ -37,7 +57,15 @@ class UniverseQuestion(ChunkedQuestion):
         """All but those that only continue a leaf of an upper level."""
         return self.domain.tree.is_named(level, nodes)
 
+    def chunk_answer(
+        self, chunk: IrregularChunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
+        levels = self.forest.solve_chunk(chunk, measured, roots)
+        total = self.released_total(roots)
+        return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
+
     def __getstate__(self) -> dict[str, object]:
+        assert is_dataclass(self.plan)
         plan = {f.name: getattr(self.plan, f.name) for f in fields(self.plan) if f.name != "tree"}
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
         kept |= {"plan": (type(self.plan), plan)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +13,17 @@ import pyarrow as pa
 from dpcore.arrays import Floats, Integers
 from dpcore.ordered.errors import widths_of
 from dpcore.ordered.make import OrderedDomain, make_domain
+from dpcore.ordered.quantiles import QuantileCells
+from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
 from dpcore.papers.forest import PublishedForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.question import ChunkedQuestion, MovedCounts
+from dpcore.questions.tables import CDF as CDF_TABLE
+from dpcore.questions.tables import NODES, nodes_table
 from dpcore.rows.keys import make_key_list
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.forest import LevelSolution
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
@@ -96,6 +101,30 @@ class OrderedQuestion(ChunkedQuestion):
 
     def margins(self, solved: LevelSolution) -> Floats:
         return self.widths.levels[solved.level] * np.sqrt(solved.variance)
+
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
+        levels, prefixes = self.forest.solve(chunk, measured, roots)
+        total = self.released_total(roots)
+        tables = {
+            NODES: nodes_table(self, chunk.key, levels, total),
+            CDF_TABLE: cdf_table(self, chunk, prefixes, roots, total),
+        }
+        cells = solved_quantiles(self, chunk, prefixes, roots)
+        return ChunkAnswer(tables, None if cells is None else cells.to_array())
+
+    def conclude(self, notes: Sequence[Sequence[Integers]]) -> pa.Table | None:
+        if not self.quantiles:
+            return None
+        rows = [
+            reduce(QuantileCells.merge, (self._cells(note) for note in chunks)) for chunks in notes
+        ]
+        together = np.concatenate([cells.to_array() for cells in rows], axis=1)
+        return quantiles_table(self, QuantileCells.from_array(together))
+
+    def _cells(self, note: Integers) -> QuantileCells:
+        return QuantileCells.from_array(note.reshape(4, -1, len(self.quantiles)))
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; `ordered_question_from_spec`

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import number_column, tree_and_key
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import RootSolutions
 from dpcore.uniform.forest import PrefixSolution
+
+if TYPE_CHECKING:  # which calls this file
+    from dpcore.ordered.question import OrderedQuestion
 
 
 def cdf_table(

@@ -10,30 +10,24 @@ release answers several in one pass over the rows (`dpcore.release.plan`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.widths import IrregularWidths
 from dpcore.noise.laws import NoiseLaw
-from dpcore.ordered.make import KeyList, OrderedDomain
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.thresholds.forest import ThresholdIntervals, TreeThresholds
-from dpcore.trees.forest import ChunkedForest, LevelSolution
-from dpcore.uniform.plan import TreePlan
-from dpcore.uniform.widths import IntervalWidths
+from dpcore.questions.parts import ChunkAnswer, Domain, Plan, Widths
+from dpcore.rows.keys import KeyList
+from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]
-Widths = IntervalWidths | IrregularWidths | ThresholdIntervals
 MovedCounts = tuple[tuple[NoiseLaw, int], ...]
 
 
@@ -135,8 +129,8 @@ class ChunkedQuestion(Question):
         ValueError: parts that do not fit each other.
     """
 
-    domain: OrderedDomain | HierarchyDomain
-    plan: TreePlan | IrregularPlan | TreeThresholds
+    domain: Domain
+    plan: Plan
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -217,6 +211,30 @@ class ChunkedQuestion(Question):
             np.inf if total is None else total,
             bottom=-np.inf if self.is_signed else 0.0,
         )
+
+    @abstractmethod
+    def chunk_answer(self, chunk: Any, measured: Measurements, roots: RootSolutions) -> ChunkAnswer:
+        """Solves a chunk.
+
+        Args:
+            chunk: one of the forest's.
+            measured: the noisy counts of its levels.
+            roots: (units,) the solutions of its subtrees' roots.
+        """
+
+    def conclude(self, notes: Sequence[Sequence[Integers]]) -> pa.Table | None:
+        """What is released once all chunks are solved: the table of quantiles, None where there is
+        none.
+
+        Args:
+            notes: of every (first) key's chunks in order, as `chunk_answer` gave them, flat.
+        """
+        return None
+
+    def released_total(self, roots: RootSolutions) -> float | None:
+        """The public number of rows, None where it is private; there are no keys where it is
+        public."""
+        return float(roots.total[0]) if self.public_total else None
 
     def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which nodes of a level are rows of the output, (n,): those that repeat a leaf are not."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats
 from dpcore.questions.question import ChunkedQuestion
-from dpcore.trees.forest import LevelSolution
+from dpcore.trees.forest import LevelSolution, RootSolutions
 
 NODES_SCHEMA = pa.schema(
     [
@@ -51,6 +51,20 @@ def nodes_table(
     if not parts:
         return NODES_SCHEMA.empty_table()
     return pa.concat_tables(parts)
+
+
+def spine_table(
+    question: ChunkedQuestion, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
+) -> pa.Table:
+    """The rows of the nodes above the chunks of a key.
+
+    Args:
+        question: the tree.
+        first_key: the code of the (first) key.
+        roots: the solutions of all chunk roots of the key.
+        levels: the solved levels of the spine.
+    """
+    return nodes_table(question, first_key, levels, question.released_total(roots))
 
 
 def _level_rows(

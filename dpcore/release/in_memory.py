@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.quantiles import QuantileCells
-from dpcore.questions.answers import chunk_tables, spine_table
 from dpcore.questions.question import ChunkedQuestion
-from dpcore.questions.tables import NODES
+from dpcore.questions.tables import NODES, spine_table
 from dpcore.trees.forest import SPINE
 
 PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index of the chunk
@@ -21,7 +19,7 @@ PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index
 
 def solve_tree(
     question: ChunkedQuestion, counts: Integers, noise: NoiseSource
-) -> tuple[dict[PartKey, pa.Table], QuantileCells | None]:
+) -> tuple[dict[PartKey, pa.Table], pa.Table | None]:
     """Measures and solves one tree for all its keys.
 
     Args:
@@ -30,13 +28,13 @@ def solve_tree(
         noise: the source of its noise.
 
     Returns:
-        the released tables of every chunk and spine; and where the quantiles lie,
-        (keys, quantiles), None where none were asked for.
+        the released tables of every chunk and spine; and the table of quantiles, None where none
+        were asked for.
     """
     forest, name = question.forest, question.name
     chunking = forest.chunking
     tables: dict[PartKey, pa.Table] = {}
-    found: list[QuantileCells] = []
+    notes: list[list[Integers]] = []
     for first in range(0, len(chunking), chunking.chunks_per_key):
         chunks = [chunking[first + index] for index in range(chunking.chunks_per_key)]
         parts = [counts[chunk.start : chunk.start + chunk.leaves] for chunk in chunks]
@@ -53,14 +51,12 @@ def solve_tree(
         if levels:
             tables[NODES, key, SPINE] = spine_table(question, key, solutions, levels)
         start = 0
+        notes.append([])
         for chunk, measurements in zip(chunks, measured, strict=True):
             mine = solutions.slice(start, start + chunk.units)
             start += chunk.units
-            solved, cells = chunk_tables(question, chunk, measurements, mine)
-            tables |= {(kind, key, chunk.index): table for kind, table in solved.items()}
-            if cells is not None:
-                found.append(cells if chunk.index == 0 else found.pop().merge(cells))
-    if not found:
-        return tables, None
-    together = np.concatenate([cells.to_array() for cells in found], axis=1)
-    return tables, QuantileCells.from_array(together)
+            answer = question.chunk_answer(chunk, measurements, mine)
+            tables |= {(kind, key, chunk.index): table for kind, table in answer.tables.items()}
+            if answer.note is not None:
+                notes[-1].append(answer.note)
+    return tables, question.conclude(notes)

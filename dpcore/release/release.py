@@ -21,7 +21,6 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.released import ReleasedCdf
-from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 from dpcore.questions.tables import NODES
@@ -117,14 +116,13 @@ def release_counts(
     parts: dict[tuple[str, str, int, int], pa.Table] = {}
     quantiles = []
     for question in plan.chunked:
-        solved, cells = solve_tree(question, exact[question.name], noise)
+        solved, concluded = solve_tree(question, exact[question.name], noise)
         parts |= {
             (kind, question.name, first_key, index): table
             for (kind, first_key, index), table in solved.items()
         }
-        if cells is not None:
-            assert isinstance(question, OrderedQuestion)
-            quantiles.append(quantiles_table(question, cells))
+        if concluded is not None:
+            quantiles.append(concluded)
     for sparse in plan.sparse:
         tables = solve_sparse(sparse, shards[sparse.name], noise)
         parts |= {(NODES, sparse.name, 0, level): each for level, each in enumerate(tables)}

@@ -153,7 +153,7 @@ def receipt(index: int, checksum: str = "aa", **fields: Any) -> Receipt:
 
 
 def test_receipts_come_back_from_bytes() -> None:
-    each = receipt(4, quantiles="eA==")
+    each = receipt(4, note="eA==")
     assert Receipt.from_bytes(each.to_bytes()) == each
 
 

@@ -1,0 +1,105 @@
+"""What a question about known leaves needs of its domain, its plan and its widths: no kind of them.
+
+Implemented by `dpcore.ordered.domain` and `dpcore.hierarchy.domain`; by `dpcore.uniform.plan`,
+`dpcore.irregular.plan` and `dpcore.thresholds.forest`; and by the widths beside these plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.privacy.budget import Budget, Neighbors
+
+
+class Domain(Protocol):
+    """A map from the columns of a batch to leaves."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+
+    @property
+    def cells(self) -> int:
+        """K, how many leaves there are."""
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row."""
+
+    @property
+    def value_types(self) -> Mapping[str, pa.DataType]:
+        """The type of each column where a file does not tell one."""
+
+    def check_column_type(self, column: str, type: pa.DataType, /) -> None:
+        """Refuse a column of a type that cannot be read."""
+
+    def leaf_ids(self, columns: Mapping[str, pa.Array], /) -> Integers:
+        """(rows,) the leaf of every row, below 0 where a policy drops it."""
+
+    def spec(self) -> Mapping[str, object]:
+        """All that shapes the map, as plain JSON values."""
+
+
+class Shape(Protocol):
+    """The shape of a tree: `dpcore.trees.uniform`, `dpcore.trees.irregular`."""
+
+    @property
+    def leaves(self) -> int:
+        """K, how many leaves there are."""
+
+    @property
+    def height(self) -> int:
+        """The level of the leaves, the root being level 0."""
+
+    @property
+    def level_sizes(self) -> tuple[int, ...]:
+        """The number of nodes of each level, root first."""
+
+    def children(self, level: int, node: int, /) -> range:
+        """The children of a node, on the next level."""
+
+    def leaf_range(self, level: int, node: int, /) -> range:
+        """The leaves below a node."""
+
+
+class Plan(Protocol):
+    """How a tree is measured."""
+
+    @property
+    def tree(self) -> Shape:
+        """Its shape."""
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation of the guarantee."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """What all levels may spend; None where that is an epsilon with a delta."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the tree stands once per key."""
+
+
+class Widths(Protocol):
+    """How wide intervals are; they follow from the plan, but not at once."""
+
+    def spec(self) -> Any:
+        """As plain JSON values, for the manifest."""
+
+
+class ChunkAnswer(NamedTuple):
+    """What is released of a chunk.
+
+    Attributes:
+        tables: by their kind.
+        note: integers of any shape that `ChunkedQuestion.conclude` needs of the chunk.
+    """
+
+    tables: dict[str, pa.Table]
+    note: Integers | None = None
