@@ -1,0 +1,41 @@
+"""Laws of errors, intervals, and errors relative to counts.
+
+Floor 2: imports from floor 1. FACE is what others may hold this room to, by module; all else is its
+own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "intervals": (
+        "clipped_intervals",
+        "prefix_margin",
+    ),
+    "law": (
+        "BLUR_VARIANCE",
+        "ErrorLaw",
+        "ROUNDING",
+        "SMOOTHING",
+        "moments_of",
+    ),
+    "merged_law": (
+        "MergedLaw",
+        "Terms",
+        "distinct",
+        "group_widths",
+        "joined",
+        "power_sums",
+        "sum_of",
+    ),
+    "moments": (
+        "NodeMoments",
+        "blurred_excess",
+        "noise_cumulant",
+    ),
+    "relative": (
+        "gaussian_alpha_rmse",
+        "gaussian_smoothed_relative_error",
+        "law_alpha_rmse",
+        "law_smoothed_relative_error",
+        "mixed_alpha_rmse",
+        "mixed_smoothed_relative_error",
+    ),
+}

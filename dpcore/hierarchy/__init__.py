@@ -1,0 +1,49 @@
+"""Kind hierarchy: public universes of labels, and errors relative to counts.
+
+Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "calendar": (
+        "CALENDAR_LEVELS",
+        "universe_from_calendar",
+    ),
+    "domain": (
+        "HierarchyDomain",
+        "POLICIES",
+    ),
+    "leaves": (
+        "MAX_DIGITS",
+        "universe_from_codes",
+        "universe_from_columns",
+        "universe_from_parents",
+        "universe_from_paths",
+    ),
+    "question": (
+        "HierarchyQuestion",
+        "LEAST_SQUARES",
+        "NONE",
+        "hierarchy_question_from_spec",
+    ),
+    "relative_objective": (
+        "METRICS",
+        "RelativeObjective",
+    ),
+    "relative_planner": (
+        "noise_candidates",
+        "threshold_candidate",
+    ),
+    "released": ("ReleasedHierarchy",),
+    "threshold_question": (
+        "ThresholdQuestion",
+        "threshold_question_from_spec",
+    ),
+    "universe": (
+        "OTHER",
+        "Universe",
+        "check_level_names",
+    ),
+    "universe_question": ("UniverseQuestion",),
+    "universe_table": ("universe_from_table",),
+}

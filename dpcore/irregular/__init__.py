@@ -1,0 +1,32 @@
+"""Trees of any fan-outs, measured linearly: the same nouns as `uniform`.
+
+Floor 3: imports from floors 1 and 2. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "as_measured": (
+        "MeasuredForest",
+        "measured_level_rmse",
+    ),
+    "errors": ("IrregularTreeErrors",),
+    "forest": ("IrregularForest",),
+    "node_weights": ("NodeWeights",),
+    "plan": (
+        "IrregularPlan",
+        "Sensitivities",
+        "sum_sensitivities",
+    ),
+    "planner": (
+        "predicted_level_rmse",
+        "predicted_node_rmse",
+        "with_best_shares",
+        "with_equal_shares",
+    ),
+    "variances": ("plan_errors",),
+    "widths": (
+        "IrregularWidths",
+        "irregular_widths",
+        "node_margins",
+    ),
+}

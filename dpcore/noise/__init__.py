@@ -1,0 +1,33 @@
+"""Keyed streams of random bits and exact integer laws: noise that is drawn once.
+
+Floor 1: imports from dpcore.arrays alone. FACE is what others may hold this room to, by module; all
+else is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "exponential_bounds": ("exp_bounds",),
+    "laws": (
+        "DiscreteGaussian",
+        "DiscreteLaplace",
+        "NoiseLaw",
+        "SAMPLER_VERSION",
+    ),
+    "randomness": (
+        "NONCE_BYTES",
+        "RandomStream",
+        "ReleaseKey",
+        "draw_nonce",
+        "public_stream",
+    ),
+    "source": (
+        "MAX_COUNT",
+        "NoiseSource",
+        "add_noise",
+        "combine_digests",
+        "counts_digest",
+    ),
+    "truncated_laplace": (
+        "TruncatedLaplace",
+        "truncated_laplace",
+    ),
+}

@@ -1,0 +1,38 @@
+"""Budgets, sensitivities, conversions between measures of privacy, group privacy.
+
+Floor 2: imports from floor 1. FACE is what others may hold this room to, by module; all else is its
+own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "budget": (
+        "Budget",
+        "Measure",
+        "Neighbors",
+    ),
+    "conversion": (
+        "calibrated_rho",
+        "epsilon_of",
+        "rho_of",
+    ),
+    "decimal_rank": (
+        "decimal_rank",
+        "four_digits",
+    ),
+    "group": (
+        "GroupPrivacy",
+        "check_budget",
+        "rounded_down",
+    ),
+    "loss": (
+        "certified_delta",
+        "keeps",
+    ),
+    "sensitivity": (
+        "level_law",
+        "level_sensitivity",
+        "noise_law",
+        "prefix_sensitivity",
+        "sum_sensitivity",
+    ),
+}

@@ -1,0 +1,59 @@
+"""From Arrow columns to numbers: lookups, keys of a group-by, bounded values, policies.
+
+Floor 1: imports from dpcore.arrays alone. FACE is what others may hold this room to, by module; all
+else is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "column": (
+        "AnyArray",
+        "BLOCK",
+        "as_int64",
+        "decimal_values",
+        "fixed_width_values",
+        "is_text",
+        "is_utc",
+        "large_texts",
+        "map_chunks",
+        "missing_rows",
+        "null_rows",
+        "value_type",
+    ),
+    "keys": (
+        "KeyList",
+        "make_key_list",
+        "needed_type",
+        "position_of",
+        "value_list",
+    ),
+    "lookup": (
+        "IntegerIndex",
+        "TextIndex",
+    ),
+    "number_texts": (
+        "ABSENT",
+        "read_numbers",
+        "text_buffers",
+        "write_numbers",
+    ),
+    "policies": (
+        "DROPPED",
+        "MAP_VERSION",
+        "check_column",
+        "check_policy",
+        "check_version",
+        "is_integer",
+        "made",
+    ),
+    "sums": (
+        "LARGEST_BOUND",
+        "MeasureColumn",
+        "measure_from_spec",
+    ),
+    "value_list": ("ValueList",),
+    "whole_numbers": (
+        "floored_decimals",
+        "is_number",
+        "whole_numbers",
+    ),
+}

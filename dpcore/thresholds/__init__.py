@@ -1,0 +1,28 @@
+"""Counts between thresholds (Ghazi et al.): the same nouns as `uniform`.
+
+Floor 3: imports from floors 1 and 2. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "calibration": ("calibrate",),
+    "errors": ("ThresholdErrors",),
+    "forest": (
+        "ThresholdForest",
+        "ThresholdIntervals",
+        "TreeThresholds",
+        "threshold_intervals",
+    ),
+    "heavy_nodes": (
+        "Classification",
+        "CountTree",
+        "classify",
+        "remaining_trees",
+        "tree_weights",
+        "whole_tree",
+    ),
+    "plan": (
+        "ThresholdPlan",
+        "threshold_plan_from_spec",
+    ),
+}

@@ -1,0 +1,48 @@
+"""Trees whose levels are uniform, measured linearly: plans, strategies, forest, widths.
+
+Floor 3: imports from floors 1 and 2. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "bands": (
+        "band_margin",
+        "simultaneous_width",
+    ),
+    "batch": ("plan_batch",),
+    "errors": ("TreeErrors",),
+    "forest": (
+        "Forest",
+        "PrefixSolution",
+    ),
+    "objectives": (
+        "CDF",
+        "CdfObjective",
+        "Guess",
+        "NodeObjective",
+        "Objective",
+        "QuantileObjective",
+        "RangeObjective",
+        "objective_from_spec",
+    ),
+    "plan": (
+        "Consistency",
+        "Estimator",
+        "Mechanism",
+        "TreePlan",
+        "check_estimator",
+        "moved_counts",
+    ),
+    "prefix_error": ("mean_prefix_variance",),
+    "strategies": (
+        "Fanouts",
+        "Strategy",
+        "one_level",
+        "search_strategies",
+    ),
+    "widths": (
+        "IntervalWidths",
+        "interval_widths",
+        "standard_width",
+    ),
+}

@@ -1,0 +1,147 @@
+"""The house as its imports draw it: rooms of dpcore, their floors, what crosses between them.
+
+    python -m tests.rooms --write docs/architecture.md
+
+writes the part of that page which follows from the imports; a test sees that it is as committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+
+PROJECT = Path(__file__).resolve().parents[1]
+UPPER = ("transforms", "pipelines")
+
+# From below: a room imports from lower floors only. `dpcore.arrays` is below all.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("noise", "rows"),
+    ("trees", "errors", "privacy"),
+    ("uniform", "irregular", "thresholds", "questions"),
+    ("papers", "hierarchy", "sparse"),
+    ("ordered",),
+    ("release",),
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}
+LARGEST_ROOM = 16
+
+BEGIN, END = "<!-- drawn: begin -->\n", "<!-- drawn: end -->\n"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Crossing:
+    """An import from a room of dpcore by a file outside it.
+
+    Attributes:
+        room, module, name: what is imported.
+        by: the file, from the project's folder.
+    """
+
+    room: str
+    module: str
+    name: str
+    by: str
+
+
+def imports_of(source: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of every ``from module import name`` of a source."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+
+
+def crossings_of(path: str, source: str) -> list[Crossing]:
+    """The imports from rooms of dpcore that a file makes from outside them."""
+    place = PurePosixPath(path).parts
+    own = place[1] if place[0] == "dpcore" and len(place) > 2 else ""
+    found = []
+    for module, name in imports_of(source):
+        parts = module.split(".")
+        if parts[0] == "dpcore" and len(parts) > 1 and parts[1] in FLOOR and parts[1] != own:
+            inner = ".".join(parts[2:]) or name
+            found.append(
+                Crossing(room=parts[1], module=inner, name=name if len(parts) > 2 else "", by=path)
+            )
+    return found
+
+
+def all_crossings() -> list[Crossing]:
+    """Those of the three packages."""
+    paths = (path for package in ("dpcore", *UPPER) for path in (PROJECT / package).rglob("*.py"))
+    return sorted(
+        each
+        for path in paths
+        for each in crossings_of(
+            path.relative_to(PROJECT).as_posix(), path.read_text(encoding="utf-8")
+        )
+    )
+
+
+def room_of(path: str) -> str:
+    """The room of a file of dpcore, or the package of another one."""
+    parts = PurePosixPath(path).parts
+    return parts[1] if parts[0] == "dpcore" and len(parts) > 2 else parts[0]
+
+
+def climbs(crossing: Crossing) -> bool:
+    """Whether an import points to its own floor or a higher one."""
+    importer = room_of(crossing.by)
+    return importer in FLOOR and FLOOR[crossing.room] >= FLOOR[importer]
+
+
+def face_of(room: str) -> dict[str, tuple[str, ...]]:
+    """What a room may be held to from outside: names by module, as its ``__init__`` says."""
+    return dict(import_module(f"dpcore.{room}").FACE)
+
+
+def modules_of(room: str) -> list[str]:
+    """The files of a room, without its face."""
+    files = (PROJECT / "dpcore" / room).glob("*.py")
+    return sorted(path.stem for path in files if path.stem != "__init__")
+
+
+def drawing() -> str:
+    """The part of docs/architecture.md that follows from the imports."""
+    uses: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for each in all_crossings():
+        uses[room_of(each.by)].add(each.room)
+        names[each.room].add((each.module, each.name))
+    lines = [
+        "| floor | room | what it is for | files | names others use | imports from |",
+        "|---|---|---|---:|---:|---|",
+    ]
+    for number in range(len(FLOORS), 0, -1):
+        for room in FLOORS[number - 1]:
+            title = (import_module(f"dpcore.{room}").__doc__ or "").splitlines()[0].rstrip(".")
+            below = ", ".join(sorted(uses[room])) or "arrays alone"
+            size, face = len(modules_of(room)), len(names[room])
+            lines.append(f"| {number} | `{room}` | {title} | {size} | {face} | {below} |")
+    lines += ["", "What the rooms hold:", ""]
+    for number in range(len(FLOORS), 0, -1):
+        for room in FLOORS[number - 1]:
+            lines.append(f"- `{room}`: {', '.join(modules_of(room))}")
+    return "\n".join(lines) + "\n"
+
+
+def redrawn(page: str) -> str:
+    """A page with the drawing between its marks made anew."""
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + drawing() + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Draw the rooms of dpcore from their imports.")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="into a page, between its marks")
+    chosen = parser.parse_args()
+    if chosen.write is None:
+        print(drawing(), end="")
+    else:
+        chosen.write.write_text(redrawn(chosen.write.read_text()))
