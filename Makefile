@@ -11,15 +11,19 @@ FLIGHTS := data/flights/part-2-of-2.parquet
 ENGINES := build/engines
 PRISM_VERSION := v2.77.0
 
+# Two workers of tests, each with threads of its own on the same cores, are slower than without.
+export OPENBLAS_NUM_THREADS ?= 1
+
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test engines test-engines lint types ci benchmarks reproduce audit golden clean
+.PHONY: help demo test check engines test-engines lint types ci benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
 	@echo "make test        the whole test suite, but for the engines"
+	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make lint        ruff, rules and format"
@@ -72,6 +76,11 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key
 test: $(INSTALLED)
 	@echo "Running the tests"
 	@$(BIN)/python -m pytest -q -n auto -m "not engines"
+
+SINCE := HEAD
+check: lint types
+	@echo "Running the tests of what changed since $(SINCE)"
+	@$(BIN)/python -m pytest -q -n auto -m "not engines and not slow" $$($(BIN)/python -m tests.changed $(SINCE))
 
 # $(call needs,COMMAND,WHAT FOR)
 needs = if ! command -v $(1) >/dev/null 2>&1; then \

@@ -1,0 +1,72 @@
+"""The tests of what changed since a commit, as paths for pytest: `make check` runs them.
+
+A changed test is its own test; a module's are those named after it (dpcore/rows/keys.py:
+tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its room where there are none. Which
+modules stand above a changed one is not looked at: `make test` runs everything.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+PROJECT = Path(__file__).resolve().parents[1]
+ALWAYS = ("tests/test_layers.py", "tests/test_rooms.py")
+PACKAGES = ("dpcore", "transforms", "pipelines")
+
+
+def changed_files(since: str) -> list[str]:
+    """The paths of files that differ from a commit, and of those that git does not know yet."""
+    commands = (
+        ("git", "diff", "--name-only", "--diff-filter=d", since),
+        ("git", "ls-files", "--others", "--exclude-standard"),
+    )
+    return [
+        line
+        for command in commands
+        for line in subprocess.run(
+            command, cwd=PROJECT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    ]
+
+
+def tests_of(path: str, present: set[str]) -> Iterator[str]:
+    """The tests of a changed file.
+
+    Args:
+        path: from the project's folder.
+        present: the paths of all test files.
+
+    >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/rows/test_sums.py"}
+    >>> sorted(tests_of("dpcore/rows/keys.py", present))
+    ['tests/dpcore/rows/test_keys.py']
+    >>> len(list(tests_of("dpcore/rows/policies.py", present)))
+    2
+    """
+    file = PurePosixPath(path)
+    if path in present:
+        yield path
+    elif file.suffix == ".py" and file.parts[0] in PACKAGES:
+        room = f"tests/{file.parent}/"
+        beside = {each for each in present if each.startswith(room)}
+        own = {
+            each
+            for each in beside
+            if each == f"{room}test_{file.stem}.py" or each.startswith(f"{room}test_{file.stem}_")
+        }
+        yield from own or (beside if file.parts[0] == "dpcore" else set())
+
+
+def main(since: str) -> None:
+    """Print the paths, sorted."""
+    present = {
+        path.relative_to(PROJECT).as_posix() for path in (PROJECT / "tests").rglob("test_*.py")
+    }
+    found = {test for path in changed_files(since) for test in tests_of(path, present)}
+    print(*sorted(found | set(ALWAYS)), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "HEAD")
