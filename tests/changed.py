@@ -32,7 +32,7 @@ def changed_files(since: str) -> list[str]:
     ]
 
 
-def tests_of(path: str, present: set[str]) -> Iterator[str]:
+def checks_of(path: str, present: set[str]) -> Iterator[str]:
     """The tests of a changed file.
 
     Args:
@@ -40,9 +40,9 @@ def tests_of(path: str, present: set[str]) -> Iterator[str]:
         present: the paths of all test files.
 
     >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/rows/test_sums.py"}
-    >>> sorted(tests_of("dpcore/rows/keys.py", present))
+    >>> sorted(checks_of("dpcore/rows/keys.py", present))
     ['tests/dpcore/rows/test_keys.py']
-    >>> len(list(tests_of("dpcore/rows/policies.py", present)))
+    >>> len(list(checks_of("dpcore/rows/policies.py", present)))
     2
     """
     file = PurePosixPath(path)
@@ -64,7 +64,7 @@ def main(since: str) -> None:
     present = {
         path.relative_to(PROJECT).as_posix() for path in (PROJECT / "tests").rglob("test_*.py")
     }
-    found = {test for path in changed_files(since) for test in tests_of(path, present)}
+    found = {test for path in changed_files(since) for test in checks_of(path, present)}
     print(*sorted(found | set(ALWAYS)), sep="\n")
 
 
