@@ -23,9 +23,9 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from transforms import csv_rows
-from transforms.csv_format import CsvFormat
-from transforms.read import Split
+from transforms.readers import csv_rows
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.read import Split
 
 DOMAINS = (
     NumberDomain(column="delay", lower=-60, upper=600, cells=660),

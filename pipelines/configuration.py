@@ -26,8 +26,8 @@ from pipelines.sections import AnyTree, ReleaseSection
 from pipelines.sparse_tree import SparseTree, sparse_question
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document, read_document
-from transforms.csv_format import CsvFormat
 from transforms.key_reference import KeyReference
+from transforms.readers.csv_format import CsvFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
 
@@ -48,8 +48,8 @@ class Configuration:
         release: the release's id.
         input_format: "parquet" or "csv".
         input_paths: files or globs, at least one.
-        input_options: of the reader of the format, as `transforms.read.ReadBatches` takes them.
-        output: the folder of the release.
+        input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
+        them. output: the folder of the release.
         key: where the release key lies; not loaded yet.
         confidence: of all intervals.
         neighbors: the neighbouring relation.

@@ -28,11 +28,12 @@ from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
-from transforms import csv_rows, files, parquet_rows
+from transforms import files
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
 from transforms.parts import planned_parts
-from transforms.read import ReadBatches, match_files, open_file
+from transforms.readers import csv_rows, parquet_rows
+from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
 from transforms.standing import stands
 from transforms.sweep import discard, missing_files, sweep_temporary, sweep_unnamed

@@ -27,7 +27,7 @@ from pipelines.hierarchy_tree import HierarchyTree
 from pipelines.section import Amount, Name, Section, Text
 from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
-from transforms.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
+from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
 
 DEFAULT_CONFIDENCE = 0.95
 _UNBOUNDED = (

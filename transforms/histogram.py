@@ -27,7 +27,7 @@ from dpcore.trees.forest import AnyChunk
 from transforms.conservation import residue, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
-from transforms.read import BALANCE
+from transforms.readers.read import BALANCE
 
 # Leaf ids, and the values to add to them: None where each adds 1.
 Increments = tuple[Integers, Integers | None]

@@ -25,8 +25,9 @@ _FROM_READER = "rows"
 class ReleaseTrees(beam.PTransform):
     """Record batches to a differentially private release in a folder.
 
-    The input is a PCollection[pa.RecordBatch], or the pair of `transforms.read.ReadBatches`, whose
-    balance then takes part in the check that nothing was lost.
+    The input is a PCollection[pa.RecordBatch], or the pair of
+    `transforms.readers.read.ReadBatches`, whose balance then takes part in the check that nothing
+    was lost.
 
     When the graph is built, the folder gets its nonce and the public universes. Where the finished
     release of this very specification stands there already, the rows are not looked at: what the

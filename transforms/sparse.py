@@ -28,7 +28,7 @@ from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.parts import Part, parquet_bytes
-from transforms.read import BALANCE
+from transforms.readers.read import BALANCE
 from transforms.solve import KeyedDoFn, pack_digest
 from transforms.write import PartsWriter
 

@@ -28,7 +28,7 @@ TIMED = """
 import time
 import apache_beam.runners.worker.sdk_worker_main
 start = time.perf_counter()
-import transforms.release, transforms.read
+import transforms.release, transforms.readers.read
 print(time.perf_counter() - start)
 """
 

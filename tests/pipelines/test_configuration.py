@@ -38,7 +38,7 @@ from pipelines.sparse_tree import SparseTree
 from pipelines.tree_section import OrderedTree
 from pipelines.yaml_document import parse_document
 from tests.pipelines.hierarchy_tables import write_tables_of_the_document
-from transforms.csv_format import CsvFormat
+from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLIGHTS = PROJECT / "examples" / "flights.yaml"

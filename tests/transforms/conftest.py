@@ -23,7 +23,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from transforms.key_reference import KeyReference
 from transforms.parts import Part, parquet_bytes, planned_parts, sha256
-from transforms.read import ReadBatches
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -164,8 +164,8 @@ def data(tmp_path: Path, rows: pa.Table) -> str:
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several splits a file and several batches a split."""
-    monkeypatch.setattr("transforms.parquet_rows._SPLIT_ROWS", 1000)
-    monkeypatch.setattr("transforms.parquet_rows._BATCH_ROWS", 300)
+    monkeypatch.setattr("transforms.readers.parquet_rows._SPLIT_ROWS", 1000)
+    monkeypatch.setattr("transforms.readers.parquet_rows._BATCH_ROWS", 300)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms import histogram, read, solve, write
+from transforms import histogram, solve, write
 from transforms.conservation import (
     check_balance,
     check_digests,
@@ -20,6 +20,7 @@ from transforms.conservation import (
     tree_rows,
 )
 from transforms.errors import ConservationError, sentence_in
+from transforms.readers import read
 
 MAIN = None
 Change = Callable[[Any], list[Any]]

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
-from transforms.read import ReadBatches
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

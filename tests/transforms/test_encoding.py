@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.encoding import pack, pack_many, unpack, unpack_many
-from transforms.read import ReadBatches
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -21,7 +21,7 @@ from apache_beam.internal import pickler
 from dpcore.noise.randomness import ReleaseKey
 from transforms.errors import sentence_in
 from transforms.key_reference import KeyReference, KeyReferenceError
-from transforms.read import ReadBatches
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms import metrics
 from transforms.parts import planned_parts
-from transforms.read import ReadBatches
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 PROJECT = Path(__file__).resolve().parents[2]

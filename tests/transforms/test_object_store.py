@@ -29,7 +29,7 @@ from pipelines.release_folder import FolderError, ReleaseFolder
 from transforms import files
 from transforms.errors import InputError, sentence_in
 from transforms.files import OutputError
-from transforms.read import match_files, open_file
+from transforms.readers.read import match_files, open_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUCKET, OUTPUT = "mem://bucket", "mem://bucket/out"

@@ -26,7 +26,7 @@ from tests.transforms.test_conservation import drop, plant_input, plant_output, 
 from transforms import sparse
 from transforms.conservation import expected_balance, tree_chunks
 from transforms.errors import sentence_in
-from transforms.read import BALANCE
+from transforms.readers.read import BALANCE
 from transforms.solve import unpack_digest
 from transforms.sparse import _EmptyShards, _MergeShard, _PartialShards
 

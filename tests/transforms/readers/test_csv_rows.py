@@ -23,10 +23,10 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from transforms import csv_rows
-from transforms.csv_rows import _typed
 from transforms.errors import InputError
-from transforms.read import Split
+from transforms.readers import csv_rows
+from transforms.readers.csv_rows import _typed
+from transforms.readers.read import Split
 
 SECRET = "Miriam-4711"
 NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()

@@ -20,13 +20,13 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from transforms import csv_rows
-from transforms.csv_format import CsvFormat
-from transforms.csv_lines import MalformedHeader, read_header, well_formed_rows
-from transforms.csv_quotes import line_ends
-from transforms.csv_utf8 import is_utf8, not_utf8
 from transforms.errors import InputError
-from transforms.read import Split
+from transforms.readers import csv_rows
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
+from transforms.readers.csv_quotes import line_ends
+from transforms.readers.csv_utf8 import is_utf8, not_utf8
+from transforms.readers.read import Split
 
 LIMIT = 24  # of the bytes of a row
 LINES = [

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.errors import InputError, sentence_in
-from transforms.read import ReadBatches, Split, _ReadSplit, match_files, open_file
+from transforms.readers.read import ReadBatches, Split, _ReadSplit, match_files, open_file
 
 SECRET = "Miriam-4711"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

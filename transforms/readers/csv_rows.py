@@ -1,9 +1,9 @@
 """CSV files as record batches, each file one split.
 
 A row is a line, or a record where quoted values may hold line ends. What becomes of it depends on
-it alone: `transforms.csv_lines` tells rows apart and leaves out those that are malformed, and
-Arrow's parser leaves out those with too many or too few fields. A field becomes the type that its
-domain reads. A text that is no such value is missing, and follows the column's policy.
+it alone: `transforms.readers.csv_lines` tells rows apart and leaves out those that are malformed,
+and Arrow's parser leaves out those with too many or too few fields. A field becomes the type that
+its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,14 @@ import pyarrow.csv as pa_csv
 
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from transforms.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
-from transforms.csv_lines import MalformedHeader, MalformedRow, read_header, well_formed_rows
 from transforms.errors import InputError
+from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
+from transforms.readers.csv_lines import (
+    MalformedHeader,
+    MalformedRow,
+    read_header,
+    well_formed_rows,
+)
 
 COUNTS_ROWS = 0
 

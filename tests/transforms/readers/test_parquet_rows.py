@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms import parquet_rows
 from transforms.errors import InputError
-from transforms.read import Split
+from transforms.readers import parquet_rows
+from transforms.readers.read import Split
 
 SECRET = "Miriam-4711"
 

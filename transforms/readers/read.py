@@ -15,11 +15,11 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.release.plan import ReleasePlan
-from transforms import csv_rows, parquet_rows
 from transforms.errors import InputError
 from transforms.files import is_local, reason_of
 from transforms.metrics import SPLITS_READ
 from transforms.progress import advance
+from transforms.readers import csv_rows, parquet_rows
 
 BALANCE = "balance"
 FORMATS = {"parquet": parquet_rows, "csv": csv_rows}
@@ -79,7 +79,7 @@ class ReadBatches(beam.PTransform):
         patterns: globs.
         format: ``parquet`` or ``csv``.
         plan: says which columns are read and which types they may have.
-        options: of the reader of the format: ``csv``, a `transforms.csv_format.CsvFormat`.
+        options: of the reader of the format: ``csv``, a `transforms.readers.csv_format.CsvFormat`.
 
     Returns:
         a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].

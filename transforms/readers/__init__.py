@@ -1,0 +1,4 @@
+"""Files to record batches: one module a format, and `read`, which spreads them over workers.
+
+This file imports nothing, as that of transforms.
+"""
