@@ -221,8 +221,8 @@ def watch_steps(watch: Watch) -> None:
 
     import transforms
 
-    for found in pkgutil.iter_modules(transforms.__path__):
-        module = importlib.import_module(f"transforms.{found.name}")
+    for found in pkgutil.walk_packages(transforms.__path__, "transforms."):
+        module = importlib.import_module(found.name)
         for kind in vars(module).values():
             if not (isinstance(kind, type) and issubclass(kind, beam.DoFn)):
                 continue

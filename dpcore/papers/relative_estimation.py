@@ -217,6 +217,7 @@ def estimate(
 
     Source: Ghazi et al., Algorithm 4, corrected.
 
+    >>> import numpy as np
     >>> from dpcore.noise.randomness import public_stream
     >>> from dpcore.trees.uniform import Tree
     >>> parameters = Estimation(

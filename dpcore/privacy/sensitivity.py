@@ -119,6 +119,7 @@ def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
     Raises:
         ValueError: the noise would be too large for 64-bit counts.
 
+    >>> from fractions import Fraction
     >>> noise_law(Budget(measure=Measure.RHO, amount=Fraction(1, 4)), 1, 1)
     DiscreteGaussian(sigma_squared=Fraction(2, 1))
     """
@@ -138,6 +139,7 @@ def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> Noi
     Raises:
         ValueError: the noise would be too large for 64-bit counts.
 
+    >>> from fractions import Fraction
     >>> level_law(Neighbors.SUBSTITUTE, Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
     ...           single_node=False)
     DiscreteLaplace(scale=Fraction(4, 1))

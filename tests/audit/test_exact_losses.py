@@ -31,7 +31,7 @@ from dpcore.noise.laws import DiscreteGaussian
 from dpcore.noise.source import NoiseSource
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.papers import forest as published_forest
-from dpcore.privacy import budget as privacy
+from dpcore.privacy import sensitivity
 from dpcore.privacy.budget import Neighbors
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.plan import ReleasePlan
@@ -124,7 +124,7 @@ def half_the_noise(patch: Patch) -> None:
 
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
-    for module in (privacy, irregular_plan):
+    for module in (sensitivity, irregular_plan):
         patch.setattr(module, "level_sensitivity", lambda neighbors, single_node: (1, 1))
     patch.setattr(
         "dpcore.uniform.plan.prefix_sensitivity", lambda neighbors, leaves, **_: (leaves - 1,) * 2

@@ -135,10 +135,10 @@ def test_no_fraction_of_no_rows(
 ) -> None:
     nothing = replace_laws(tree_plan(), lambda law: ZeroNoise())
     question = make_question(leaves=LEAVES, plan=nothing, quantiles=(0.5,))
-    parts, cells = solved(question, np.zeros(LEAVES, np.int64), release_key)
+    parts, quantiles = solved(question, np.zeros(LEAVES, np.int64), release_key)
     cdf = rows_of(parts, "cdf")
     assert cdf["fraction"].null_count == LEAVES and cdf["count"].to_pylist() == [0] * LEAVES
-    row = quantiles_table(question, cells).to_pylist()[0]
+    row = quantiles.to_pylist()[0]
     assert row["value"] is None and row["value_text"] is None
 
 
