@@ -34,9 +34,16 @@ from transforms.key_reference import KeyReference
 from transforms.parts import planned_parts
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
+from transforms.record import MANIFEST
 from transforms.release import ReleaseTrees
-from transforms.standing import stands
-from transforms.sweep import discard, missing_files, sweep_temporary, sweep_unnamed
+from transforms.standing import read_manifest, stands
+from transforms.sweep import (
+    begun_without_record,
+    discard,
+    missing_files,
+    sweep_temporary,
+    sweep_unnamed,
+)
 from transforms.universe_file import share_universes
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
@@ -84,7 +91,7 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
     plan, output = configuration.plan(), configuration.output
     options = beam_options(arguments)
     files.use_options(options)
-    if _check_output(output, plan) and not wanted.repair:
+    if _check_output(output, plan, wanted) and not wanted.repair:
         _check_standing(output, wanted)
         print_line(
             f"{output}: a release of this specification is already there; no row was read, and "
@@ -102,6 +109,8 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
     present = partial(_parts_present, output) if elsewhere else None
     with progress_bar(sum(size for _, size in matched), parts, present):
         _run(configuration, plan, key, options, wanted)
+    if wanted.repair:
+        _check_repaired(output)
     return _finish(output, plan, standing=False)
 
 
@@ -176,7 +185,7 @@ def _check_first_file(configuration: Configuration, plan: ReleasePlan, path: str
     reader.splits(open_file(path), path, plan, **configuration.input_options)
 
 
-def _check_output(output: str, plan: ReleasePlan) -> bool:
+def _check_output(output: str, plan: ReleasePlan, wanted: Wanted) -> bool:
     """Whether the output already holds a release of this very specification.
 
     Raises:
@@ -185,27 +194,55 @@ def _check_output(output: str, plan: ReleasePlan) -> bool:
     _check_filesystems((output,))
     if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
         raise UserError(f"output: {output} is not a folder")
+    if stands(output, plan):
+        _check_nonce(output, wanted)
+        return True
     if files.is_local(output) and not _writable(output):
         raise UserError(f"output: {output} cannot be written: permission denied")
-    return stands(output, plan)
+    return False
 
 
 def _check_standing(output: str, wanted: Wanted) -> None:
     """Sees that a finished release is whole, and that nothing was asked that it cannot take.
 
     Raises:
-        UserError: files are missing, or the release is to be discarded or to have another nonce.
+        UserError: files are missing.
+        StandingError: the release is to be discarded.
     """
     if wanted.discard:
         discard(output)  # refused
     folder = ReleaseFolder(output)
-    if wanted.nonce is not None and folder.manifest.get("nonce") != wanted.nonce.hex():
-        raise UserError(f"nonce: {output} holds a release with another nonce")
     missing = missing_files(output, folder.files)
     if missing:
         raise UserError(
             f"{output}: {missing[0]} is missing, and {len(missing) - 1} more of the release's "
             "files; --repair makes them again from the same rows"
+        )
+
+
+def _check_nonce(output: str, wanted: Wanted) -> None:
+    """Sees that a finished release has the nonce that was asked for.
+
+    Raises:
+        UserError: it has another.
+    """
+    found = read_manifest(files.join(output, MANIFEST)).get("nonce")
+    if wanted.nonce is not None and found != wanted.nonce.hex():
+        raise UserError(f"nonce: {output} holds a release with another nonce")
+
+
+def _check_repaired(output: str) -> None:
+    """Sees that a repair brought back what was missing.
+
+    Raises:
+        UserError: it wrote other bytes, as another version of a library does.
+    """
+    folder = ReleaseFolder(output)
+    if missing := missing_files(output, folder.files):
+        raise UserError(
+            f"{output}: {missing[0]} is still missing: this installation writes other bytes than "
+            f"the one that made the release, dptrees {folder.manifest.get('dptrees')}; repair it "
+            "with that one and its pyarrow"
         )
 
 
@@ -219,6 +256,12 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
     if wanted.repair and not stands(output, plan):
         raise UserError(
             f"--repair: {output} holds no finished release; run without it to finish one"
+        )
+    if not (wanted.repair or wanted.discard) and begun_without_record(output):
+        raise UserError(
+            f"output: {output} holds parts of a release without record.json, so nothing tells "
+            "whether this run would draw them again; choose another output, or start anew with "
+            "--discard"
         )
     if wanted.discard:
         discard(output)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import BinaryIO, TypeVar
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -204,22 +205,42 @@ def _finished(path: str, data: bytes, finish: Callable[[str, str], Result]) -> R
 
 
 def names_below(folder: str) -> Iterator[str]:
-    """The paths of all files directly in a folder; nothing where there is none."""
-    try:
-        # Unlike a shell's, Beam's star also matches names that begin with a dot.
-        matches = FileSystems.match([join(folder, "*")])
-    except BeamIOError:
+    """The paths of all files directly in a folder, each once; nothing where there is none.
+
+    Raises:
+        OutputError: the folder cannot be listed.
+    """
+    if is_local(folder):
+        yield from _guarded(folder, "listed", lambda: _local_names(folder))
         return
-    for match in matches:
-        for metadata in match.metadata_list:
-            yield metadata.path
+    # Unlike a shell's, Beam's star also matches names that begin with a dot. A folder's own name
+    # may hold letters that mean something in a pattern; they must not lead into other folders.
+    matches = _guarded(folder, "listed", lambda: FileSystems.match([join(folder, "*")]))
+    found = {metadata.path for match in matches for metadata in match.metadata_list}
+    yield from sorted(path for path in found if path == join(folder, path.rsplit("/", 1)[-1]))
+
+
+def _local_names(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder.removeprefix("file://")) as entries:
+            return sorted(join(folder, entry.name) for entry in entries if entry.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def delete(paths: list[str]) -> None:
-    """Deletes files; one that somebody else deleted meanwhile is gone all the same."""
+    """Deletes files; one that somebody else deleted meanwhile is gone all the same.
+
+    Raises:
+        OutputError: one cannot be deleted.
+    """
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            if is_local(path):
-                os.unlink(path)
-            else:
-                FileSystems.delete([path])
+        _guarded(path, "deleted", partial(_delete, path))
+
+
+def _delete(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if is_local(path):
+            os.unlink(path.removeprefix("file://"))
+        else:
+            FileSystems.delete([path])

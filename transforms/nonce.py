@@ -47,6 +47,19 @@ def folder_nonce(folder: str, fixed: bytes | None = None) -> bytes:
     return found
 
 
+def restored_nonce(folder: str, nonce: str) -> bytes:
+    """The nonce of a finished release, which its manifest holds; writes it where it is lost.
+
+    Args:
+        folder: of the release.
+        nonce: as the manifest has it, in hexadecimal.
+    """
+    path, data = files.join(folder, NONCE), (json.dumps({"nonce": nonce}) + "\n").encode()
+    if not files.exists(path) or files.read_bytes(path) != data:
+        files.write_whole(path, data)
+    return bytes.fromhex(nonce)
+
+
 def nonce_of(text: bytes) -> bytes | None:
     """The nonce that a file's bytes tell; None where they are damaged.
 

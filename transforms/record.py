@@ -34,12 +34,25 @@ def check_record(folder: str, record: bytes) -> None:
     """
     _check_manifest(folder, record)
     path = files.join(folder, RECORD)
-    data = json.dumps({"record": record.hex()}).encode()
     if not files.exists(path):
-        files.write_once(path, data)
+        files.write_once(path, _data(record))
     # Read again, whoever wrote it: an object store does not tell two writers at once apart.
-    if files.read_bytes(path) != data:
+    check_recorded(folder, record)
+
+
+def check_recorded(folder: str, record: bytes) -> None:
+    """Sees that this very draw is recorded still: somebody may have discarded it meanwhile.
+
+    Raises:
+        RecordError: another draw is, or none.
+    """
+    path = files.join(folder, RECORD)
+    if not files.exists(path) or files.read_bytes(path) != _data(record):
         raise _another_draw(folder)
+
+
+def _data(record: bytes) -> bytes:
+    return json.dumps({"record": record.hex()}).encode()
 
 
 def _check_manifest(folder: str, record: bytes) -> None:

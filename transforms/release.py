@@ -10,11 +10,11 @@ from transforms import files
 from transforms.errors import InputError
 from transforms.histogram import CountLeaves
 from transforms.key_reference import KeyReference
-from transforms.nonce import folder_nonce
+from transforms.nonce import folder_nonce, restored_nonce
 from transforms.record import MANIFEST
 from transforms.solve import DigestChunks, RecordDraw, SolveTrees
 from transforms.sparse import CountShards, PublishShards
-from transforms.standing import stands
+from transforms.standing import read_manifest, stands
 from transforms.universe_file import share_universes
 from transforms.write import WriteRelease
 
@@ -30,8 +30,9 @@ class ReleaseTrees(beam.PTransform):
     was lost.
 
     When the graph is built, the folder gets its nonce and the public universes. Where the finished
-    release of this very specification stands there already, the rows are not looked at: what the
-    rows are now must not be compared with what they were.
+    release of this very specification stands there already, the rows are not counted: what they are
+    now must not be compared with what they were. (Steps of one's own before this one still run; the
+    command does not even open the files.)
 
     Args:
         plan: the questions and the guarantee.
@@ -65,10 +66,13 @@ class ReleaseTrees(beam.PTransform):
     def expand(self, rows: Any) -> Any:
         batches, given = rows if isinstance(rows, tuple) else (rows, None)
         check_whole(batches)
-        if stands(self._output, self._plan) and not self._repair:
-            manifest = files.join(self._output, MANIFEST)
+        manifest = files.join(self._output, MANIFEST)
+        if not stands(self._output, self._plan):
+            nonce = folder_nonce(self._output, self._nonce)
+        elif self._repair:
+            nonce = restored_nonce(self._output, read_manifest(manifest)["nonce"])
+        else:
             return batches.pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
-        nonce = folder_nonce(self._output, self._nonce)
         for question in self._plan.chunked:
             _ = question.widths  # computed once here, not on every worker
         return self._released(batches, given, share_universes(self._plan, self._output), nonce)

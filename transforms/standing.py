@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
@@ -32,9 +33,7 @@ def stands(folder: str, plan: ReleasePlan) -> bool:
     path = files.join(folder, MANIFEST)
     if not files.exists(path):
         return False
-    found, wanted = read_manifest(path).get("spec"), json.loads(json.dumps(plan.spec()))
-    if not isinstance(found, dict):
-        raise _damaged(path)
+    found, wanted = read_manifest(path)["spec"], json.loads(json.dumps(plan.spec()))
     if found.get("format") != wanted["format"]:
         raise StandingError(
             f"output: {path} is a manifest of another version of dptrees; choose another output"
@@ -56,10 +55,15 @@ def read_manifest(path: str) -> Mapping[str, Any]:
         manifest = json.loads(files.read_bytes(path))
     except ValueError:
         manifest = None
-    if not isinstance(manifest, dict):
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("spec"), dict):
+        raise _damaged(path)
+    # Format 2 had none. What is not named must not be deleted because of a damaged list of names.
+    if manifest["spec"].get("format") != 2 and manifest.get(CHECKSUM) != checksum_of(manifest):
         raise _damaged(path)
     return manifest
 
 
 def _damaged(path: str) -> StandingError:
-    return StandingError(f"output: {path} is not a manifest; the release is damaged")
+    return StandingError(
+        f"output: {path} is not a manifest as it was written; the release is damaged or was edited"
+    )

@@ -49,26 +49,41 @@ def sweep_temporary(folder: str) -> None:
 def discard(folder: str) -> None:
     """Deletes the beginning of a release, so that another one can start in its folder.
 
-    The nonce goes first: a discarding that is interrupted leaves a record that no other draw
-    matches, never a nonce under which a second draw could be compared with the first.
+    The nonce goes first, so that a second draw can never be compared with the first under it; then
+    the record, without which a job that is still at work cannot commit; then the parts. What an
+    interrupted discarding leaves is refused until it is discarded (`begun_without_record`).
 
     Args:
         folder: without a manifest.
 
     Raises:
-        StandingError: the folder holds a finished release.
+        StandingError: the folder holds a finished release, or nothing of a release.
     """
+    _check_unfinished(folder)
+    present, parts = _present(folder), _parts(folder, ".+")
+    ours = present & {files.join(folder, name) for name in (NONCE, RECORD)}
+    if not ours and not parts:
+        raise StandingError(f"output: {folder} holds nothing that --discard could remove")
+    for name in (NONCE, RECORD):
+        files.delete(sorted(present & {files.join(folder, name)}))
+    _check_unfinished(folder)  # a job may have committed meanwhile
+    shared = {path for path in present if _UNIVERSE.fullmatch(_name(path))}
+    files.delete(sorted(parts | shared | (present & {files.join(folder, QUANTILES)})))
+    sweep_temporary(folder)
+
+
+def _check_unfinished(folder: str) -> None:
     if files.exists(files.join(folder, MANIFEST)):
         raise StandingError(
             f"output: {folder} holds a finished release, which --discard does not remove; choose "
             "another output"
         )
-    present = _present(folder)
-    shared = {path for path in present if _UNIVERSE.fullmatch(_name(path))}
-    files.delete(sorted(present & {files.join(folder, NONCE)}))
-    files.delete(sorted(_parts(folder, ".+") | shared))
-    sweep_temporary(folder)
-    files.delete(sorted(present & {files.join(folder, name) for name in (QUANTILES, RECORD)}))
+
+
+def begun_without_record(folder: str) -> bool:
+    """Whether parts lie in a folder without the record of their draw: nothing tells whether another
+    draw would be the same, so none may join them."""
+    return not files.exists(files.join(folder, RECORD)) and bool(_parts(folder, ".+"))
 
 
 def missing_files(folder: str, names: Iterable[str]) -> list[str]:

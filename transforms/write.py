@@ -30,7 +30,7 @@ from transforms.key_reference import KeyReference
 from transforms.metrics import BYTES_WRITTEN, PARTS_WRITTEN
 from transforms.parts import SPINE_INDEX, Part, Receipt, parquet_bytes, planned_parts, sha256
 from transforms.progress import advance
-from transforms.record import MANIFEST, check_record, is_manifest_of
+from transforms.record import MANIFEST, check_recorded, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer
 from transforms.standing import read_manifest
 from transforms.sweep import QUANTILES, sweep_unnamed
@@ -162,7 +162,7 @@ class _Commit(KeyedDoFn):
     ) -> None:
         record = source.record()
         # Object stores let two jobs at once both record their draw; the last one's stays.
-        check_record(self._output, record)
+        check_recorded(self._output, record)
         for name, data in extra.items():
             files.write_whole(files.join(self._output, name), data)
         checksums = universe_files(self._plan)
@@ -189,7 +189,9 @@ class _Commit(KeyedDoFn):
         if not files.exists(path):
             return False
         if not is_manifest_of(path, record):
-            raise CommitError(f"output: {self._output} holds another release; nothing was changed")
+            # This draw lost, and none of its parts may lie beside the one that stands.
+            sweep_unnamed(self._output, self._plan)
+            raise CommitError(f"output: {self._output} holds another release; it stays as it is")
         return True
 
 

@@ -98,6 +98,8 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
 
 def test_strays_are_swept(workspace: Workspace) -> None:
     """What other runs left behind goes; what is not the program's stays."""
+    assert workspace.release().code == 0
+    (workspace.output / "manifest.json").unlink()
     for name in (
         f"nodes/.{32 * 'a'}.tmp",
         f".{32 * '0'}.tmp",
@@ -115,6 +117,17 @@ def test_strays_are_swept(workspace: Workspace) -> None:
     assert set(contents(workspace.output)) == (
         {*folder.files} | mine | BESIDE_PARTS - {"report.html"}
     )
+
+
+def test_parts_without_a_record_are_not_joined(workspace: Workspace) -> None:
+    assert workspace.release().code == 0
+    for name in ("manifest.json", "record.json"):
+        (workspace.output / name).unlink()
+    before = contents(workspace.output)
+    refused = workspace.release()
+    assert refused.code == 2 and "holds parts of a release without record.json" in refused.err
+    assert contents(workspace.output) == before
+    assert workspace.release(None, "--discard").code == 0
 
 
 def test_folder_holds_the_release_and_nothing_else(undisturbed: Workspace) -> None:

@@ -119,8 +119,33 @@ def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(
     for options, words in (
         (("--discard",), "holds a finished release, which --discard does not remove"),
         (OTHER_NONCE, "holds a release with another nonce"),
-        (("--repair", *OTHER_NONCE), "has another nonce already"),
+        (("--repair", *OTHER_NONCE), "holds a release with another nonce"),
     ):
         outcome = plain(workspace, *options)
         assert outcome.code == 2 and words in outcome.err, outcome
         assert files(workspace.output) == before
+
+
+def test_a_repair_restores_the_nonce(workspace: Workspace) -> None:
+    assert plain(workspace).code == 0
+    before = files(workspace.output)
+    (workspace.output / "nonce.json").unlink()
+    next((workspace.output / "nodes").iterdir()).unlink()
+    assert plain(workspace, "--repair").code == 0
+    assert files(workspace.output) == before
+
+
+def test_a_repair_that_writes_other_bytes_says_so(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transforms.parts import parquet_bytes
+
+    assert plain(workspace).code == 0
+    next((workspace.output / "cdf").iterdir()).unlink()
+
+    def other_bytes(table: pa.Table) -> bytes:
+        return parquet_bytes(table.replace_schema_metadata({"written by": "another version"}))
+
+    monkeypatch.setattr("transforms.write.parquet_bytes", other_bytes)
+    outcome = plain(workspace, "--repair")
+    assert outcome.code == 2 and "is still missing: this installation writes other" in outcome.err

@@ -281,6 +281,8 @@ def test_a_damaged_or_missing_part_is_refused(configuration, store) -> None:
 
 
 def test_strays_of_earlier_runs_are_swept(configuration, store, local) -> None:
+    assert main(["release", configuration, *NONCE]) == 0
+    del store[f"{OUTPUT}/manifest.json"]
     store[f"{OUTPUT}/nodes/value-000000-000000-feedfeedfeedfeed.parquet"] = b"stray"
     store[f"{OUTPUT}/notes.txt"] = b"mine"
     assert main(["release", configuration, *NONCE]) == 0

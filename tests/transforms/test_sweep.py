@@ -1,6 +1,7 @@
 """What is no part of a release goes; what is not ours, and what is published, stays."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,14 @@ import pytest
 
 from transforms.parts import parquet_bytes
 from transforms.standing import StandingError
-from transforms.sweep import discard, missing_files, sweep_temporary, sweep_unnamed
+from transforms.sweep import (
+    begun_without_record,
+    discard,
+    missing_files,
+    sweep_temporary,
+    sweep_unnamed,
+)
+from transforms.write import _by_part as by_part
 
 MINE = {
     "notes.txt": b"mine",
@@ -74,6 +82,87 @@ def test_the_beginning_of_a_release_is_discarded(
     pq.write_table(pq.read_table(data.replace("*", "a")), tmp_path / "fewer.parquet")
     run(plan, str(tmp_path / "fewer.parquet"), out, nonce=None)
     assert "manifest.json" in release_files(out)
+
+
+def test_nothing_of_ours_is_discarded_from_a_folder_of_others(tmp_path, release_files) -> None:
+    put(tmp_path, {"quantiles.parquet": b"mine"} | MINE)
+    with pytest.raises(StandingError, match="holds nothing that --discard could remove"):
+        discard(str(tmp_path))
+    assert release_files(tmp_path) == {"quantiles.parquet": b"mine"} | MINE
+
+
+def test_what_a_killed_discarding_leaves_is_seen(make_plan, data, run, tmp_path) -> None:
+    out = tmp_path / "out"
+    run(make_plan(), data, out)
+    assert not begun_without_record(str(out))
+    for name in ("manifest.json", "nonce.json", "record.json"):
+        (out / name).unlink()
+    assert begun_without_record(str(out))
+    discard(str(out))
+    assert not begun_without_record(str(out))
+
+
+def test_a_job_whose_beginning_was_discarded_does_not_commit(
+    make_plan, data, run, tmp_path, monkeypatch
+) -> None:
+    """Its launcher was killed, and somebody discards what it wrote while the engine goes on."""
+    out = tmp_path / "out"
+
+    def discarded(receipts):
+        for name in ("record.json", "nonce.json"):
+            (out / name).unlink()
+        return by_part(receipts)
+
+    monkeypatch.setattr("transforms.write._by_part", discarded)
+    with pytest.raises(Exception, match="made from other data, with another key"):
+        run(make_plan(), data, out)
+    assert not (out / "manifest.json").exists()
+
+
+def test_folders_whose_names_match_are_left_alone(
+    make_plan, data, run, tmp_path, release_files
+) -> None:
+    """`v[12]` as a pattern is `v1`."""
+    run(make_plan(), data, tmp_path / "v1")
+    before = release_files(tmp_path / "v1")
+    run(make_plan(), data, tmp_path / "v[12]", nonce=bytes(16))
+    assert release_files(tmp_path / "v1") == before
+    other = release_files(tmp_path / "v[12]")
+    assert missing_files(str(tmp_path / "v[12]"), other) == []
+    (tmp_path / "v[12]" / "manifest.json").unlink()
+    discard(str(tmp_path / "v[12]"))
+    assert release_files(tmp_path / "v1") == before
+
+
+def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, tmp_path, release_files) -> None:
+    out = tmp_path / "out"
+    run(make_plan(), data, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | {"parts": []}))
+    before = release_files(out)
+    for again in (
+        lambda: sweep_unnamed(str(out), make_plan()),
+        lambda: run(make_plan(), data, out),
+    ):
+        with pytest.raises(StandingError, match="is damaged or was edited"):
+            again()
+    assert release_files(out) == before
+
+
+def test_a_losing_job_clears_its_parts(make_plan, data, run, tmp_path, monkeypatch) -> None:
+    """Another release stands by the time that it would commit."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    run(make_plan(), data, other, nonce=bytes(16))
+
+    def beaten(receipts):
+        shutil.copytree(other, out, dirs_exist_ok=True)
+        return by_part(receipts)
+
+    monkeypatch.setattr("transforms.write._by_part", beaten)
+    with pytest.raises(Exception, match="holds another release; it stays as it is"):
+        run(make_plan(), data, out)
+    named = json.loads((out / "manifest.json").read_text())["parts"]
+    assert len(list((out / "nodes").iterdir())) == sum("nodes/" in part["file"] for part in named)
 
 
 def test_discarding_begins_with_the_nonce(make_plan, data, run, tmp_path, monkeypatch) -> None:

@@ -14,6 +14,7 @@ from dpcore.release.guarantee import checksum_of, manifest_of
 from transforms.errors import ConservationError, sentence_in
 from transforms.files import TEMPORARY_SUFFIX
 from transforms.parts import Part, Receipt, parquet_bytes, planned_parts, sha256
+from transforms.record import check_record
 from transforms.write import CommitError, _by_part, _Commit, manifest_text
 
 
@@ -182,7 +183,7 @@ def test_a_manifest_has_no_clock_and_no_order_of_arrival() -> None:
 def commit(
     plan, reference, folder: Path, receipts: list[Receipt], draw: bytes = bytes(48)
 ) -> list[str]:
-    step = _Commit(plan, reference, str(folder), {})
+    step = _Commit(plan, reference, str(folder), {"spec": plan.spec()})
     step.setup()
     return list(step.process((0, [each.to_bytes() for each in receipts]), [draw]))
 
@@ -195,13 +196,16 @@ def test_a_commit_needs_every_part(make_plan, reference, tmp_path) -> None:
         with pytest.raises(ConservationError, match="the parts of the release did not arrive"):
             commit(plan, reference, tmp_path / "out", wrong)
         assert not (tmp_path / "out").exists()
+    step = _Commit(plan, reference, "", {})
+    step.setup()
+    check_record(str(tmp_path / "out"), step.source([bytes(48)]).record())
     (path,) = commit(plan, reference, tmp_path / "out", receipts)
     before = Path(path).read_bytes()
     assert commit(plan, reference, tmp_path / "out", receipts[::-1]) == [path]
     other = [Receipt(part=each.part, rows=1, sha256="bb") for each in receipts]
     assert commit(plan, reference, tmp_path / "out", other) == [path]
     assert Path(path).read_bytes() == before
-    with pytest.raises(CommitError, match="holds another release; nothing was changed"):
+    with pytest.raises(CommitError, match="holds another release; it stays as it is"):
         commit(plan, reference, tmp_path / "out", receipts, draw=bytes(47) + b"1")
     assert Path(path).read_bytes() == before
 
