@@ -178,8 +178,8 @@ class ReleasePlan:
         """SHA-256, in canonical JSON, of what shapes the map and the noise.
 
         What only shapes the output (quantiles, confidence, weight, the planner's objective, the
-        estimate and the consistent counts) is left out: asking for another quantile of the same
-        data must draw the same noise. It holds nothing of the data.
+        estimate and the consistent counts) is left out: finishing a folder with another quantile of
+        the same data must draw the same noise. It holds nothing of the data.
         """
         spec = self.spec() | {"trees": [question.law_spec() for question in self.questions]}
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
