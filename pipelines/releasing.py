@@ -215,8 +215,8 @@ def _check_standing(output: str, wanted: Wanted) -> None:
     missing = missing_files(output, folder.files)
     if missing:
         raise UserError(
-            f"{output}: {missing[0]} is missing, and {len(missing) - 1} more of the release's "
-            "files; --repair makes them again from the same rows"
+            f"{output}: {missing[0]} is missing, of {len(folder.files)} files of the release "
+            f"{len(missing)} in all; --repair makes them again from the same rows"
         )
 
 
