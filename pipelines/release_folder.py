@@ -25,7 +25,7 @@ from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.trees.forest import SPINE
-from transforms.parts import universe_name
+from transforms.layout import universe_name
 
 MANIFEST = "manifest.json"
 QUANTILES = "quantiles.parquet"

@@ -31,7 +31,7 @@ from pipelines.user_error import UserError
 from transforms import files
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.parts import planned_parts
+from transforms.layout import planned_parts
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.record import MANIFEST

@@ -22,10 +22,10 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total
 from dpcore.trees.forest import AnyChunk
 from transforms.conservation import residue, tree_chunks, tree_partials, tree_rows
-from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
 from transforms.readers.read import BALANCE
 

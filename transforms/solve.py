@@ -19,13 +19,13 @@ from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.tables import spine_table
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.trees.forest import AnyChunk, Measurements, RootSolutions
 from transforms.conservation import check_balance, check_digests, check_once
-from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
+from transforms.layout import parquet_bytes
 from transforms.metrics import CHUNKS_MEASURED
-from transforms.parts import parquet_bytes
 from transforms.record import check_record
 
 SpineKey = tuple[str, int]  # tree, code of the (first) key

@@ -18,16 +18,16 @@ import pyarrow as pa
 
 from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.packing import pack_many, unpack_many
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.publication import publish_shard, shard_digest
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.solution import sparse_tables
 from transforms.conservation import check_once, level_rows, tree_chunks, tree_partials, tree_rows
-from transforms.encoding import pack_many, unpack_many
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
-from transforms.parts import Part, parquet_bytes
+from transforms.layout import Part, parquet_bytes
 from transforms.readers.read import BALANCE
 from transforms.solve import KeyedDoFn, pack_digest
 from transforms.write import PartsWriter

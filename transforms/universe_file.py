@@ -18,7 +18,7 @@ from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
-from transforms.parts import parquet_bytes, sha256, universe_name
+from transforms.layout import parquet_bytes, sha256, universe_name
 
 # Of this process, by digest: steps of one worker share what they read.
 _LOADED: "dict[str, SharedUniverse]" = {}

@@ -21,14 +21,14 @@ from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.tables import NODES
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.packing import pack, unpack
 from transforms import files
 from transforms.conservation import check_once
-from transforms.encoding import pack, unpack
 from transforms.errors import ReleaseError
 from transforms.histogram import ChunkKey
 from transforms.key_reference import KeyReference
+from transforms.layout import SPINE_INDEX, Part, Receipt, parquet_bytes, planned_parts, sha256
 from transforms.metrics import BYTES_WRITTEN, PARTS_WRITTEN
-from transforms.parts import SPINE_INDEX, Part, Receipt, parquet_bytes, planned_parts, sha256
 from transforms.progress import advance
 from transforms.record import MANIFEST, check_recorded, is_manifest_of
 from transforms.solve import KeyedDoFn, SpineKey, chunk_of, read_answer

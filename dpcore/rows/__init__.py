@@ -36,6 +36,12 @@ FACE = {
         "text_buffers",
         "write_numbers",
     ),
+    "packing": (
+        "pack",
+        "pack_many",
+        "unpack",
+        "unpack_many",
+    ),
     "policies": (
         "DROPPED",
         "MAP_VERSION",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
-from transforms.parts import planned_parts
+from transforms.layout import planned_parts
 
 
 class Tables:

@@ -138,7 +138,7 @@ def test_a_repair_restores_the_nonce(workspace: Workspace) -> None:
 def test_a_repair_that_writes_other_bytes_says_so(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transforms.parts import parquet_bytes
+    from transforms.layout import parquet_bytes
 
     assert plain(workspace).code == 0
     next((workspace.output / "cdf").iterdir()).unlink()

@@ -22,7 +22,7 @@ from dpcore.release.release import Release, release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from transforms.key_reference import KeyReference
-from transforms.parts import Part, parquet_bytes, planned_parts, sha256
+from transforms.layout import Part, parquet_bytes, planned_parts, sha256
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 

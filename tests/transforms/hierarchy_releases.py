@@ -16,7 +16,7 @@ from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning
 from tests.dpcore.hierarchy_questions import leaf_counts
-from transforms.parts import parquet_bytes, planned_parts, sha256
+from transforms.layout import parquet_bytes, planned_parts, sha256
 
 DELTA = Fraction(1, 10**4)
 NONCE = bytes(range(16))  # as in conftest

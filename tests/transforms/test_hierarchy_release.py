@@ -15,6 +15,7 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.packing import unpack
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     domain_of,
@@ -25,9 +26,8 @@ from tests.dpcore.hierarchy_questions import (
     release_plan_of,
 )
 from tests.transforms.hierarchy_releases import files_of
-from transforms.encoding import unpack
 from transforms.histogram import SumCounts, _PartialCounts, _SumChunk
-from transforms.parts import universe_name
+from transforms.layout import universe_name
 
 ROWS = random_rows(11, 2600)
 SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)

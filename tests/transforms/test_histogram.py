@@ -9,8 +9,8 @@ from apache_beam.testing.util import assert_that
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcore.rows.packing import unpack
 from transforms.conservation import tree_chunks, tree_partials, tree_rows
-from transforms.encoding import unpack
 from transforms.histogram import CountLeaves, SumCounts, _PartialCounts, pack_dense, pack_sparse
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.noise.source import LARGEST_MEASURED
+from dpcore.rows.packing import unpack
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
 from dpcore.trees.exact_sums import LARGEST_SUM
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, release_plan_of
 from transforms.conservation import residue
-from transforms.encoding import unpack
 from transforms.histogram import SumCounts, _PartialCounts, _SumChunk, pack_dense, pack_sparse
 
 BOUND = LARGEST_BOUND

@@ -12,7 +12,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms import metrics
-from transforms.parts import planned_parts
+from transforms.layout import planned_parts
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from glob import glob
 
-from transforms.parts import planned_parts
+from transforms.layout import planned_parts
 from transforms.progress import advance, listen
 
 

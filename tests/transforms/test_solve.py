@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.noise.source import combine_digests, counts_digest
-from transforms.encoding import pack
+from dpcore.rows.packing import pack
 from transforms.errors import ConservationError
 from transforms.solve import (
     KeyedDoFn,

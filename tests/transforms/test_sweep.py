@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.parts import parquet_bytes
+from transforms.layout import parquet_bytes
 from transforms.standing import StandingError
 from transforms.sweep import (
     begun_without_record,

@@ -22,7 +22,7 @@ from tests.dpcore.hierarchy_questions import (
 )
 from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
-from transforms.parts import sha256, universe_name
+from transforms.layout import sha256, universe_name
 from transforms.universe_file import (
     SharedUniverse,
     UniverseError,

@@ -13,7 +13,7 @@ import pytest
 from dpcore.release.guarantee import checksum_of, manifest_of
 from transforms.errors import ConservationError, sentence_in
 from transforms.files import TEMPORARY_SUFFIX
-from transforms.parts import Part, Receipt, parquet_bytes, planned_parts, sha256
+from transforms.layout import Part, Receipt, parquet_bytes, planned_parts, sha256
 from transforms.record import check_record
 from transforms.write import CommitError, _by_part, _Commit, manifest_text
 

@@ -11,7 +11,7 @@ from apache_beam.portability import common_urns
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.encoding import pack, pack_many, unpack, unpack_many
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
