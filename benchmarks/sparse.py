@@ -71,7 +71,7 @@ def count(folder: Path, domain: SparseDomain) -> tuple[int, Shards]:
 
 def publish(plan: SparsePlan, domain: SparseDomain, shards: Shards) -> list[NodeCounts]:
     """The published nodes of each level."""
-    total = sum(shard_digest(KEY, "r", "t", *place, own) for place, own in shards.items())
+    total = sum(own.digest(KEY, "r", "t", place) for place, own in shards.items())
     noise = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=combine_digests(total))
     levels: list[list[NodeCounts]] = [[] for _ in range(plan.height + 1)]
     for (level, shard), own in shards.items():

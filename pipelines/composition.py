@@ -27,7 +27,8 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
-from dpcore.questions.question import ChunkedQuestion, MovedCounts, Question
+from dpcore.questions.question import MovedCounts, Question
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan, moved_counts_of
 from pipelines.configuration_error import ConfigurationError
 from pipelines.hierarchy_tree import HierarchyTree
@@ -209,7 +210,7 @@ class _Composition:
         def moved(rho: Fraction) -> MovedCounts | None:
             budget = Budget(measure=Measure.RHO, amount=rho)
             made = (self._question(index, budget) for index in self._composed)
-            return moved_counts_of(each for each in made if isinstance(each, ChunkedQuestion))
+            return moved_counts_of(each for each in made if isinstance(each, TreeQuestion))
 
         def certify(rho: Fraction) -> float:
             counts = moved(rho)

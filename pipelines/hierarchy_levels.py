@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from dpcore.release.guarantee import hierarchy_levels_of
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.terminal_text import escaped, print_line
 

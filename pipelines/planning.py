@@ -11,6 +11,7 @@ from dpcore.hierarchy.question import NONE, HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.planner import predicted_node_rmse
+from dpcore.noise.scales import scale_of
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import budget_for_target, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
@@ -18,9 +19,10 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.questions.question import Question
-from dpcore.release.guarantee import budget_text, counted, estimate_in_words, scale_of
+from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
+from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
 from pipelines.configuration import Configuration, load_configuration

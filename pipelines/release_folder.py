@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tables import QUANTILES
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.trees.forest import SPINE
-from transforms.layout import universe_name
+from transforms.layout import MANIFEST, concluded_file, universe_name
 
-MANIFEST = "manifest.json"
-QUANTILES = "quantiles.parquet"
+QUANTILES_FILE = concluded_file(QUANTILES)
 
 
 class FolderError(Exception):
@@ -55,8 +55,7 @@ class ReleaseFolder:
             assert isinstance(spec, dict)
             self.plan: ReleasePlan = plan_from_spec(spec, self._universe)
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
-                if isinstance(question, ChunkedQuestion):
-                    question.remember_widths(question.read_widths(tree["interval_widths"]))
+                question.recall(tree)
             self._check(self.manifest, spec)
             self._parts = {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
@@ -105,7 +104,8 @@ class ReleaseFolder:
     @property
     def release(self) -> Release:
         """The release, reading its parts when they are asked for."""
-        return Release(self.plan, self.part, self.quantiles())
+        quantiles = self.quantiles()
+        return Release(self.plan, self.part, {} if quantiles is None else {QUANTILES: quantiles})
 
     @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
@@ -138,16 +138,16 @@ class ReleaseFolder:
     def _holds_upper(self, place: tuple[str, str, int, int], levels: int | None) -> bool:
         """Whether a part may hold nodes of so many levels: those above the split are in spines."""
         question = self.plan.question(place[1])
-        if levels is None or place[3] == SPINE or not isinstance(question, ChunkedQuestion):
+        if levels is None or place[3] == SPINE or not isinstance(question, TreeQuestion):
             return True
         return levels > question.forest.chunking.split_level
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were asked for."""
         files = self.manifest.get("files")
-        if not isinstance(files, dict) or QUANTILES not in files:
+        if not isinstance(files, dict) or QUANTILES_FILE not in files:
             return None
-        return self._table(QUANTILES, str(files[QUANTILES]))
+        return self._table(QUANTILES_FILE, str(files[QUANTILES_FILE]))
 
     def _table(self, name: str, checksum: str) -> pa.Table:
         return self._file(name, checksum).read()

@@ -31,10 +31,9 @@ from pipelines.user_error import UserError
 from transforms import files
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.layout import planned_parts
+from transforms.layout import MANIFEST, planned_parts
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
-from transforms.record import MANIFEST
 from transforms.release import ReleaseTrees
 from transforms.standing import read_manifest, stands
 from transforms.sweep import (
@@ -285,8 +284,8 @@ def _run(
 ) -> None:
     """Builds and runs the job, and tells its failure in one sentence where it has one."""
     output = files.absolute(configuration.output)
-    for question in plan.chunked:
-        _ = question.widths  # before the plan is copied
+    for question in plan.questions:
+        question.prepare()  # before the plan is copied
     plan = share_universes(plan, output)
     try:
         with beam.Pipeline(options=options) as pipeline:

@@ -203,7 +203,9 @@ def _composition(plan: ReleasePlan) -> str:
         return "which is what the trees spend, added up"
     if len(plan.composed) == len(plan.questions):
         return f"certified by composing the exact laws of all noise; {rho}"
-    sparse_alone = len(plan.composed) + len(plan.sparse) == len(plan.questions)
+    sparse_alone = len(plan.composed) + sum(
+        each.kind == "sparse" for each in plan.questions
+    ) == len(plan.questions)
     own = "the levels of sparse trees" if sparse_alone else "trees with a budget of their own"
     return (
         f"what {own} spend, and what composing the exact laws of the other trees' noise "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.question import SparseQuestion
@@ -23,7 +23,7 @@ _HIERARCHY = {"drop": _DROPPED, "other": "counted in the leaf other"}
 _KEYS = {"drop": _DROPPED, "other": "counted under the key other"}
 
 
-def policies(question: ChunkedQuestion) -> Iterator[dict[str, str]]:
+def policies(question: TreeQuestion) -> Iterator[dict[str, str]]:
     """The rows of the table of policies: for the columns of a tree, its keys and what it sums."""
     is_hierarchy = isinstance(question, UniverseQuestion)
     words, spec = _HIERARCHY if is_hierarchy else _ORDERED, question.domain.spec()

@@ -9,6 +9,8 @@ exact and stay inside the job. How many increments a bundle gives follows from t
 
 from collections.abc import Iterable, Mapping
 
+from dpcore.questions.place import Place
+from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import ConservationError
 
@@ -39,10 +41,11 @@ def tree_partials(tree: str) -> str:
     return f"partial counts of tree {tree}"
 
 
-def level_rows(tree: str, level: int) -> str:
-    """The name of the balance between the counts of a sparse tree's level, sent and merged; the
-    root's is `tree_rows`."""
-    return f"rows of level {level} of tree {tree}" if level else tree_rows(tree)
+def balance_name(question: Question, place: Place) -> str:
+    """The name of the balance that the counts of a place take part in: between the rows kept and
+    the total of the counts, or between partial counts and their sums."""
+    number = question.balance_of(place)
+    return f"rows of level {number} of tree {question.name}" if number else tree_rows(question.name)
 
 
 def tree_chunks(tree: str) -> str:
@@ -52,8 +55,7 @@ def tree_chunks(tree: str) -> str:
 
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     """What is not zero in a balanced job: every chunk of the plan was summed once."""
-    chunks = {tree_chunks(q.name): len(q.forest.chunking) for q in plan.chunked}
-    return chunks | {tree_chunks(q.name): len(q.places()) for q in plan.sparse}
+    return {tree_chunks(question.name): len(question.places) for question in plan.questions}
 
 
 def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:

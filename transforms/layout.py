@@ -1,4 +1,11 @@
-"""The parts of a release: Parquet files whose names follow from the plan and from their bytes.
+"""The layout of a release's folder: the one owner of its files' names.
+
+    manifest.json       what the release is; it exists once this does
+    record.json         of its draw, `transforms.record`
+    nonce.json          of the folder, `transforms.nonce`
+    nodes/*, cdf/*      its parts
+    quantiles.parquet   a table of whole trees
+    universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
 
 A part is named by the chunk it holds and the SHA-256 of its bytes, so a retry writes the same file
 again and readers can tell a damaged one. Every part of the plan has one receipt; the receipts are
@@ -14,10 +21,11 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.questions.tables import NODES
+from dpcore.questions.place import Part
 from dpcore.release.plan import ReleasePlan
+from dpcore.trees.forest import SPINE
 
-SPINE_INDEX = -1
+MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -40,19 +48,23 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class Part:
-    """Which part of a release: the nodes or the CDF points of one chunk (index -1: a spine)."""
+def part_file(part: Part, sha256: str) -> str:
+    """The path of a part within its release.
 
-    kind: str
-    tree: str
-    key: int
-    index: int
+    >>> part_file(Part(kind="nodes", tree="age", key=0, index=SPINE), 64 * "0")
+    'nodes/age-000000-spine-0000000000000000.parquet'
+    """
+    chunk = "spine" if part.index == SPINE else f"{part.index:06d}"
+    return f"{part.kind}/{part.tree}-{part.key:06d}-{chunk}-{sha256[:16]}.parquet"
 
-    def file_name(self, sha256: str) -> str:
-        """Its path within the release."""
-        chunk = "spine" if self.index == SPINE_INDEX else f"{self.index:06d}"
-        return f"{self.kind}/{self.tree}-{self.key:06d}-{chunk}-{sha256[:16]}.parquet"
+
+def concluded_file(name: str) -> str:
+    """The path of a table of whole trees within a release.
+
+    >>> concluded_file("quantiles")
+    'quantiles.parquet'
+    """
+    return f"{name}.parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +86,7 @@ class Receipt:
     @property
     def file_name(self) -> str:
         """The part's path within the release."""
-        return self.part.file_name(self.sha256)
+        return part_file(self.part, self.sha256)
 
     def to_bytes(self) -> bytes:
         """As it travels."""
@@ -99,14 +111,5 @@ def sha256(data: bytes) -> str:
 
 def planned_parts(plan: ReleasePlan) -> Iterator[Part]:
     """Every part that a complete release has."""
-    for question in plan.chunked:
-        chunking = question.forest.chunking
-        for chunk in chunking:
-            for kind in question.tables:
-                yield Part(kind=kind, tree=question.name, key=chunk.key, index=chunk.index)
-        if chunking.split_level > 0:
-            for key in range(question.key_count):
-                yield Part(kind=NODES, tree=question.name, key=key, index=SPINE_INDEX)
-    for sparse in plan.sparse:
-        for level in range(sparse.plan.height + 1):
-            yield Part(kind=NODES, tree=sparse.name, key=0, index=level)
+    for question in plan.questions:
+        yield from question.parts()

@@ -10,8 +10,7 @@ import json
 from dpcore.noise.randomness import NONCE_BYTES, draw_nonce
 from transforms import files
 from transforms.errors import ReleaseError
-
-NONCE = "nonce.json"
+from transforms.layout import NONCE
 
 
 class NonceError(ReleaseError):

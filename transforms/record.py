@@ -11,14 +11,19 @@ run the job again on data of their choice, in a folder whose release was begun a
 """
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import apache_beam as beam
+
+from dpcore.noise.source import combine_digests
+from dpcore.release.plan import ReleasePlan
 from transforms import files
+from transforms.conservation import check_balance, check_digests
 from transforms.errors import ReleaseError
-
-RECORD = "record.json"
-
-
-MANIFEST = "manifest.json"
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.layout import MANIFEST, RECORD
 
 
 class RecordError(ReleaseError):
@@ -76,3 +81,88 @@ def _another_draw(folder: str) -> RecordError:
         "another key or another configuration; a second release spends its budget again, so choose "
         "another output, or start an unfinished one anew with --discard"
     )
+
+
+def pack_digest(digest: int, chunks: int) -> bytes:
+    """A sum of keyed digests, and of how many chunks, as bytes."""
+    return combine_digests(digest) + chunks.to_bytes(8, "big")
+
+
+def unpack_digest(data: bytes) -> tuple[int, int]:
+    """The inverse of `pack_digest`.
+
+    >>> unpack_digest(pack_digest(5, 2))
+    (5, 2)
+    """
+    return int.from_bytes(data[:32], "big"), int.from_bytes(data[32:], "big")
+
+
+class SumDigests(beam.CombineFn):
+    """Sums keyed digests modulo 2^256, and counts their chunks: the same whatever their order."""
+
+    def create_accumulator(self) -> bytes:
+        return pack_digest(0, 0)
+
+    def add_input(self, accumulator: bytes, element: bytes) -> bytes:
+        (total, chunks), (digest, more) = unpack_digest(accumulator), unpack_digest(element)
+        return pack_digest(total + digest, chunks + more)
+
+    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            merged = self.add_input(merged, accumulator)
+        return merged
+
+    def extract_output(self, accumulator: bytes) -> bytes:
+        return accumulator
+
+
+class RecordDraw(beam.PTransform):
+    """Lets noise be drawn: nothing was lost, and the draw is recorded beside the output.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        output: the folder of the release.
+        nonce: of the folder.
+
+    Returns:
+        PCollection[bytes] of one element: the nonce and the global digest, after the draw was
+        recorded. The input is PCollection[bytes], a digest of each chunk and shard, and the
+        balance.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
+        super().__init__()
+        self._plan, self._key, self._output, self._nonce = plan, key, output, nonce
+
+    def expand(self, inputs: Any) -> Any:
+        digests, balance = inputs
+        balanced = balance | "SumBalance" >> beam.CombinePerKey(sum)
+        return (
+            digests
+            | "GlobalDigest" >> beam.CombineGlobally(SumDigests()).without_defaults()
+            # bytes -> the nonce and the same bytes, once the balance holds and the draw is recorded
+            | "Record"
+            >> beam.ParDo(
+                _Record(self._plan, self._key, self._output, self._nonce),
+                beam.pvalue.AsDict(balanced),
+            )
+        )
+
+
+@beam.typehints.with_output_types(bytes)
+class _Record(KeyedDoFn):
+    """Lets the noise be drawn once nothing was lost and the draw is recorded."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
+        super().__init__(plan, key)
+        self._output, self._nonce = output, nonce
+
+    def process(self, summed: bytes, balance: Mapping[str, int]) -> Iterator[bytes]:
+        check_balance(self._plan, balance)
+        total, chunks = unpack_digest(summed)
+        check_digests(self._plan, chunks)
+        draw = self._nonce + combine_digests(total)
+        check_record(self._output, self.source([draw]).record())
+        yield draw

@@ -7,16 +7,16 @@ import apache_beam as beam
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
+from transforms.commit import Commit
+from transforms.count import CountRows
+from transforms.draw import DrawTrees
 from transforms.errors import InputError
-from transforms.histogram import CountLeaves
 from transforms.key_reference import KeyReference
+from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, restored_nonce
-from transforms.record import MANIFEST
-from transforms.solve import DigestChunks, RecordDraw, SolveTrees
-from transforms.sparse import CountShards, PublishShards
+from transforms.record import RecordDraw
 from transforms.standing import read_manifest, stands
 from transforms.universe_file import share_universes
-from transforms.write import WriteRelease
 
 # Balanced only where the reader told how many rows it gave.
 _FROM_READER = "rows"
@@ -73,32 +73,21 @@ class ReleaseTrees(beam.PTransform):
             nonce = restored_nonce(self._output, read_manifest(manifest)["nonce"])
         else:
             return batches.pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
-        for question in self._plan.chunked:
-            _ = question.widths  # computed once here, not on every worker
+        for question in self._plan.questions:
+            question.prepare()
         return self._released(batches, given, share_universes(self._plan, self._output), nonce)
 
     def _released(self, batches: Any, given: Any, plan: ReleasePlan, nonce: bytes) -> Any:
-        counts, counted = batches | "Count" >> CountLeaves(plan)
-        digests = counts | "Chunks" >> DigestChunks(plan, self._key)
-        shards = None
-        if plan.sparse:
-            shards, more, shard_balance = batches | "Sparse" >> CountShards(plan, self._key)
-            digests = (digests, more) | "Digests" >> beam.Flatten()
-            counted = (counted, shard_balance) | "Counted" >> beam.Flatten()
+        counts, digests, counted = batches | "Count" >> CountRows(plan, self._key)
         if given is None:
             balance = counted | "WithoutReader" >> beam.Filter(lambda part: part[0] != _FROM_READER)
         else:
             balance = (given, counted) | "Balance" >> beam.Flatten()
         record = RecordDraw(plan, self._key, self._output, nonce)
-        recorded = (digests, balance) | "Draw" >> record
-        chunks, spines = (counts, recorded) | "Solve" >> SolveTrees(plan, self._key)
-        others = []
-        if shards is not None:
-            publish = PublishShards(plan, self._key, self._output)
-            others.append((shards, recorded) | "Publish" >> publish)
-        return (chunks, spines, recorded, *others) | "Write" >> WriteRelease(
-            plan, self._key, self._output, manifest_of(plan)
-        )
+        recorded = (digests, balance) | "Record" >> record
+        receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, self._key, self._output)
+        commit = Commit(plan, self._key, self._output, manifest_of(plan))
+        return (receipts, recorded) | "Commit" >> commit
 
 
 def check_whole(batches: Any) -> None:

@@ -13,7 +13,7 @@ from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
-from transforms.record import MANIFEST
+from transforms.layout import MANIFEST
 
 
 class StandingError(ReleaseError):

@@ -9,14 +9,11 @@ does not name goes. Files that are not ours stay.
 import re
 from collections.abc import Iterable
 
-from dpcore.questions.tables import CDF, NODES
+from dpcore.questions.tables import CDF, NODES, QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
-from transforms.nonce import NONCE
-from transforms.record import MANIFEST, RECORD
+from transforms.layout import MANIFEST, NONCE, RECORD, concluded_file
 from transforms.standing import StandingError, read_manifest
-
-QUANTILES = "quantiles.parquet"
 
 # Of trees of these names: a tree's, the first key's code, the chunk, and a prefix of the checksum.
 _PART = r"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet"
@@ -68,7 +65,9 @@ def discard(folder: str) -> None:
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
     shared = {path for path in present if _UNIVERSE.fullmatch(_name(path))}
-    files.delete(sorted(parts | shared | (present & {files.join(folder, QUANTILES)})))
+    files.delete(
+        sorted(parts | shared | (present & {files.join(folder, concluded_file(QUANTILES))}))
+    )
     sweep_temporary(folder)
 
 

@@ -6,15 +6,15 @@ reads it once, however many steps it runs. A universe is public by declaration.
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
-from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.hierarchy.universe_table import universe_from_table
-from dpcore.questions.question import Question
+from dpcore.questions.question import PublicTable
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.errors import ReleaseError
@@ -57,30 +57,22 @@ def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
     Raises:
         OutputError: a file cannot be written.
     """
-    return replace(plan, questions=tuple(_sharing(question, folder) for question in plan.questions))
+    shared = partial(_shared, folder=folder)
+    questions = tuple(question.with_public_tables(shared) for question in plan.questions)
+    return replace(plan, questions=questions)
 
 
 def universe_files(plan: ReleasePlan) -> dict[str, str]:
     """The checksums of the universes that a plan shares, by the names of their files."""
     return {
-        universe_name(universe.digest): universe.checksum
+        universe_name(table.digest): table.checksum
         for question in plan.questions
-        if isinstance(question, UniverseQuestion)
-        and isinstance(universe := question.domain.universe, SharedUniverse)
+        for table in question.public_tables
+        if isinstance(table, SharedUniverse)
     }
 
 
-def _sharing(question: Question, folder: str) -> Question:
-    if not isinstance(question, UniverseQuestion):
-        return question
-    shared = _shared(question.domain.universe, folder)
-    copy = replace(question, domain=replace(question.domain, universe=shared))
-    if "widths" in question.__dict__:
-        copy.remember_widths(question.widths)
-    return copy
-
-
-def _shared(universe: Universe, folder: str) -> SharedUniverse:
+def _shared(universe: PublicTable, folder: str) -> SharedUniverse:
     path = files.join(folder, universe_name(universe.digest))
     known = _LOADED.get(universe.digest)
     if known is not None and known.path == path and files.exists(path):
@@ -89,6 +81,7 @@ def _shared(universe: Universe, folder: str) -> SharedUniverse:
     if data is None:
         data = parquet_bytes(universe.to_table())
         files.write_whole(path, data)
+    assert isinstance(universe, Universe)
     return _remember(universe, path, sha256(data))
 
 

@@ -31,7 +31,7 @@ from benchmarks.audit.targets import TARGETS, Claim
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 
 # What may be wrong, and by how much it shrinks a scale (of Gaussian noise, sigma).
 NOTHING = "nothing"

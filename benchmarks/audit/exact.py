@@ -39,7 +39,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan, moved_counts_of
 
 AMOUNTS = (Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(7, 3))
@@ -144,7 +144,7 @@ def make_case(rng: Random, kind: str, measure: str) -> Case:
     parts = [rng.randint(1, 3) for _ in drafts]
     palettes = functools.reduce(lambda one, two: one | two, (each.palettes for each in drafts))
 
-    def questions(budget: Budget) -> tuple[ChunkedQuestion, ...]:
+    def questions(budget: Budget) -> tuple[TreeQuestion, ...]:
         own = zip(drafts, shared(budget, parts), strict=True)
         return tuple(draft.make(part) for draft, part in own)
 
@@ -158,7 +158,7 @@ def make_case(rng: Random, kind: str, measure: str) -> Case:
 
 
 def stated_release(
-    questions: Callable[[Budget], tuple[ChunkedQuestion, ...]],
+    questions: Callable[[Budget], tuple[TreeQuestion, ...]],
     neighbors: Neighbors,
     epsilon: Fraction,
     delta: Fraction,

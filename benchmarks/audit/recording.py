@@ -22,8 +22,9 @@ from dpcore.arrays import Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import RandomStream, ReleaseKey
 from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.sparse import solution as sparse_solution
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.trees.forest import SPINE

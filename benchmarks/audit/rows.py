@@ -23,7 +23,7 @@ from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.privacy.budget import Neighbors
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.node_counts import NodeCounts
@@ -124,7 +124,7 @@ def batches(rng: Random, palettes: Palettes, rows: Sequence[Row]) -> list[dict[s
     return found
 
 
-def leaf_counts(question: ChunkedQuestion, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
+def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
     """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
     counts = np.zeros(question.forest.chunking.cells, np.int64)
     for columns in parts:

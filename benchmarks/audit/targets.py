@@ -28,7 +28,7 @@ from dpcore.irregular.planner import with_equal_shares
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
@@ -139,7 +139,7 @@ def _read_published(release: Release) -> Floats:
     return np.array([root["estimate"][0].as_py(), shown.get("a", -1), shown.get("b", -1)])
 
 
-def _of_budget(question: ChunkedQuestion, **data: tuple[int, ...]) -> Target:
+def _of_budget(question: TreeQuestion, **data: tuple[int, ...]) -> Target:
     budget = question.budget
     assert budget is not None
     plan = ReleasePlan(name="r", neighbors=ADD_REMOVE, budget=budget, questions=(question,))

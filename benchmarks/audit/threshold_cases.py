@@ -31,8 +31,8 @@ from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import release_counts
 from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound

@@ -38,7 +38,7 @@ from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Neighbors
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.domain import CodeDomain, SparseDomain
@@ -50,7 +50,7 @@ from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
 from dpcore.uniform.widths import IntervalWidths
 
-Make = Callable[[Budget], ChunkedQuestion]
+Make = Callable[[Budget], TreeQuestion]
 KEYS = ("AA", "DL", "UA")
 PUBLISHED = ("tree", "binary", "histogram", "independent")
 
@@ -185,7 +185,7 @@ def ordered_draft(
     return Draft(make=make, palettes={domain.column: palette} | listed)
 
 
-def measures_prefixes(question: ChunkedQuestion) -> bool:
+def measures_prefixes(question: TreeQuestion) -> bool:
     """Whether what gets noise are prefixes."""
     plan = question.plan
     return isinstance(plan, TreePlan) and plan.mechanism is Mechanism.INDEPENDENT

@@ -78,7 +78,7 @@ def whole_loss(
         moved.update(found[name].moved if name in found else {})
     assert "pure" not in found or not found["pure"].moved
     laws = [published_laws(each) for each in (first, second)]
-    search = plan.chunked_question("tree")
+    search = plan.question("tree")
     pair = [each["tree"] for each in counts]
     return (
         epsilon_between(tuple(sorted(moved.items())), _SHARED[1])[0]

@@ -13,8 +13,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Floats
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
+from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
@@ -25,6 +26,8 @@ from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.place import Increments
 from dpcore.questions.question import MovedCounts
 from dpcore.rows.keys import KeyList, make_key_list
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
@@ -143,13 +146,13 @@ class HierarchyQuestion(UniverseQuestion):
             nodes = np.searchsorted(tree.child_starts[-1], nodes, side="right") - 1
         return margins[nodes]
 
-    def increments(self, columns: Mapping[str, pa.Array]) -> tuple[Integers, Integers | None]:
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         if self.measure is None:
-            return self.leaf_ids(columns), None
+            return super().increments(columns)
         ids = self._all_leaf_ids(columns)
         values, dropped = self.measure.values(columns[self.measure.column])
         kept = ids >= 0 if dropped is None else (ids >= 0) & ~dropped
-        return ids[kept], values[kept]
+        return Increments(ids[kept], values[kept])
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -167,6 +170,39 @@ class HierarchyQuestion(UniverseQuestion):
         super().check_types(types)
         if self.measure is not None:
             self.measure.check_type(types[self.measure.column])
+
+    @property
+    def declared_public(self) -> str | None:
+        level = self.plan.public_level
+        if level is None or (level == 0 and not self.domain.drops_rows):
+            return None
+        return f"{self.domain.tree.level_names[level]} of {self.name}"
+
+    @property
+    def clamped(self) -> str | None:
+        bounds = self.measure
+        if bounds is None:
+            return None
+        return f"{bounds.column} of {self.name} into [{bounds.lower}, {bounds.upper}]"
+
+    def entry(self) -> dict[str, object]:
+        policies = policies_of(self)
+        if (bounds := self.measure) is not None:
+            policies.setdefault(bounds.column, {}).update(
+                bounds=[bounds.lower, bounds.upper], outside="clamp", missing=bounds.missing
+            )
+        return (
+            {"name": self.name}
+            | budget_entry(self)
+            | {
+                "mechanism": "tree",
+                "estimation": self.estimation,
+                "consistency": "top_down",
+                "levels": hierarchy_levels_of(self),
+                "policies": policies,
+                "interval_widths": self.widths.spec(),
+            }
+        )
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; the universe by its digest.

@@ -20,7 +20,8 @@ from dpcore.hierarchy.relative_objective import RelativeObjective, relative_obje
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.privacy.budget import Budget
-from dpcore.questions.question import Intervals, MovedCounts
+from dpcore.questions.entry import policies_of
+from dpcore.questions.tree_question import Intervals
 from dpcore.rows.keys import make_key_list
 from dpcore.thresholds.forest import (
     ThresholdForest,
@@ -71,10 +72,6 @@ class ThresholdQuestion(UniverseQuestion):
     def public_total(self) -> bool:
         return False
 
-    @property
-    def moved_counts(self) -> MovedCounts | None:
-        return None
-
     def margins(self, solved: LevelSolution) -> Floats:
         raise TypeError("question: intervals between thresholds have no one margin")
 
@@ -82,6 +79,19 @@ class ThresholdQuestion(UniverseQuestion):
         place = np.searchsorted(self.plan.estimates, solved.estimate)
         low, high = np.array(self.widths.low)[place], np.array(self.widths.high)[place]
         return solved.estimate, solved.variance, low, high
+
+    def entry(self) -> dict[str, object]:
+        plan = self.plan.thresholds
+        return {
+            "name": self.name,
+            "epsilon": str(plan.epsilon),
+            "delta": str(plan.delta),
+            "mechanism": "thresholds",
+            "consistency": "top_down",
+            "rounds": [each.spec() for each in plan.rounds],
+            "policies": policies_of(self),
+            "interval_widths": self.widths.spec(),
+        }
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values;

@@ -7,8 +7,8 @@ is taken from the universe again where the question arrives.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.universe import Universe
 from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.question import PublicTable
 from dpcore.questions.tables import NODES, nodes_table
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular_chunks import IrregularChunk
 
@@ -33,14 +35,15 @@ class UniverseForest(ChunkedForest, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniverseQuestion(ChunkedQuestion):
+class UniverseQuestion(TreeQuestion):
     """The counts of all nodes of a hierarchy.
 
     Args:
         domain: the universe, and how rows fall into its leaves.
     """
 
-    tables = ("nodes",)
+    kind = "hierarchy"
+    tables = (NODES,)
 
     domain: HierarchyDomain
 
@@ -63,6 +66,18 @@ class UniverseQuestion(ChunkedQuestion):
         levels = self.forest.solve_chunk(chunk, measured, roots)
         total = self.released_total(roots)
         return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
+
+    @property
+    def public_tables(self) -> tuple[Universe, ...]:
+        return (self.domain.universe,)
+
+    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> UniverseQuestion:
+        universe = shared(self.domain.universe)
+        assert isinstance(universe, Universe)
+        copy = replace(self, domain=replace(self.domain, universe=universe))
+        if "widths" in self.__dict__:
+            copy.remember_widths(self.widths)
+        return copy
 
     def __getstate__(self) -> dict[str, object]:
         assert is_dataclass(self.plan)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,19 @@ from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
 from dpcore.papers.forest import PublishedForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.question import ChunkedQuestion, MovedCounts
+from dpcore.questions.place import Part
+from dpcore.questions.question import MovedCounts
 from dpcore.questions.tables import CDF as CDF_TABLE
-from dpcore.questions.tables import NODES, nodes_table
+from dpcore.questions.tables import NODES, QUANTILES, nodes_table
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import make_key_list
+from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.uniform import Tree
+from dpcore.uniform.entry import levels_of
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
 from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan, moved_counts
@@ -32,7 +38,7 @@ from dpcore.uniform.widths import IntervalWidths
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedQuestion(ChunkedQuestion):
+class OrderedQuestion(TreeQuestion):
     """One tree over an ordered domain: its nodes, CDF and quantiles.
 
     Args:
@@ -44,6 +50,7 @@ class OrderedQuestion(ChunkedQuestion):
         ValueError: parts that do not fit each other.
     """
 
+    kind = "ordered"
     output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
     tables = ("nodes", "cdf")
 
@@ -114,17 +121,32 @@ class OrderedQuestion(ChunkedQuestion):
         cells = solved_quantiles(self, chunk, prefixes, roots)
         return ChunkAnswer(tables, None if cells is None else cells.to_array())
 
-    def conclude(self, notes: Sequence[Sequence[Integers]]) -> pa.Table | None:
+    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
         if not self.quantiles:
-            return None
+            return {}
         rows = [
-            reduce(QuantileCells.merge, (self._cells(note) for note in chunks)) for chunks in notes
+            reduce(QuantileCells.merge, (self._cells(note) for _, note in chunks))
+            for _, chunks in groupby(notes.items(), key=lambda each: each[0].key)
         ]
         together = np.concatenate([cells.to_array() for cells in rows], axis=1)
-        return quantiles_table(self, QuantileCells.from_array(together))
+        return {QUANTILES: quantiles_table(self, QuantileCells.from_array(together))}
 
-    def _cells(self, note: Integers) -> QuantileCells:
-        return QuantileCells.from_array(note.reshape(4, -1, len(self.quantiles)))
+    def _cells(self, note: bytes) -> QuantileCells:
+        return QuantileCells.from_array(unpack(note).reshape(4, -1, len(self.quantiles)))
+
+    def entry(self) -> dict[str, object]:
+        return (
+            {"name": self.name}
+            | budget_entry(self)
+            | {
+                "mechanism": self.plan.mechanism.value,
+                "estimation": self.plan.estimator.value,
+                "consistency": self.consistency.value,
+                "levels": levels_of(self.plan),
+                "policies": policies_of(self),
+                "interval_widths": self.widths.spec(),
+            }
+        )
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; `ordered_question_from_spec`

@@ -7,7 +7,7 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "parts": ("ChunkAnswer",),
     "question": (
-        "ChunkedQuestion",
+        "TreeQuestion",
         "Intervals",
         "MovedCounts",
         "Question",

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.tables import NODES
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.forest import SPINE, AnyChunk
 
 # (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
@@ -62,7 +62,7 @@ class ReleasedTree(ABC):
     """
 
     def __init__(
-        self, question: ChunkedQuestion, read: ReadPart, confidence: float | None = None
+        self, question: TreeQuestion, read: ReadPart, confidence: float | None = None
     ) -> None:
         if confidence is not None and not 0 < confidence <= 0.9999:
             raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")

@@ -12,13 +12,16 @@ integer ``count`` may lie outside it. Nothing here knows the exact counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats
-from dpcore.questions.question import ChunkedQuestion
 from dpcore.trees.forest import LevelSolution, RootSolutions
+
+if TYPE_CHECKING:  # which calls this file
+    from dpcore.questions.tree_question import TreeQuestion
 
 NODES_SCHEMA = pa.schema(
     [
@@ -37,7 +40,7 @@ NODES_SCHEMA = pa.schema(
 
 
 def nodes_table(
-    question: ChunkedQuestion, first_key: int, levels: Sequence[LevelSolution], total: float | None
+    question: TreeQuestion, first_key: int, levels: Sequence[LevelSolution], total: float | None
 ) -> pa.Table:
     """The rows of a chunk's, or a spine's, nodes: level by level, in the order of keys and nodes.
 
@@ -54,7 +57,7 @@ def nodes_table(
 
 
 def spine_table(
-    question: ChunkedQuestion, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
+    question: TreeQuestion, first_key: int, roots: RootSolutions, levels: Sequence[LevelSolution]
 ) -> pa.Table:
     """The rows of the nodes above the chunks of a key.
 
@@ -68,7 +71,7 @@ def spine_table(
 
 
 def _level_rows(
-    question: ChunkedQuestion, first_key: int, level: LevelSolution, total: float | None
+    question: TreeQuestion, first_key: int, level: LevelSolution, total: float | None
 ) -> pa.Table:
     units, size = level.estimate.shape
     whole_trees = question.forest.chunking.split_level == 0
@@ -91,7 +94,7 @@ def _level_rows(
     return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
 
 
-def tree_and_key(question: ChunkedQuestion, first_key: int, rows: int, wide: int) -> list[pa.Array]:
+def tree_and_key(question: TreeQuestion, first_key: int, rows: int, wide: int) -> list[pa.Array]:
     names = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
     )
@@ -109,4 +112,4 @@ def number_column(values: Floats) -> pa.Array:
     return pa.array(flat, mask=unknown) if unknown.any() else pa.array(flat)
 
 
-NODES, CDF = "nodes", "cdf"
+NODES, CDF, QUANTILES = "nodes", "cdf", "quantiles"

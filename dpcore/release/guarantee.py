@@ -7,15 +7,8 @@ import json
 from collections.abc import Mapping
 
 from dpcore import __version__
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.questions.question import ChunkedQuestion, Question
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.question import SparseQuestion
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"
@@ -77,13 +70,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
 
 def _agreement(plan: ReleasePlan) -> str:
     """What else two data sets must share to be protected from each other: the invariants."""
-    declared = [
-        f"{question.domain.tree.level_names[level]} of {question.name}"
-        for question in plan.questions
-        if isinstance(question, HierarchyQuestion)
-        and (level := question.plan.public_level) is not None
-        and (level > 0 or question.domain.drops_rows)
-    ]
+    declared = [words for each in plan.questions if (words := each.declared_public) is not None]
     if not declared:
         return ""
     return (
@@ -95,164 +82,8 @@ def _agreement(plan: ReleasePlan) -> str:
 
 def _bounds(plan: ReleasePlan) -> str:
     """The bounds that values are clamped to before they are summed."""
-    bounds = [
-        f"{question.measure.column} of {question.name} into [{question.measure.lower}, "
-        f"{question.measure.upper}]"
-        for question in plan.questions
-        if isinstance(question, HierarchyQuestion) and question.measure is not None
-    ]
+    bounds = [words for each in plan.questions if (words := each.clamped) is not None]
     return f"Values are clamped before they are summed: {', '.join(bounds)}. " if bounds else ""
-
-
-def scale_of(law: NoiseLaw) -> dict[str, str]:
-    """The exact parameter of a law of noise."""
-    if isinstance(law, DiscreteLaplace):
-        return {"law": "discrete Laplace", "scale": str(law.scale)}
-    if isinstance(law, DiscreteGaussian):
-        return {"law": "discrete Gaussian", "sigma_squared": str(law.sigma_squared)}
-    raise TypeError(f"law: {type(law).__name__} gives no guarantee")
-
-
-def counted(plan: TreePlan, level: int) -> dict[str, int]:
-    """How many counts of a level may get noise: of its nodes, or of prefixes."""
-    size = plan.tree.level_sizes[level]
-    if plan.mechanism is Mechanism.INDEPENDENT and level == plan.tree.height:
-        return {"prefixes": size - plan.public_total}
-    return {"nodes": size}
-
-
-def levels_of(plan: TreePlan) -> list[dict[str, object]]:
-    """What each level of a tree spends and the noise it gets."""
-    measure = plan.budget.measure.value
-    levels: list[dict[str, object]] = []
-    for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True)):
-        known = "exact: the number of rows is public" if plan.public_total else "not measured"
-        entry: dict[str, object] = {"level": level, **counted(plan, level)}
-        if law is None:
-            entry |= {measure: "0", "noise": known if level == 0 else "not measured"}
-        else:
-            entry |= {measure: str(amount)} | {"noise": scale_of(law)}
-        levels.append(entry)
-    return levels
-
-
-def hierarchy_levels_of(question: HierarchyQuestion) -> list[dict[str, object]]:
-    """What each level of a hierarchy spends, and the noise of its nodes.
-
-    A node with a single child has its child's count, and the child is measured with the budget of
-    both: ``chain`` says how many nodes above share a node's measurement.
-    """
-    plan, universe = question.plan, question.domain.tree
-    levels: list[dict[str, object]] = []
-    for level, name in enumerate(universe.level_names):
-        noise: list[dict[str, object]] = []
-        for chain in plan.classes(level):
-            law = plan.law(level, chain)
-            if law is not None:
-                noise.append({"chain": chain, **scale_of(law)})
-            elif plan.is_public(level, chain):
-                noise.append({"chain": chain, "law": "none: public and exact"})
-        levels.append(
-            {
-                "level": level,
-                "name": name,
-                "nodes": universe.level_sizes[level],
-                plan.budget.measure.value: str(plan.level_amounts[level]),
-                "noise": noise or "not measured",
-            }
-        )
-    return levels
-
-
-ESTIMATES = {
-    Estimator.NONE: "as published",
-    Estimator.BELOW: "from below",
-    Estimator.ABOVE: "from above",
-    Estimator.REFINED: "refined",
-    Estimator.FULL: "efficient",
-}
-
-
-def estimate_in_words(plan: TreePlan) -> str:
-    """Which estimate a plan names, for a person."""
-    independent = plan.mechanism is Mechanism.INDEPENDENT
-    return ESTIMATES[Estimator.NONE if independent else plan.estimator]
-
-
-def policies_of(question: ChunkedQuestion) -> dict[str, object]:
-    """What becomes of values that a tree's domain, keys or measure do not list."""
-    kept = ("outside", "missing", "unknown")
-    spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
-    policies: dict[str, dict[str, object]] = {
-        columns: {name: spec[name] for name in kept if name in spec}
-    }
-    if question.keys is not None:
-        policies.setdefault(question.keys.column, {})["unknown key"] = question.keys.unknown
-    if isinstance(question, HierarchyQuestion) and question.measure is not None:
-        bounds = question.measure
-        policies.setdefault(bounds.column, {}).update(
-            bounds=[bounds.lower, bounds.upper], outside="clamp", missing=bounds.missing
-        )
-    return dict(policies)
-
-
-def _tree_entry(question: Question) -> dict[str, object]:
-    """What the manifest says of one tree."""
-    entry: dict[str, object] = {"name": question.name}
-    if isinstance(question, SparseQuestion):
-        return entry | _sparse_entry(question)
-    assert isinstance(question, ChunkedQuestion)
-    if question.budget is not None:
-        entry[question.budget.measure.value] = str(question.budget.amount)
-    if isinstance(question, OrderedQuestion):
-        entry |= {
-            "mechanism": question.plan.mechanism.value,
-            "estimation": question.plan.estimator.value,
-            "consistency": question.consistency.value,
-            "levels": levels_of(question.plan),
-        }
-    elif isinstance(question, HierarchyQuestion):
-        entry |= {
-            "mechanism": "tree",
-            "estimation": question.estimation,
-            "consistency": "top_down",
-            "levels": hierarchy_levels_of(question),
-        }
-    elif isinstance(question, ThresholdQuestion):
-        plan = question.plan.thresholds
-        entry |= {
-            "epsilon": str(plan.epsilon),
-            "delta": str(plan.delta),
-            "mechanism": "thresholds",
-            "consistency": "top_down",
-            "rounds": [each.spec() for each in plan.rounds],
-        }
-    return entry | {
-        "policies": policies_of(question),
-        "interval_widths": question.widths.spec(),
-    }
-
-
-def _sparse_entry(question: SparseQuestion) -> dict[str, object]:
-    """Of a tree whose heavy nodes are found: each level's noise and threshold, and the pruning."""
-    epsilon, delta = question.approximate
-    return {
-        "epsilon": str(epsilon),
-        "delta": str(delta),
-        "mechanism": "threshold",
-        "levels": question.plan.spec()["levels"],
-        "pruning": {
-            "rule": question.pruning.rule,
-            "rows": question.pruning.rows,
-            "words": question.pruning.sentence(question.confidence),
-        },
-        "policies": {
-            ", ".join(question.columns): {
-                **question.domain.policies,
-                "unknown": "counted above, and released if it passes its threshold",
-            }
-        },
-    }
 
 
 def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
@@ -287,7 +118,7 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
             "assumes": "the release key stays secret; the operator, the workers and their storage "
             "are trusted; under one folder it speaks of one data set",
         },
-        "trees": [_tree_entry(question) for question in plan.questions],
+        "trees": [question.entry() for question in plan.questions],
     }
 
 

@@ -1,62 +1,100 @@
-"""A whole tree solved in this process, chunk by chunk, with the steps that the pipeline spreads.
+"""A release in this process: the steps that a pipeline spreads over workers, in a plain loop.
 
-Source: `dpcore.uniform.forest`; this is its plain loop.
+exact counts -> digests -> draw -> gather -> finish -> conclude
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+
 import pyarrow as pa
 
-from dpcore.arrays import Integers
-from dpcore.noise.source import NoiseSource
-from dpcore.questions.question import ChunkedQuestion
-from dpcore.questions.tables import NODES, spine_table
-from dpcore.trees.forest import SPINE
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource, combine_digests
+from dpcore.questions.place import Part, Place, ReleasedPart
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
 
-PartKey = tuple[str, int, int]  # "nodes" or "cdf", code of the first key, index of the chunk
+__all__ = ["release_counts"]
+
+ExactCounts = dict[Place, bytes]
 
 
-def solve_tree(
-    question: ChunkedQuestion, counts: Integers, noise: NoiseSource
-) -> tuple[dict[PartKey, pa.Table], pa.Table | None]:
-    """Measures and solves one tree for all its keys.
+def release_counts(
+    plan: ReleasePlan, counts: Mapping[str, object], key: ReleaseKey, *, nonce: bytes = b""
+) -> Release:
+    """A release of exact counts held in memory, the same as the pipeline's.
+
+    Args:
+        plan: the questions.
+        counts: of every tree by name: (keys * K,) or (keys, K) exact counts of the leaves; of a
+            sparse tree `dpcore.sparse.node_counts.NodeCounts` of its leaves.
+        key: the release key; noise is a pure function of it, the plan and the counts.
+        nonce: of the folder whose release is wanted. Without one the same counts always get the
+            same noise: nothing averages out, but two releases tell whether their counts are equal.
+
+    Returns:
+        the release. The exact counts are not part of it.
+
+    Raises:
+        ValueError: counts of a tree are missing, or are none of this tree.
+    """
+    digest, exact = 0, {}
+    for question in plan.questions:
+        if question.name not in counts:
+            raise ValueError(f"counts: there are none of tree {question.name}")
+        partials: dict[Place, list[bytes]] = {place: [] for place in question.places}
+        for partial in question.partials_of(counts[question.name]):
+            partials[partial.place].append(partial.data)
+        merged = {place: question.merge(place, parts) for place, parts in partials.items()}
+        for place, each in merged.items():
+            digest += each.digest(key, plan.name, question.name, place)
+        exact[question.name] = {place: each.to_bytes() for place, each in merged.items()}
+    noise = NoiseSource(
+        key=key,
+        release=plan.name,
+        spec_digest=plan.digest,
+        global_digest=combine_digests(digest),
+        nonce=nonce,
+    )
+    parts: dict[Part, pa.Table] = {}
+    concluded: dict[str, list[pa.Table]] = {}
+    for question in plan.questions:
+        solved = sorted(
+            solve_tree(question, exact[question.name], noise), key=lambda each: each.part
+        )
+        parts |= {each.part: each.table for each in solved}
+        notes = {each.part: each.note for each in solved if each.note}
+        for name, table in question.conclude(notes).items():
+            concluded.setdefault(name, []).append(table)
+    return Release(
+        plan,
+        lambda kind, tree, first, index: parts[Part(kind=kind, tree=tree, key=first, index=index)],
+        {name: pa.concat_tables(tables) for name, tables in concluded.items()},
+    )
+
+
+def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> list[ReleasedPart]:
+    """The parts of one tree.
 
     Args:
         question: the tree.
-        counts: (keys * K,) exact counts of the leaves.
-        noise: the source of its noise.
-
-    Returns:
-        the released tables of every chunk and spine; and the table of quantiles, None where none
-        were asked for.
+        exact: the counts of every place, `dpcore.questions.place.Counts.to_bytes`.
+        noise: the release's source.
     """
-    forest, name = question.forest, question.name
-    chunking = forest.chunking
-    tables: dict[PartKey, pa.Table] = {}
-    notes: list[list[Integers]] = []
-    for first in range(0, len(chunking), chunking.chunks_per_key):
-        chunks = [chunking[first + index] for index in range(chunking.chunks_per_key)]
-        parts = [counts[chunk.start : chunk.start + chunk.leaves] for chunk in chunks]
-        measured = [
-            forest.measure(name, chunk, part, noise)
-            for chunk, part in zip(chunks, parts, strict=True)
-        ]
-        roots = [forest.chunk_roots(c, m) for c, m in zip(chunks, measured, strict=True)]
-        totals = [forest.chunk_totals(c, part) for c, part in zip(chunks, parts, strict=True)]
-        key = chunks[0].key
-        solutions, levels = forest.solve_spine(
-            name, key, np.concatenate(roots), np.concatenate(totals), noise
-        )
-        if levels:
-            tables[NODES, key, SPINE] = spine_table(question, key, solutions, levels)
-        start = 0
-        notes.append([])
-        for chunk, measurements in zip(chunks, measured, strict=True):
-            mine = solutions.slice(start, start + chunk.units)
-            start += chunk.units
-            answer = question.chunk_answer(chunk, measurements, mine)
-            tables |= {(kind, key, chunk.index): table for kind, table in answer.tables.items()}
-            if answer.note is not None:
-                notes[-1].append(answer.note)
-    return tables, question.conclude(notes)
+    kept: dict[Place, bytes] = {}
+    groups: dict[int, dict[Place, bytes]] = {}
+    for place, counts in exact.items():
+        drawn = question.draw(place, counts, noise)
+        if drawn.kept is not None:
+            kept[place] = drawn.kept
+        if drawn.sent is not None:
+            groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
+    solved: list[ReleasedPart] = []
+    for group, sent in groups.items():
+        gathered = question.gather(group, sent, noise)
+        solved += gathered.released
+        for place, returned in gathered.returned.items():
+            solved += question.finish(place, kept[place], returned)
+    return solved

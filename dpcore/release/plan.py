@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.hierarchy.question import hierarchy_question_from_spec
-from dpcore.hierarchy.threshold_question import threshold_question_from_spec
-from dpcore.hierarchy.universe import Universe
 from dpcore.noise.laws import SAMPLER_VERSION
-from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import keeps
-from dpcore.questions.question import ChunkedQuestion, MovedCounts, Question
-from dpcore.sparse.question import SparseQuestion, sparse_question_from_spec
+from dpcore.questions.question import MovedCounts, Question
+from dpcore.release.kinds import ReadUniverse, Terms, kind_of
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
 # Format 2 drew other bits (without a folder's nonce), but its specifications read the same.
 _READ_FORMATS = (2, FORMAT_VERSION)
-
-# From the digest of a universe to the universe.
-ReadUniverse = Callable[[str], Universe]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,21 +85,11 @@ class ReleasePlan:
         return self.stated is not None and own is not None and own.measure is Measure.EPSILON
 
     @property
-    def chunked(self) -> tuple[ChunkedQuestion, ...]:
-        """The questions about trees of known leaves."""
-        return tuple(each for each in self.questions if isinstance(each, ChunkedQuestion))
-
-    @property
-    def sparse(self) -> tuple[SparseQuestion, ...]:
-        """The questions about trees too large to list."""
-        return tuple(each for each in self.questions if isinstance(each, SparseQuestion))
-
-    @property
-    def composed(self) -> tuple[ChunkedQuestion, ...]:
+    def composed(self) -> tuple[Question, ...]:
         """The questions that share `budget`; the others spend an epsilon, or an epsilon and a
         delta, of their own."""
         return tuple(
-            each for each in self.chunked if each.budget is not None and not self._is_pure(each)
+            each for each in self.questions if each.budget is not None and not self._is_pure(each)
         )
 
     @property
@@ -142,22 +125,6 @@ class ReleasePlan:
         """
         return {question.name: question for question in self.questions}[name]
 
-    def chunked_question(self, name: str) -> ChunkedQuestion:
-        """The question of a name, about a tree of known leaves.
-
-        Raises:
-            KeyError: there is none.
-        """
-        return {question.name: question for question in self.chunked}[name]
-
-    def sparse_question(self, name: str) -> SparseQuestion:
-        """The question of a name, about a tree too large to list.
-
-        Raises:
-            KeyError: there is none.
-        """
-        return {question.name: question for question in self.sparse}[name]
-
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
@@ -186,7 +153,7 @@ class ReleasePlan:
         return hashlib.sha256(text.encode()).digest()
 
 
-def moved_counts_of(questions: Iterable[ChunkedQuestion]) -> MovedCounts | None:
+def moved_counts_of(questions: Iterable[Question]) -> MovedCounts | None:
     """`ReleasePlan.moved_counts` of some questions."""
     moved: MovedCounts = ()
     for question in questions:
@@ -214,38 +181,14 @@ def plan_from_spec(
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
+    terms = Terms(neighbors, measure, read_universe)
+    alone = terms._replace(measure=Measure.EPSILON)
     return ReleasePlan(
         name=str(spec["name"]),
         neighbors=neighbors,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
-            _question_from_spec(
-                tree,
-                neighbors,
-                Measure.EPSILON if tree["name"] in pure else measure,
-                read_universe,
-            )
-            for tree in trees
+            kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
     )
-
-
-def _question_from_spec(
-    spec: Mapping[str, object],
-    neighbors: Neighbors,
-    measure: Measure,
-    read_universe: ReadUniverse | None,
-) -> Question:
-    domain = spec["domain"]
-    assert isinstance(domain, dict)
-    if domain.get("kind") == "sparse":
-        return sparse_question_from_spec(spec)
-    if domain.get("kind") != "hierarchy":
-        return ordered_question_from_spec(spec, neighbors, measure)
-    if read_universe is None:
-        raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-    universe = read_universe(str(domain["universe"]))
-    if "thresholds" in spec:
-        return threshold_question_from_spec(spec, universe)
-    return hierarchy_question_from_spec(spec, neighbors, measure, universe)

@@ -8,34 +8,18 @@ not matter how the rows were divided into batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
 
-__all__ = ["PartialCounts", "SparseCounter", "level_counts", "merge_shard"]
+__all__ = ["SparseCounter", "level_counts", "merge_shard", "shard_partials", "shard_places"]
 
 MOST_LEAVES = 2**22
-
-
-class PartialCounts(NamedTuple):
-    """Some of the counts of one part of a level.
-
-    Attributes:
-        level: 0..h.
-        shard: the part, 0 .. shards - 1; the root's is 0.
-        rows: the sum of the counts.
-        data: `NodeCounts.to_bytes`.
-    """
-
-    level: int
-    shard: int
-    rows: int
-    data: bytes
 
 
 def level_counts(domain: SparseDomain, leaves: NodeCounts) -> Iterator[tuple[int, NodeCounts]]:
@@ -71,7 +55,31 @@ def level_counts(domain: SparseDomain, leaves: NodeCounts) -> Iterator[tuple[int
         yield level, found
 
 
-class SparseCounter:
+def shard_places(domain: SparseDomain, shards: int) -> list[Place]:
+    """The level and the shard of every part in which a tree is handled; the root is one."""
+    below = range(1, domain.height + 1)
+    return [Place(0, 0), *(Place(level, shard) for level in below for shard in range(shards))]
+
+
+def shard_partials(domain: SparseDomain, shards: int, leaves: NodeCounts) -> Iterator[Partial]:
+    """The counts of every place, also of those without rows: how many there are must not tell where
+    rows are.
+
+    Args:
+        domain: of the tree.
+        shards: in how many parts each level below the root is handled.
+        leaves: exact, as `SparseDomain.leaf_counts` gives them.
+    """
+    without = set(shard_places(domain, shards))
+    for level, found in level_counts(domain, leaves) if len(leaves) else ():
+        for shard, own in found.split(1 if level == 0 else shards):
+            without.remove(Place(level, shard))
+            yield Partial(Place(level, shard), own.to_bytes(), own.total)
+    for place in sorted(without):
+        yield Partial(place, b"")
+
+
+class SparseCounter(Counter):
     """Counts the rows of many batches, in memory that does not grow with them.
 
     Args:
@@ -80,11 +88,12 @@ class SparseCounter:
         most_leaves: about so many leaves are held at a time.
 
     >>> from dpcore.sparse.domain import CodeDomain
-    >>> counter = SparseCounter(CodeDomain(column="address", widths=(8, 24)), shards=4)
-    >>> counter.add({"address": pa.array([10 << 24, 10 << 24 | 5, 11 << 24])}), counter.is_full
+    >>> domain = CodeDomain(column="address", widths=(8, 24))
+    >>> counter = SparseCounter(domain, shards=4)
+    >>> leaves = domain.leaf_counts({"address": pa.array([10 << 24, 10 << 24 | 5, 11 << 24])})
+    >>> counter.add(Increments(leaves.keys, leaves.counts), 3), counter.is_due
     (3, False)
-    >>> partials = list(counter.take())
-    >>> sorted((partial.level, partial.rows) for partial in partials)
+    >>> sorted((partial.place.group, partial.total) for partial in counter.take() if partial.data)
     [(0, 3), (1, 3), (2, 1), (2, 2)]
     """
 
@@ -96,29 +105,31 @@ class SparseCounter:
         self._domain, self._shards, self._most = domain, shards, most_leaves
         self._waiting: list[NodeCounts] = []
 
-    def add(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> int:
-        """Count the rows of a batch; how many were not dropped."""
-        found = self._domain.leaf_counts(columns)
+    def add(self, increments: Increments, rows: int, /) -> int:
+        """Counts a batch.
+
+        Args:
+            increments: the keys of its leaves, rising, no two alike; and how many rows each has.
+            rows: of the batch.
+        """
+        assert isinstance(increments.cells, pa.Array) and increments.values is not None
+        found = NodeCounts(keys=increments.cells, counts=increments.values)
         self._waiting.append(found)
         if sum(map(len, self._waiting)) > self._most:
             self._waiting = [NodeCounts.merged(self._waiting)]
         return found.total
 
     @property
-    def is_full(self) -> bool:
-        """Whether `take` is due."""
+    def is_due(self) -> bool:
+        """It follows from how many leaves the rows touch."""
         # Merged counts that are no more than half full take as much again before the next merging.
         return 2 * sum(map(len, self._waiting)) > self._most and len(self._waiting) == 1
 
-    def take(self) -> Iterator[PartialCounts]:
-        """The counts since the last call, and start anew."""
-        if not self._waiting:
-            return
-        leaves = NodeCounts.merged(self._waiting)
-        self._waiting = []
-        for level, found in level_counts(self._domain, leaves):
-            for shard, own in found.split(1 if level == 0 else self._shards):
-                yield PartialCounts(level=level, shard=shard, rows=own.total, data=own.to_bytes())
+    def take(self) -> Iterator[Partial]:
+        """The counts of every place since the last call, and start anew."""
+        waiting, self._waiting = self._waiting, []
+        leaves = NodeCounts.merged([NodeCounts.empty(self._domain.key_type), *waiting])
+        yield from shard_partials(self._domain, self._shards, leaves)
 
 
 def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
@@ -126,7 +137,7 @@ def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
 
     Args:
         domain: of the tree.
-        partials: `PartialCounts.data`; empty bytes count nothing.
+        partials: `Partial.data`; empty bytes count nothing.
 
     >>> from dpcore.sparse.domain import CodeDomain
     >>> domain = CodeDomain(column="address", widths=(8, 24))

@@ -9,6 +9,7 @@ Every row counts once in a level, never as a value, and a table has at most 2^40
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.questions.place import Place
 from dpcore.rows.column import AnyArray, fixed_width_values
-from dpcore.sparse.node_keys import key_parts
+from dpcore.sparse.node_keys import key_digest, key_parts
 
 __all__ = ["NodeCounts"]
 
@@ -89,6 +92,32 @@ class NodeCounts:
     def total(self) -> int:
         """The sum of the counts."""
         return int(self.counts.sum())
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        """A keyed digest of the keys and counts, to be summed modulo 2^256 over all places.
+
+        Args:
+            key: the release key.
+            release: the release's id.
+            tree: the tree's name.
+            place: the level and the shard.
+
+        >>> counts = NodeCounts.grouped(pa.array([3, 1], pa.uint64()))
+        >>> secret = ReleaseKey(bytes(32))
+        >>> counts.digest(secret, "r", "t", Place(1, 0)) == counts.taken(
+        ...     np.array([0])).digest(secret, "r", "t", Place(1, 0))
+        False
+        """
+        content = self.content
+        return int.from_bytes(
+            key.digest("node counts", release, tree, *place, len(self), *content), "big"
+        )
+
+    @property
+    def content(self) -> tuple[bytes, bytes]:
+        """Digests, without a key, of the keys and of the counts: to be digested with one."""
+        body = np.ascontiguousarray(self.counts, "<i8").tobytes()
+        return key_digest(self.keys), hashlib.sha256(body).digest()
 
     def taken(self, places: AnyArray) -> NodeCounts:
         """Some of the nodes: a mask (n,) or rising places."""

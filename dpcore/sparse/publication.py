@@ -12,45 +12,16 @@ Source: `dpcore.noise.source`.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
 
-from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
-from dpcore.sparse.node_keys import key_digest
 from dpcore.sparse.plan import SparsePlan
 
-__all__ = ["publish_shard", "shard_digest"]
-
-
-def shard_digest(
-    key: ReleaseKey, release: str, tree: str, level: int, shard: int, counts: NodeCounts
-) -> int:
-    """A keyed digest of the exact keys and counts of one part, to be summed modulo 2^256 over all.
-
-    Args:
-        key: the release key.
-        release: the release's id.
-        tree: the tree's name.
-        level: 0..h.
-        shard: the part of the data.
-        counts: exact.
-
-    >>> import pyarrow as pa
-    >>> counts = NodeCounts.grouped(pa.array([3, 1], pa.uint64()))
-    >>> secret = ReleaseKey(bytes(32))
-    >>> shard_digest(secret, "r", "t", 1, 0, counts) == shard_digest(
-    ...     secret, "r", "t", 1, 0, counts.taken(np.array([0])))
-    False
-    """
-    body = _content(counts)
-    return int.from_bytes(
-        key.digest("node counts", release, tree, level, shard, len(counts), *body), "big"
-    )
+__all__ = ["publish_shard"]
 
 
 def publish_shard(
@@ -86,6 +57,7 @@ def publish_shard(
 
     >>> from fractions import Fraction
     >>> import pyarrow as pa
+    >>> from dpcore.noise.randomness import ReleaseKey
     >>> from dpcore.privacy.budget import Neighbors
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
@@ -104,14 +76,9 @@ def publish_shard(
     law, threshold = plan.law(level), plan.threshold(level)
     if law is None:
         return counts
-    own = replace(noise, own_digest=noise.key.digest("own node counts", *_content(counts)))
+    own = replace(noise, own_digest=noise.key.digest("own node counts", *counts.content))
     noisy = NodeCounts(
         keys=counts.keys,
         counts=add_noise(law, counts.counts, own.stream(tree, 0, shard, level)),
     )
     return noisy if threshold is None else noisy.taken(noisy.counts > threshold)
-
-
-def _content(counts: NodeCounts) -> tuple[bytes, bytes]:
-    body = np.ascontiguousarray(counts.counts, "<i8").tobytes()
-    return key_digest(counts.keys), hashlib.sha256(body).digest()

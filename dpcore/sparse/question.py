@@ -7,19 +7,26 @@ shards as the plan says, whatever the data are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.noise.source import NoiseSource
+from dpcore.privacy.budget import Neighbors
+from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
+from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.labels import domain_from_spec
+from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
+from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning
+from dpcore.sparse.tables import sparse_tables
 
 SHARDS = 16
 EVERY_NODE = Pruning()
@@ -43,12 +50,12 @@ class SparseQuestion(Question):
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
     >>> question = SparseQuestion(name="addresses", domain=domain, plan=plan)
-    >>> question.approximate, list(question.places())[:3]
+    >>> question.approximate, [tuple(place) for place in question.places[:3]]
     ((Fraction(1, 1), Fraction(1, 1000000)), [(0, 0), (1, 0), (1, 1)])
     """
 
+    kind = "sparse"
     output_only = ("confidence", "weight", "pruning")
-    tables = ("nodes",)
 
     domain: SparseDomain
     plan: SparsePlan
@@ -83,17 +90,55 @@ class SparseQuestion(Question):
         return self.plan.neighbors
 
     @property
-    def budget(self) -> Budget | None:
-        return None
-
-    @property
     def approximate(self) -> tuple[Fraction, Fraction]:
         return self.plan.epsilon, self.plan.delta
 
-    def places(self) -> list[tuple[int, int]]:
+    @property
+    def places(self) -> list[Place]:
         """The level and the shard of every part in which the tree is handled."""
-        below = range(1, self.plan.height + 1)
-        return [(0, 0), *((level, shard) for level in below for shard in range(self.shards))]
+        return shard_places(self.domain, self.shards)
+
+    def balance_of(self, place: Place) -> int:
+        """The level's: a row may end above the lower ones."""
+        return place.group
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        leaves = self.domain.leaf_counts(columns)
+        return Increments(leaves.keys, leaves.counts)
+
+    def counter(self, *, dense: bool) -> SparseCounter:
+        return SparseCounter(self.domain, self.shards)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
+        return merge_shard(self.domain, partials)
+
+    def partials_of(self, counts: object) -> Iterator[Partial]:
+        """Of the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them.
+
+        Raises:
+            ValueError: they are no counts of nodes.
+        """
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.name} are no counts of nodes")
+        return shard_partials(self.domain, self.shards, counts)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = NodeCounts.from_bytes(counts)
+        nodes = publish_shard(self.plan, self.domain, self.name, *place, exact, noise)
+        return Drawn(sent=nodes.to_bytes(), kept=None)
+
+    def gathered_by(self, place: Place) -> int:
+        """All levels together, which are made to agree."""
+        return 0
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        published = {place: NodeCounts.from_bytes(nodes) for place, nodes in sent.items()}
+        tables = zip(self.parts(), sparse_tables(self, published), strict=True)
+        return Gathered({}, [ReleasedPart(part, table) for part, table in tables])
+
+    def parts(self) -> Iterator[Part]:
+        for level in range(self.plan.height + 1):
+            yield Part(kind=NODES, tree=self.name, key=0, index=level)
 
     def unpublished_most(self, level: int) -> int:
         """The most rows of a node of a level that is not there: 2 R where its noisy count was at
@@ -116,6 +161,27 @@ class SparseQuestion(Question):
                     f"column {name!r} has type {types[name]}, but this tree needs "
                     f"{self.domain.needed}."
                 )
+
+    def entry(self) -> dict[str, object]:
+        """Each level's noise and threshold, and the pruning."""
+        return {
+            "name": self.name,
+            "epsilon": str(self.plan.epsilon),
+            "delta": str(self.plan.delta),
+            "mechanism": "threshold",
+            "levels": self.plan.spec()["levels"],
+            "pruning": {
+                "rule": self.pruning.rule,
+                "rows": self.pruning.rows,
+                "words": self.pruning.sentence(self.confidence),
+            },
+            "policies": {
+                ", ".join(self.columns): {
+                    **self.domain.policies,
+                    "unknown": "counted above, and released if it passes its threshold",
+                }
+            },
+        }
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values; `sparse_question_from_spec`

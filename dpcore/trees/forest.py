@@ -4,7 +4,7 @@
     chunk_roots  noisy counts of a chunk -> z of its subtrees' roots, for the spine
     solve_spine  z of all roots of a key -> estimates of the spine, and each root's solution
 
-How a chunk is solved differs with what is asked of it (`ChunkedQuestion.chunk_answer`).
+How a chunk is solved differs with what is asked of it (`TreeQuestion.chunk_answer`).
 `dpcore.uniform.forest` has the trees of equal fan-outs, `dpcore.irregular.forest` all others.
 """
 

@@ -33,7 +33,7 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.papers import forest as published_forest
 from dpcore.privacy import sensitivity
 from dpcore.privacy.budget import Neighbors
-from dpcore.questions.question import ChunkedQuestion
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.plan import SparsePlan
@@ -167,7 +167,7 @@ def rows_of_the_first_leaf_counted_twice(patch: Patch) -> None:
 
         return increments
 
-    for question in (ChunkedQuestion, HierarchyQuestion):
+    for question in (TreeQuestion, HierarchyQuestion):
         patch.setattr(question, "increments", twice(question.increments))
 
 
@@ -178,7 +178,7 @@ def rows_whose_fate_depends_on_others(patch: Patch) -> None:
         ids = self.leaf_ids(columns)
         return (ids + ids.size % 2) % self.forest.chunking.cells, None
 
-    patch.setattr(ChunkedQuestion, "increments", shifted)
+    patch.setattr(TreeQuestion, "increments", shifted)
 
 
 def exact_totals_shown(patch: Patch) -> None:

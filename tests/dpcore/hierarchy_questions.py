@@ -192,7 +192,8 @@ def node_sums(
 def leaf_counts(question: HierarchyQuestion, rows: pa.Table) -> np.ndarray[Any, Any]:
     """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
     columns = {name: rows[name] for name in question.columns}
-    ids, values = question.increments(columns)
+    increments = question.increments(columns)
+    ids, values = np.asarray(increments.cells), increments.values
     counts = np.zeros(question.forest.chunking.cells, np.int64)
     np.add.at(counts, ids, 1 if values is None else values)
     return counts
@@ -200,7 +201,7 @@ def leaf_counts(question: HierarchyQuestion, rows: pa.Table) -> np.ndarray[Any, 
 
 def all_nodes(release: Release, name: str) -> pa.Table:
     """Every row of the nodes of a tree, straight from the parts, in one order for all cuts."""
-    question = release.plan.chunked_question(name)
+    question = release.plan.question(name)
     chunking = question.forest.chunking
     places = {(chunk.key, chunk.index) for chunk in chunking}
     if chunking.split_level:

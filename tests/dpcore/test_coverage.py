@@ -22,7 +22,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.ranges import range_margin
 from dpcore.privacy.budget import Measure
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.widths import interval_widths

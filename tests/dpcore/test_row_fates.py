@@ -38,7 +38,8 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.questions.question import ChunkedQuestion, Question
+from dpcore.questions.question import Question
+from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.counter import SparseCounter, merge_shard
@@ -248,8 +249,9 @@ def added(case: Case, column: pa.Array | pa.ChunkedArray) -> Counter[object]:
     if isinstance(case.question, SparseQuestion):
         counts = case.question.domain.leaf_counts(columns)
         return Counter(dict(zip(counts.keys.to_pylist(), counts.counts.tolist(), strict=True)))
-    assert isinstance(case.question, ChunkedQuestion)
-    ids, values = case.question.increments(columns)
+    assert isinstance(case.question, TreeQuestion)
+    increments = case.question.increments(columns)
+    ids, values = np.asarray(increments.cells), increments.values
     assert ids.size == 0 or 0 <= ids.min() <= ids.max() < case.question.forest.chunking.cells
     return Counter(
         ids.tolist() if values is None else zip(ids.tolist(), values.tolist(), strict=True)
@@ -356,11 +358,12 @@ def check_counter(case: Case, rows: pa.Array, expected: Counter[object]) -> None
         return
     others = {name: pa.repeat(one[0], len(rows)) for name, one in case.others.items()}
     counter = SparseCounter(case.question.domain, shards=2)
-    assert counter.add({case.column: rows, **others}) == expected.total()
+    increments = case.question.increments({case.column: rows, **others})
+    assert counter.add(increments, len(rows)) == expected.total()
     totals: Counter[int] = Counter()
     for partial in counter.take():
-        merged = merge_shard(case.question.domain, [partial.data])
-        assert merged.total == partial.rows
-        case.question.domain.paths(partial.level, merged.keys).validate(full=True)
-        totals[partial.level] += partial.rows
+        merged, level = merge_shard(case.question.domain, [partial.data]), partial.place.group
+        assert merged.total == partial.total
+        case.question.domain.paths(level, merged.keys).validate(full=True)
+        totals[level] += partial.total
     assert totals[0] == totals[1] == expected.total()

@@ -9,14 +9,11 @@ import pytest
 
 from dpcore import __version__
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
-from dpcore.release.guarantee import (
-    guarantee_in_words,
-    levels_of,
-    manifest_of,
-    policies_of,
-    scale_of,
-)
+from dpcore.noise.scales import scale_of
+from dpcore.questions.entry import policies_of
+from dpcore.release.guarantee import guarantee_in_words, manifest_of
 from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.entry import levels_of
 from pipelines.configuration import parse_configuration
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"

@@ -32,8 +32,8 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.guarantee import guarantee_in_words
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from pipelines.report import write_report_html

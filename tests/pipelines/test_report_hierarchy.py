@@ -27,8 +27,9 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
 from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree

@@ -15,8 +15,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import release_counts
 from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.report import check_asked_paths, write_report_html
 from pipelines.report_hierarchy import level_errors
@@ -34,7 +34,7 @@ WHOLE = threshold_question("paths", plan=whole_plan())
 
 def tables_of(plan: ReleasePlan) -> ReleaseTables:
     counts = {
-        each.name: 90 * np.arange(each.key_count * each.domain.cells) for each in plan.chunked
+        each.name: 90 * np.arange(each.key_count * each.domain.cells) for each in plan.questions
     }
     return ReleaseTables(release_counts(plan, counts, ReleaseKey(bytes(32))))
 

@@ -151,7 +151,7 @@ def test_bad_questions(
 
 def test_what_is_not_there_has_no_more_rows_than_is_said(addresses: Addresses) -> None:
     """Also what was published and then folded into its parent."""
-    plan = ReleaseFolder(str(addresses.output)).plan.sparse[0].plan
+    plan = ReleaseFolder(str(addresses.output)).plan.questions[0].plan
     for level, path in enumerate(["9.0.0.0/8", "9.9.0.0/16", "9.9.9.0/24", "9.9.9.9/32"], 1):
         outcome = addresses.run(
             "query", addresses.output, "node", "--path", path, "--tree", "prefixes"

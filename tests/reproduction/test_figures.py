@@ -38,7 +38,7 @@ from benchmarks.reproduction.simulation import (
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.privacy.budget import Measure
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 

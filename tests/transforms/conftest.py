@@ -17,8 +17,9 @@ from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from transforms.key_reference import KeyReference

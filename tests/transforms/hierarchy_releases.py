@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Neighbors
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import release_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse

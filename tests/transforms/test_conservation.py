@@ -148,8 +148,8 @@ def test_a_step_that_loses_or_repeats_an_input(place, change, fails, monkeypatch
 
 @pytest.mark.parametrize("change", [drop, repeat])
 def test_sparse_histograms(change, fails, monkeypatch) -> None:
-    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
     planted = plant_output(monkeypatch, histogram._PartialCounts, "process", MAIN, change)
     assert fails(planted).startswith("the engine lost or repeated data: partial counts of tree")
 
@@ -163,8 +163,8 @@ def emptied(element: Any) -> list[Any]:
 
 @pytest.mark.parametrize("cells, method", [(2**25, "finish_bundle"), (0, "process")])
 def test_rows_lost_from_a_histogram(cells, method, fails, monkeypatch) -> None:
-    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
     planted = plant_output(monkeypatch, histogram._PartialCounts, method, MAIN, emptied)
     assert fails(planted).startswith("the engine lost or repeated data: rows of tree value")
 

@@ -127,8 +127,8 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
 ) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunks)
     if chunks == 4:  # the other way to count, too
-        monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
-        monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 400)
+        monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+        monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     plan = plan_for(name)
     assert (plan.chunked[0].forest.chunking.split_level > 0) == (chunks == 4)
     run(plan, source, tmp_path / "out")
@@ -227,8 +227,8 @@ def summed(
 @pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
 def test_dense_and_sparse_sums_are_exact(chunk_leaves, cells, buffered, sizes, monkeypatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
-    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan = plan_for("add_remove")
     batches = ROWS.combine_chunks().to_batches(max_chunksize=400)
     found = summed(plan, batches, sizes)

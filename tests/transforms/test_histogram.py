@@ -107,8 +107,8 @@ def test_partial_histograms_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
     monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
-    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
     batches = rows.combine_chunks().to_batches(max_chunksize=400)
     assert len(batches) == sum(sizes)
@@ -121,8 +121,8 @@ def test_partial_histograms_sum_to_the_exact_counts(
 
 def test_when_sparse_increments_leave_follows_from_the_rows_read(make_plan, monkeypatch) -> None:
     """Not from how many of them are kept; and every element is counted in the balance."""
-    monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 300)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
     kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
     mixed = np.full(1000, np.nan)
     mixed[::100] = 0.5

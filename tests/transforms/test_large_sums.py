@@ -131,10 +131,10 @@ def test_partials_of_either_sign_saturate_only_as_a_whole() -> None:
 
 
 def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
-    monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 3)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):
-        monkeypatch.setattr("transforms.histogram.DENSE_CELLS", cells)
+        monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
         found, balance = partials_of(_PartialCounts(PLAN), [rows, rows.slice(0, 0)])
         combine = SumCounts(len(CODES))
         sums = combine.create_accumulator()

@@ -65,8 +65,8 @@ def test_small_chunks_with_spines(
 ) -> None:
     monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     if sparse:
-        monkeypatch.setattr("transforms.histogram.DENSE_CELLS", 0)
-        monkeypatch.setattr("transforms.histogram.BUFFERED_ROWS", 500)
+        monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+        monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
     assert all(question.forest.chunking.split_level > 0 for question in plan.questions)
     check(plan, data, rows, tmp_path, run, release_files, expected_files)

@@ -19,7 +19,7 @@ from dpcore.privacy.conversion import rho_of
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.counter import SparseCounter
 from dpcore.sparse.node_counts import NodeCounts
-from dpcore.sparse.solution import shard_counts
+from dpcore.sparse.tables import shard_counts
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.hierarchy_releases import DELTA, files_of, sparse_question
 from tests.transforms.test_conservation import drop, plant_input, plant_output, repeat

@@ -19,7 +19,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import add_noise
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, release_plan_of
 

@@ -16,7 +16,8 @@ from dpcore.irregular.widths import irregular_widths
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Neighbors
-from dpcore.release.release import Release, release_counts
+from dpcore.release.in_memory import release_counts
+from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
@@ -67,7 +68,7 @@ def questions(neighbors: Neighbors) -> list[HierarchyQuestion]:
 
 def made(neighbors: Neighbors = Neighbors.SUBSTITUTE) -> Release:
     plan = release_plan_of(*questions(neighbors))
-    counts = {question.name: leaf_counts(question, ROWS) for question in plan.chunked}
+    counts = {question.name: leaf_counts(question, ROWS) for question in plan.questions}
     return release_counts(plan, counts, KEY)
 
 
@@ -243,7 +244,7 @@ def test_zero_noise_gives_the_truth_back_in_chunks_of_any_size(
         DiscreteLaplace, "sample", lambda self, stream, many: ZeroNoise().sample(stream, many)
     )
     release = made(neighbors)
-    for question in release.plan.chunked:
+    for question in release.plan.questions:
         assert isinstance(question, HierarchyQuestion)
         truth = node_sums(question, FORMS[question.name], ROWS)
         rows = all_nodes(release, question.name).to_pylist()
@@ -262,7 +263,7 @@ def test_chunks_of_any_size_give_the_same_errors(monkeypatch: pytest.MonkeyPatch
         release = made()
         columns = ["key", "level", "node", "label", "std_error"]
         found.append(
-            [all_nodes(release, each.name).select(columns) for each in release.plan.chunked]
+            [all_nodes(release, each.name).select(columns) for each in release.plan.questions]
         )
     for other in found[1:]:
         for mine, theirs in zip(found[0], other, strict=True):

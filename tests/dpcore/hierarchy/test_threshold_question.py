@@ -17,8 +17,9 @@ from dpcore.hierarchy.threshold_question import ThresholdQuestion, threshold_que
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Neighbors
 from dpcore.questions.question import Question
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.rows.keys import KeyList
 from dpcore.thresholds.forest import ThresholdIntervals
 from tests.dpcore.hierarchy_questions import (

@@ -25,7 +25,7 @@ from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_erro
 from dpcore.papers.forest import PublishedForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.trees.chunks import Chunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest

@@ -24,7 +24,8 @@ from dpcore.papers.closest_cdf import closest_cdf
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.papers.forest import PublishedForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.release import Release, release_counts
+from dpcore.release.in_memory import release_counts
+from dpcore.release.release import Release
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights

@@ -60,7 +60,14 @@ def chunk_leaves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def solved(question: OrderedQuestion, counts: Any, key: ReleaseKey) -> tuple[Any, Any]:
     noise = NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=b"c")
-    return solve_tree(question, np.ravel(counts), noise)
+    exact = {
+        partial.place: question.merge(partial.place, [partial.data]).to_bytes()
+        for partial in question.partials_of(counts)
+    }
+    parts = sorted(solve_tree(question, exact, noise))
+    tables = {(each.part.kind, each.part.key, each.part.index): each.table for each in parts}
+    concluded = question.conclude({each.part: each.note for each in parts if each.note})
+    return tables, concluded.get("quantiles")
 
 
 def rows_of(parts: dict[Any, pa.Table], kind: str) -> pa.Table:

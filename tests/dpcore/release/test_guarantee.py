@@ -21,7 +21,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan

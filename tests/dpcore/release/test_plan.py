@@ -59,7 +59,7 @@ def test_a_mixed_release_keeps_the_sum(form: str) -> None:
     """Sparse part + what the rho of the others is worth = what is stated, and not a bit less."""
     tree = hierarchy_question(form, budget=rho(CONVERTED))
     plan = release(sparse(), tree, amount=CONVERTED)
-    assert plan.sparse == (plan.questions[0],) and plan.composed == (tree,) == plan.chunked
+    assert plan.composed == (tree,)
     again = plan_from_spec(json.loads(json.dumps(plan.spec())), lambda digest: tree.domain.universe)
     assert again == plan and again.digest == plan.digest
     for less in ((WHOLE[0] - SPARSE[0] / 2, WHOLE[1]), (WHOLE[0], WHOLE[1] - SPARSE[1] / 2)):
@@ -137,7 +137,7 @@ def test_an_epsilon_of_a_tree_of_its_own_is_added() -> None:
     """Laplace noise beside a stated delta spends epsilon alone: basic composition, exactly."""
     pure = hierarchy_question("bushy", name="pure", budget=Budget(measure=EPS, amount=REST[0]))
     plan = release(sparse(), pure, stated=(WHOLE[0], SPARSE[1]), amount=Fraction(1))
-    assert plan.composed == () and plan.chunked == (pure,)
+    assert plan.composed == ()
     with pytest.raises(ValueError, match="the noise does not keep"):
         release(sparse(), pure, stated=(WHOLE[0] - TINY, SPARSE[1]), amount=Fraction(1))
     tree = hierarchy_question(budget=rho(CONVERTED))
@@ -157,15 +157,12 @@ def test_guarantees_are_not_mixed() -> None:
         release(sparse(neighbors=Neighbors.SUBSTITUTE), amount=Fraction(1))
 
 
-def test_questions_are_found_by_name_and_kind() -> None:
+def test_questions_are_found_by_name() -> None:
     tree = hierarchy_question("bushy", budget=rho(CONVERTED))
     plan = release(sparse(), tree, amount=CONVERTED)
-    assert plan.question("heavy") is plan.sparse[0] and plan.chunked_question("places") is tree
-    for ask in (plan.question, plan.chunked_question):
-        with pytest.raises(KeyError):
-            ask("none")
+    assert plan.question("heavy") is plan.questions[0] and plan.question("places") is tree
     with pytest.raises(KeyError):
-        plan.chunked_question("heavy")
+        plan.question("none")
     assert plan.columns == ("origin", "dest", "tens") and tree.domain.universe == BUSHY
 
 

@@ -20,8 +20,9 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.ranges import range_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import RangeObjective
 from dpcore.uniform.plan import TreePlan

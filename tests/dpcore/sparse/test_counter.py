@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcore.questions.place import Increments
 from dpcore.sparse.counter import SparseCounter, level_counts, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import PathDomain
@@ -33,6 +34,11 @@ def as_dict(counts: NodeCounts) -> dict[object, int]:
     return dict(zip(keys, counts.counts.tolist(), strict=True))
 
 
+def add(counter: SparseCounter, domain: SparseDomain, column: pa.Array) -> int:
+    leaves = domain.leaf_counts({"c": column})
+    return counter.add(Increments(leaves.keys, leaves.counts), len(column))
+
+
 @settings(deadline=None)
 @given(ROWS, st.sampled_from([CODES, PATHS]), st.sampled_from([1, 3]), st.sampled_from([1, 5, 100]))
 def test_batches_buffers_and_parts_do_not_matter(
@@ -40,19 +46,19 @@ def test_batches_buffers_and_parts_do_not_matter(
 ) -> None:
     counter, partials = SparseCounter(domain, shards, most_leaves=most_leaves), []
     for batch in batches:
-        assert counter.add({"c": column(domain, batch)}) == len(batch)
-        if counter.is_full:
+        assert add(counter, domain, column(domain, batch)) == len(batch)
+        if counter.is_due:
             partials += counter.take()
     partials += counter.take()
-    assert list(counter.take()) == []
+    assert [partial.data for partial in counter.take()] == [b""] * (1 + domain.height * shards)
     rows = [row for batch in batches for row in batch]
     expected = dict(level_counts(domain, domain.leaf_counts({"c": column(domain, rows)})))
     for level in range(domain.height + 1):
         found: dict[object, int] = {}
         for shard in range(shards):
-            own = [p for p in partials if (p.level, p.shard) == (level, shard)]
+            own = [p for p in partials if p.place == (level, shard)]
             merged = merge_shard(domain, [p.data for p in own])
-            assert merged.total == sum(p.rows for p in own)
+            assert merged.total == sum(p.total for p in own)
             keys = merged.keys.to_pylist()
             parts = key_parts(merged.keys, 1 if level == 0 else shards)
             assert set(parts.tolist()) <= {shard}
@@ -101,10 +107,10 @@ def test_texts_in_bytes_and_slices() -> None:
 def test_memory_does_not_grow_with_the_rows() -> None:
     counter = SparseCounter(CODES, 2, most_leaves=40)
     for _ in range(50):
-        counter.add({"c": pa.array(np.arange(16))})
+        add(counter, CODES, pa.array(np.arange(16)))
         assert sum(map(len, counter._waiting)) <= 48
-    assert not counter.is_full
-    assert {partial.rows for partial in counter.take() if partial.level == 0} == {800}
+    assert not counter.is_due
+    assert {partial.total for partial in counter.take() if partial.place.group == 0} == {800}
 
 
 def test_no_part_at_all() -> None:

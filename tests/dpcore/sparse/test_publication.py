@@ -17,12 +17,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan, plan_sparse
-from dpcore.sparse.publication import publish_shard, shard_digest
+from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import settle, settled_table
 
 FALSE_ALARM = 1e-6
@@ -121,12 +122,12 @@ def test_batches_and_their_order_do_not_matter_to_a_single_bit() -> None:
     for batches in (np.split(codes, 4), np.split(codes[::-1], [10, 3000]), [codes]):
         counter, merged = SparseCounter(domain, 3, most_leaves=300), {}
         for batch in batches:
-            counter.add({"c": pa.array(batch)})
+            leaves = domain.leaf_counts({"c": pa.array(batch)})
+            counter.add(Increments(leaves.keys, leaves.counts), len(batch))
             for partial in counter.take():
-                place = (partial.level, partial.shard)
-                merged[place] = [partial.data, *merged.get(place, [])]
+                merged[partial.place] = [partial.data, *merged.get(partial.place, [])]
         shards = {place: merge_shard(domain, parts) for place, parts in merged.items()}
-        total = sum(shard_digest(KEY, "r", "t", *place, own) for place, own in shards.items())
+        total = sum(own.digest(KEY, "r", "t", place) for place, own in shards.items())
         noise = replace(NOISE, global_digest=combine_digests(total))
         levels = [[NodeCounts.empty(domain.key_type)] for _ in range(3)]
         for (level, shard), own in sorted(shards.items()):
@@ -168,17 +169,17 @@ def test_a_public_root_is_exact() -> None:
 def test_digests_cover_keys_counts_and_places() -> None:
     counts = nodes([1, 2], [3, 4])
     digests = {
-        shard_digest(KEY, "r", "t", 1, 0, counts),
-        shard_digest(KEY, "r", "t", 1, 0, nodes([1, 3], [3, 4])),
-        shard_digest(KEY, "r", "t", 1, 0, nodes([1, 2], [3, 5])),
-        shard_digest(KEY, "r", "t", 1, 1, counts),
-        shard_digest(KEY, "r", "t", 2, 0, counts),
-        shard_digest(KEY, "r", "u", 1, 0, counts),
-        shard_digest(KEY, "q", "t", 1, 0, counts),
-        shard_digest(ReleaseKey(b"1" * 32), "r", "t", 1, 0, counts),
+        counts.digest(KEY, "r", "t", Place(1, 0)),
+        nodes([1, 3], [3, 4]).digest(KEY, "r", "t", Place(1, 0)),
+        nodes([1, 2], [3, 5]).digest(KEY, "r", "t", Place(1, 0)),
+        counts.digest(KEY, "r", "t", Place(1, 1)),
+        counts.digest(KEY, "r", "t", Place(2, 0)),
+        counts.digest(KEY, "r", "u", Place(1, 0)),
+        counts.digest(KEY, "q", "t", Place(1, 0)),
+        counts.digest(ReleaseKey(b"1" * 32), "r", "t", Place(1, 0)),
     }
     assert len(digests) == 8
-    assert shard_digest(KEY, "r", "t", 1, 0, nodes([1, 2], [3, 4])) in digests
+    assert nodes([1, 2], [3, 4]).digest(KEY, "r", "t", Place(1, 0)) in digests
 
 
 def test_plans_of_another_height_are_refused() -> None:

@@ -104,7 +104,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
 
 def test_every_part_has_its_place() -> None:
     asked = question(shards=4)
-    assert asked.places() == [
+    assert asked.places == [
         (0, 0),
         *((level, shard) for level in (1, 2, 3) for shard in range(4)),
     ]

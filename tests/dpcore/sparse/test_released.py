@@ -15,8 +15,9 @@ from scipy import stats
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.tables import NODES_SCHEMA
+from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
-from dpcore.release.release import Release, release_counts
+from dpcore.release.release import Release
 from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
@@ -24,7 +25,6 @@ from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
 from dpcore.sparse.settling import Pruning
-from dpcore.sparse.solution import shard_counts
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 100)
 RNG = np.random.default_rng(8)
@@ -66,7 +66,7 @@ def released(*questions: SparseQuestion, run: int = 0) -> Release:
     )
     columns = {name: ROWS[name] for name in ROWS.column_names}
     leaves = {each.name: each.domain.leaf_counts(columns) for each in questions}
-    return release_counts(plan, {}, ReleaseKey(run.to_bytes(32, "big")), leaves)
+    return release_counts(plan, leaves, ReleaseKey(run.to_bytes(32, "big")))
 
 
 def exact_counts(form: str) -> list[dict[str, int]]:
@@ -222,13 +222,13 @@ def test_shards_do_not_change_what_is_counted() -> None:
     for form, domain in DOMAINS.items():
         totals = []
         for shards in (1, 3, 50):
-            places = shard_counts(
-                replace(question(form), shards=shards), domain.leaf_counts(columns)
-            )
-            assert len(places) == 1 + domain.height * shards
+            asked = replace(question(form), shards=shards)
+            partials = list(asked.partials_of(domain.leaf_counts(columns)))
+            assert sorted(partial.place for partial in partials) == asked.places
+            assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)
-            for (level, _), counts in places.items():
-                levels[level] += counts.total
+            for partial in partials:
+                levels[partial.place.group] += partial.total
             totals.append(levels)
         assert totals[0] == totals[1] == totals[2] and totals[0][0] == SIZE
 

@@ -17,7 +17,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.release import release_counts
+from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform import bands
 from dpcore.uniform.errors import TreeErrors

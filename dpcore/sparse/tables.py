@@ -1,43 +1,23 @@
-"""The answer about a large sparse tree, from exact counts of its shards to the released tables.
+"""The tables of a large sparse tree: published nodes of all shards, settled, a table a level.
 
-    leaves' counts -> counts of every shard -> published nodes -> settled levels -> tables
-
-The pipeline spreads the same steps over workers.
-
-Source: `dpcore.sparse.counter`, `dpcore.sparse.publication`, `dpcore.sparse.settling`.
+Source: `dpcore.sparse.settling`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from dpcore.noise.source import NoiseSource
+from dpcore.questions.place import Place
 from dpcore.questions.tables import NODES_SCHEMA
-from dpcore.sparse.counter import level_counts
 from dpcore.sparse.node_counts import NodeCounts
-from dpcore.sparse.publication import publish_shard
-from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import SettledLevel, settle
 
-Place = tuple[int, int]  # level, shard
-
-
-def shard_counts(question: SparseQuestion, leaves: NodeCounts) -> dict[Place, NodeCounts]:
-    """The exact counts of every shard of every level, empty ones too.
-
-    Args:
-        question: the tree.
-        leaves: exact, as `SparseDomain.leaf_counts` gives them.
-    """
-    empty = NodeCounts.empty(question.domain.key_type)
-    shards = dict.fromkeys(question.places(), empty)
-    for level, found in level_counts(question.domain, leaves):
-        for shard, own in found.split(1 if level == 0 else question.shards):
-            shards[level, shard] = own
-    return shards
+if TYPE_CHECKING:  # which calls this file
+    from dpcore.sparse.question import SparseQuestion
 
 
 def sparse_tables(
@@ -48,7 +28,7 @@ def sparse_tables(
 
     Args:
         question: the tree.
-        published: of every shard, from `publish_shard`.
+        published: of every shard, from `dpcore.sparse.publication.publish_shard`.
     """
     empty = NodeCounts.empty(question.domain.key_type)
     levels: list[list[NodeCounts]] = [[empty] for _ in range(question.plan.height + 1)]
@@ -62,21 +42,6 @@ def sparse_tables(
         pruning=question.pruning,
     )
     return [_level_table(question, number, level) for number, level in enumerate(settled)]
-
-
-def solve_sparse(
-    question: SparseQuestion, shards: Mapping[Place, NodeCounts], noise: NoiseSource
-) -> Sequence[pa.Table]:
-    """The tables of all levels from the exact counts of all shards, in this process."""
-    return sparse_tables(
-        question,
-        {
-            place: publish_shard(
-                question.plan, question.domain, question.name, *place, counts, noise
-            )
-            for place, counts in shards.items()
-        },
-    )
 
 
 def _level_table(question: SparseQuestion, number: int, level: SettledLevel) -> pa.Table:

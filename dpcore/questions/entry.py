@@ -1,0 +1,27 @@
+"""What the manifest says of a tree, whatever its kind: its budget and policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # which call this file
+    from dpcore.questions.question import Question
+    from dpcore.questions.tree_question import TreeQuestion
+
+
+def budget_entry(question: Question) -> dict[str, object]:
+    """What a tree may spend, by its measure; nothing where that is an epsilon with a delta."""
+    own = question.budget
+    return {} if own is None else {own.measure.value: str(own.amount)}
+
+
+def policies_of(question: TreeQuestion) -> dict[str, dict[str, object]]:
+    """What becomes of values that a tree's domain or keys do not list, by column."""
+    kept = ("outside", "missing", "unknown")
+    spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
+    policies: dict[str, dict[str, object]] = {
+        columns: {name: spec[name] for name in kept if name in spec}
+    }
+    if question.keys is not None:
+        policies.setdefault(question.keys.column, {})["unknown key"] = question.keys.unknown
+    return policies

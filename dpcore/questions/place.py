@@ -1,0 +1,151 @@
+"""What travels between the steps of a release, for every kind of tree alike.
+
+    rows -> Increments -> Partial, of a Place -> Counts -> Drawn -> Gathered -> ReleasedPart
+
+Places and parts follow from the plan, never from the data; what is in them travels as bytes.
+Implemented by `dpcore.questions.leaf_counts` for trees of known leaves, by `dpcore.sparse.counter`
+for trees too large to list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.noise.randomness import ReleaseKey
+
+
+class Place(NamedTuple):
+    """A part of the exact counts of one tree.
+
+    Attributes:
+        group: of a tree of known leaves the code of the (first) key; of a sparse tree the level.
+        number: of the chunk; of the shard.
+
+    >>> Place(0, 3)
+    Place(group=0, number=3)
+    """
+
+    group: int
+    number: int
+
+
+class Increments(NamedTuple):
+    """What the rows of a batch that a policy keeps add, and where.
+
+    Attributes:
+        cells: (kept,) global leaf ids, or keys of leaves.
+        values: (kept,) what each adds; None: 1.
+    """
+
+    cells: Integers | pa.Array
+    values: Integers | None = None
+
+
+class Partial(NamedTuple):
+    """Some of the counts of a place, from a part of the rows.
+
+    Attributes:
+        place: which.
+        data: the counts; none where the bytes are.
+        total: their sum, where `Question.balance_of` asks for it.
+    """
+
+    place: Place
+    data: bytes
+    total: int = 0
+
+
+class Counter(Protocol):
+    """The counts of a part of the rows, in memory that does not grow with them."""
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        """Counts a batch.
+
+        Args:
+            increments: of its rows that are kept.
+            rows: how many it has, kept or not.
+
+        Returns:
+            the sum of what was added; in Python's integers, without a bound.
+        """
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `take` should be called before more is added."""
+
+    def take(self) -> Iterator[Partial]:
+        """The counts since the last call, and start anew."""
+
+
+class Counts(Protocol):
+    """The exact counts of one place."""
+
+    @property
+    def total(self) -> int:
+        """Their sum, as `Partial.total`, or `Counter.add`, would sum it up."""
+
+    def to_bytes(self) -> bytes:
+        """As `Question.draw` reads them."""
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        """A keyed digest of them, to be summed modulo 2^256 over all places of a release."""
+
+
+class Drawn(NamedTuple):
+    """What remains of the exact counts of a place once noise is drawn.
+
+    Attributes:
+        sent: to the gathering of the place's group; None: nothing is, and none is expected.
+        kept: noisy, what `Question.finish` needs of the place; None: it is not finished by itself.
+    """
+
+    sent: bytes | None
+    kept: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Part:
+    """A part of a release, one table.
+
+    Attributes:
+        kind: of its table: "nodes", or "cdf".
+        tree: the name of the tree.
+        key: the code of the (first) key.
+        index: of the chunk; -1: of the nodes above the chunks; or the level.
+    """
+
+    kind: str
+    tree: str
+    key: int
+    index: int
+
+
+class ReleasedPart(NamedTuple):
+    """What is released of a part.
+
+    Attributes:
+        part: which.
+        table: its rows.
+        note: what `Question.conclude` needs of it.
+    """
+
+    part: Part
+    table: pa.Table
+    note: bytes = b""
+
+
+class Gathered(NamedTuple):
+    """What the places of a group tell together.
+
+    Attributes:
+        returned: to each place, for `Question.finish`.
+        released: parts that are ready.
+    """
+
+    returned: Mapping[Place, bytes]
+    released: Sequence[ReleasedPart]

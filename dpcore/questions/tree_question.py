@@ -1,0 +1,328 @@
+"""A question about a tree of known leaves, which workers measure and solve in chunks.
+
+It has a map from rows to leaves, a forest (`dpcore.trees.forest`) whose chunks any worker can
+measure and solve, names for the nodes of a level and intervals for their counts.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Floats, Integers
+from dpcore.errors.intervals import clipped_intervals
+from dpcore.noise.source import NoiseSource
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.leaf_counts import (
+    ChunkCounts,
+    DenseCounter,
+    SortedCounter,
+    chunk_place,
+    merged_chunk,
+    pack_dense,
+)
+from dpcore.questions.parts import ChunkAnswer, Domain, Plan, Widths
+from dpcore.questions.place import (
+    Counter,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+)
+from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES, spine_table
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.trees.forest import (
+    SPINE,
+    AnyChunk,
+    ChunkedForest,
+    LevelSolution,
+    Measurements,
+    RootSolutions,
+)
+
+# Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
+Intervals = tuple[Floats, Floats, Floats, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeQuestion(Question):
+    """A question about a tree of known leaves, which workers measure and solve in chunks.
+
+    Args:
+        domain: the map from rows to leaves.
+        plan: how the tree is measured.
+
+    Raises:
+        ValueError: parts that do not fit each other.
+    """
+
+    # The kinds of tables: "nodes", and "cdf" where leaves have an order.
+    tables: ClassVar[tuple[str, ...]]
+
+    domain: Domain
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plan.tree.leaves != self.domain.cells:
+            raise ValueError(
+                f"plan: {self.plan.tree.leaves} leaves for a domain of {self.domain.cells} cells"
+            )
+        if (self.keys is not None) != self.plan.keyed:
+            raise ValueError("plan: keyed must say whether the question has keys")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.plan.neighbors
+
+    @property
+    def budget(self) -> Budget | None:
+        return self.plan.budget
+
+    @property
+    def approximate(self) -> tuple[Fraction, Fraction]:
+        own = self.budget
+        pure = own is not None and own.measure is Measure.EPSILON
+        return own.amount if own is not None and pure else Fraction(0), Fraction(0)
+
+    @property
+    @abstractmethod
+    def forest(self) -> ChunkedForest:
+        """The trees in chunks."""
+
+    @property
+    @abstractmethod
+    def widths(self) -> Widths:
+        """Of the intervals."""
+
+    @abstractmethod
+    def read_widths(self, spec: Mapping[str, object]) -> Widths:
+        """Widths as their ``spec()`` tells them."""
+
+    def prepare(self) -> None:
+        _ = self.widths
+
+    def recall(self, entry: Mapping[str, object]) -> None:
+        widths = entry["interval_widths"]
+        assert isinstance(widths, Mapping)
+        self.remember_widths(self.read_widths(widths))
+
+    def remember_widths(self, widths: Widths) -> None:
+        """Takes widths that were computed before."""
+        self.__dict__["widths"] = widths
+
+    @property
+    @abstractmethod
+    def public_total(self) -> bool:
+        """Whether the number of rows is public and the root exact."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether what is counted may be negative."""
+        return False
+
+    @abstractmethod
+    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
+        """The part of the domain that each node of a level covers, in the domain's notation."""
+
+    @abstractmethod
+    def margins(self, solved: LevelSolution) -> Floats:
+        """The half-widths of the intervals of a solved level, in rows: its shape, or (n,)."""
+
+    def intervals(self, solved: LevelSolution, total: float | None) -> Intervals:
+        """The estimates of a solved level with their errors.
+
+        Args:
+            solved: the level.
+            total: the public number of rows, None where it is private.
+        """
+        return clipped_intervals(
+            solved.estimate,
+            solved.variance,
+            self.margins(solved),
+            np.inf if total is None else total,
+            bottom=-np.inf if self.is_signed else 0.0,
+        )
+
+    @abstractmethod
+    def chunk_answer(self, chunk: Any, measured: Measurements, roots: RootSolutions) -> ChunkAnswer:
+        """Solves a chunk.
+
+        Args:
+            chunk: one of the forest's.
+            measured: the noisy counts of its levels.
+            roots: (units,) the solutions of its subtrees' roots.
+        """
+
+    def released_total(self, roots: RootSolutions) -> float | None:
+        """The public number of rows, None where it is private; there are no keys where it is
+        public."""
+        return float(roots.total[0]) if self.public_total else None
+
+    def listed(self, level: int, nodes: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which nodes of a level are rows of the output, (n,): those that repeat a leaf are not."""
+        return np.ones(nodes.size, dtype=bool)
+
+    def leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
+        """The global leaf id of every row that a policy keeps.
+
+        Args:
+            columns: the columns of a batch by name, (rows,) each.
+
+        Returns:
+            (kept rows,) int64: key code * K + cell.
+        """
+        ids = self._all_leaf_ids(columns)
+        return ids[ids >= 0] if self.keys is not None or self.domain.drops_rows else ids
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return Increments(self.leaf_ids(columns))
+
+    def _all_leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
+        """(rows,) the global leaf id of every row, below 0 where a policy drops it."""
+        cells = self.domain.leaf_ids(columns)
+        if self.keys is None:
+            return cells
+        codes = self.keys.codes(columns[self.keys.column])
+        ids = codes * self.domain.cells + cells
+        ids[(cells < 0) | (codes < 0)] = -1
+        return ids
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        by = () if self.keys is None else (self.keys.column,)
+        return tuple(dict.fromkeys((*self.domain.columns, *by)))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one, as CSV does not.
+
+        Raises:
+            ValueError: two parts of the question read one column as different types.
+        """
+        types: dict[str, pa.DataType] = dict(self.domain.value_types)
+        if self.keys is not None:
+            self._add_type(types, self.keys.column, self.keys.value_type)
+        return types
+
+    @staticmethod
+    def _add_type(types: dict[str, pa.DataType], column: str, wanted: pa.DataType) -> None:
+        if types.setdefault(column, wanted) != wanted:
+            raise ValueError(
+                f"the column {column!r} is read as {types[column]} and as {wanted} by one tree"
+            )
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuses columns of types that cannot be read.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        for name in self.domain.columns:
+            self.domain.check_column_type(name, types[name])
+        if self.keys is not None:
+            self.keys.check_type(types[self.keys.column])
+
+    @property
+    def dense_cells(self) -> int:
+        return self.forest.chunking.cells
+
+    def counter(self, *, dense: bool) -> Counter:
+        return (DenseCounter if dense else SortedCounter)(self.forest.chunking)
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return [chunk_place(chunk) for chunk in self.forest.chunking]
+
+    def _chunk(self, place: Place) -> AnyChunk:
+        chunking = self.forest.chunking
+        return chunking[chunking.number(*place)]
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
+        return merged_chunk(self._chunk(place).leaves, partials)
+
+    def partials_of(self, counts: object) -> Iterator[Partial]:
+        """Of the exact counts of all leaves, (keys * K,) or (keys, K) integers.
+
+        Raises:
+            ValueError: counts that are no integers, negative or of another number.
+        """
+        flat = self._checked_counts(counts)
+        for chunk in self.forest.chunking:
+            own = flat[chunk.start : chunk.start + chunk.leaves]
+            yield Partial(chunk_place(chunk), pack_dense(own))
+
+    def _checked_counts(self, counts: object) -> Integers:
+        flat, size = np.ravel(np.asarray(counts)), self.forest.chunking.cells
+        if not np.issubdtype(flat.dtype, np.integer):
+            raise ValueError(f"counts: those of tree {self.name} are {flat.dtype}, not integers")
+        if flat.size != size:
+            raise ValueError(f"counts: tree {self.name} has {size} leaves, not {flat.size}")
+        if flat.size and flat.min() < 0 and not self.is_signed:
+            raise ValueError(f"counts: one of tree {self.name} is negative")
+        return flat.astype(np.int64)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        forest, chunk, exact = self.forest, self._chunk(place), unpack(counts)
+        measured = forest.measure(self.name, chunk, exact, noise)
+        roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, exact)
+        return Drawn(
+            sent=pack_many([roots.tobytes(), pack(totals)]),
+            kept=pack_many([b"" if level is None else pack(level) for level in measured]),
+        )
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """The spine of a key, above its chunks."""
+        places = sorted(sent)
+        messages = [unpack_many(sent[place]) for place in places]
+        roots = [np.frombuffer(each) for each, _ in messages]
+        totals = [unpack(each) for _, each in messages]
+        solutions, levels = self.forest.solve_spine(
+            self.name, group, np.concatenate(roots), np.concatenate(totals), noise
+        )
+        stops = np.cumsum([len(each) for each in roots]).tolist()
+        returned = {
+            place: solutions.slice(stop - len(own), stop).to_array().tobytes()
+            for place, own, stop in zip(places, roots, stops, strict=True)
+        }
+        if not levels:
+            return Gathered(returned, ())
+        part = Part(kind=NODES, tree=self.name, key=group, index=SPINE)
+        return Gathered(returned, [ReleasedPart(part, spine_table(self, group, solutions, levels))])
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        chunk, array = self._chunk(place), np.frombuffer(returned, dtype=np.int64)
+        measured = [
+            unpack(level).reshape(chunk.rows, -1) if level else None for level in unpack_many(kept)
+        ]
+        roots = RootSolutions.from_array(array.reshape(RootSolutions.width(), -1))
+        answer = self.chunk_answer(chunk, measured, roots)
+        note = b"" if answer.note is None else pack(answer.note)
+        parts = [ReleasedPart(self._part(kind, place), answer.tables[kind]) for kind in self.tables]
+        return [*parts[:-1], parts[-1]._replace(note=note)]
+
+    def _part(self, kind: str, place: Place) -> Part:
+        return Part(kind=kind, tree=self.name, key=place.group, index=place.number)
+
+    def parts(self) -> Iterator[Part]:
+        for place in self.places:
+            for kind in self.tables:
+                yield self._part(kind, place)
+        if self.forest.chunking.split_level > 0:
+            for key in range(self.key_count):
+                yield Part(kind=NODES, tree=self.name, key=key, index=SPINE)
+
+    def __getstate__(self) -> dict[str, object]:
+        # The forest holds arrays of weights, which a worker makes for itself.
+        return {name: value for name, value in self.__dict__.items() if name != "forest"}

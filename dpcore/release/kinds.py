@@ -1,0 +1,90 @@
+"""The registry of the kinds of trees: the only place above their rooms that names them.
+
+A kind is a room with a question (`dpcore.questions.question.Question`), a reader of its
+specification and the answers about it once it is released. What a person sees of it is beside
+`pipelines.kinds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dpcore.hierarchy.question import hierarchy_question_from_spec
+from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.hierarchy.threshold_question import threshold_question_from_spec
+from dpcore.hierarchy.universe import Universe
+from dpcore.ordered.question import ordered_question_from_spec
+from dpcore.ordered.released import ReleasedCdf
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.questions.released import ReadPart
+from dpcore.questions.tables import QUANTILES
+from dpcore.sparse.question import sparse_question_from_spec
+from dpcore.sparse.released import ReleasedSparse
+
+Spec = Mapping[str, Any]
+# From the digest of a universe to the universe.
+ReadUniverse = Callable[[str], Universe]
+
+
+class Terms(NamedTuple):
+    """What a question shares with its release.
+
+    Attributes:
+        neighbors: the neighbouring relation.
+        measure: of the question's budget.
+        read_universe: gives what the specification names by digest; None: it is not at hand.
+    """
+
+    neighbors: Neighbors
+    measure: Measure
+    read_universe: ReadUniverse | None
+
+
+class Kind(NamedTuple):
+    """A kind of tree.
+
+    Attributes:
+        question: of a specification, as `Question.spec` tells it.
+        released: the answers about a question, from its parts and from what it concluded.
+    """
+
+    question: Callable[[Spec, Terms], Question]
+    released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Any]
+
+
+def _ordered(spec: Spec, terms: Terms) -> Question:
+    return ordered_question_from_spec(spec, terms.neighbors, terms.measure)
+
+
+def _hierarchy(spec: Spec, terms: Terms) -> Question:
+    if terms.read_universe is None:
+        raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
+    universe = terms.read_universe(str(spec["domain"]["universe"]))
+    if "thresholds" in spec:
+        return threshold_question_from_spec(spec, universe)
+    return hierarchy_question_from_spec(spec, terms.neighbors, terms.measure, universe)
+
+
+KINDS: dict[str, Kind] = {
+    "ordered": Kind(
+        _ordered, lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES))
+    ),
+    "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
+    "sparse": Kind(
+        lambda spec, terms: sparse_question_from_spec(spec),
+        lambda question, read, tables: ReleasedSparse(question, read),
+    ),
+}
+
+
+def kind_of(spec: Spec) -> Kind:
+    """The kind of tree of a specification: as its domain says; ordered domains are of many kinds.
+
+    >>> kind_of({"domain": {"kind": "integer"}}) is KINDS["ordered"]
+    True
+    """
+    return KINDS.get(str(spec["domain"].get("kind")), KINDS["ordered"])

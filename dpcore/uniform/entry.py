@@ -1,0 +1,43 @@
+"""What the manifest says of the levels of a level-uniform tree."""
+
+from __future__ import annotations
+
+from dpcore.noise.scales import scale_of
+from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+
+ESTIMATES = {
+    Estimator.NONE: "as published",
+    Estimator.BELOW: "from below",
+    Estimator.ABOVE: "from above",
+    Estimator.REFINED: "refined",
+    Estimator.FULL: "efficient",
+}
+
+
+def counted(plan: TreePlan, level: int) -> dict[str, int]:
+    """How many counts of a level may get noise: of its nodes, or of prefixes."""
+    size = plan.tree.level_sizes[level]
+    if plan.mechanism is Mechanism.INDEPENDENT and level == plan.tree.height:
+        return {"prefixes": size - plan.public_total}
+    return {"nodes": size}
+
+
+def levels_of(plan: TreePlan) -> list[dict[str, object]]:
+    """What each level of a tree spends and the noise it gets."""
+    measure = plan.budget.measure.value
+    levels: list[dict[str, object]] = []
+    for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True)):
+        known = "exact: the number of rows is public" if plan.public_total else "not measured"
+        entry: dict[str, object] = {"level": level, **counted(plan, level)}
+        if law is None:
+            entry |= {measure: "0", "noise": known if level == 0 else "not measured"}
+        else:
+            entry |= {measure: str(amount)} | {"noise": scale_of(law)}
+        levels.append(entry)
+    return levels
+
+
+def estimate_in_words(plan: TreePlan) -> str:
+    """Which estimate a plan names, for a person."""
+    independent = plan.mechanism is Mechanism.INDEPENDENT
+    return ESTIMATES[Estimator.NONE if independent else plan.estimator]

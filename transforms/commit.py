@@ -1,0 +1,186 @@
+"""The commit: the manifest last, once every part of the plan has a receipt.
+
+    receipts -> all together -> manifest
+
+A release exists once its manifest does. It is written at once, and never over another; whatever
+else lies in the folder is no part of it.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.noise.source import NoiseSource
+from dpcore.questions.place import Part
+from dpcore.questions.question import Question
+from dpcore.release.guarantee import CHECKSUM, checksum_of
+from dpcore.release.plan import ReleasePlan
+from transforms import files
+from transforms.conservation import check_once
+from transforms.errors import ReleaseError
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.layout import (
+    MANIFEST,
+    Receipt,
+    concluded_file,
+    parquet_bytes,
+    planned_parts,
+    sha256,
+)
+from transforms.record import check_recorded, is_manifest_of
+from transforms.standing import read_manifest
+from transforms.sweep import sweep_unnamed
+from transforms.universe_file import universe_files
+
+
+class Commit(beam.PTransform):
+    """Makes the release exist, once all its parts do.
+
+    The input is the receipts of all parts, PCollection[bytes], and what
+    `transforms.record.RecordDraw` gives.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        output: the folder of the release.
+        manifest: what the manifest says beside the list of parts; holds nothing of the data.
+
+    Returns:
+        PCollection[str]: the path of the manifest, once it is there.
+    """
+
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
+    ) -> None:
+        super().__init__()
+        self._plan, self._key, self._output, self._manifest = plan, key, output, manifest
+
+    def expand(self, inputs: Any) -> Any:
+        receipts, recorded = inputs
+        commit = _Commit(self._plan, self._key, self._output, self._manifest)
+        return (
+            receipts
+            | "OneKey" >> beam.WithKeys(0).with_output_types(tuple[int, bytes])
+            # -> (0, [bytes])
+            | "Together" >> beam.GroupByKey()
+            # -> path
+            | "Commit" >> beam.ParDo(commit, beam.pvalue.AsList(recorded))
+        )
+
+
+class CommitError(ReleaseError):
+    """The folder holds another release."""
+
+
+@beam.typehints.with_output_types(str)
+class _Commit(KeyedDoFn):
+    """Makes the release exist, when all its parts do."""
+
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
+    ) -> None:
+        super().__init__(plan, key)
+        self._output, self._manifest = output, manifest
+
+    def process(self, element: tuple[int, Iterable[bytes]], draw: Sequence[bytes]) -> Iterator[str]:
+        path, source = files.join(self._output, MANIFEST), self.source(draw)
+        receipts = _by_part(map(Receipt.from_bytes, element[1]))
+        check_once("the parts of the release", receipts, planned_parts(self._plan))
+        extra = self._beside_parts(receipts)
+        if self._stands(path, source.record()):
+            self._mend(path, extra)
+        else:
+            self._commit(path, source, receipts, extra)
+        sweep_unnamed(self._output, self._plan)
+        yield path
+
+    def _beside_parts(self, receipts: Mapping[Part, Receipt]) -> dict[str, bytes]:
+        """The files that are made of what all parts of a tree told, by name."""
+        tables: dict[str, list[pa.Table]] = {}
+        for question in self._plan.questions:
+            for name, table in question.conclude(_notes(question, receipts)).items():
+                tables.setdefault(concluded_file(name), []).append(table)
+        return {name: parquet_bytes(pa.concat_tables(each)) for name, each in tables.items()}
+
+    def _commit(
+        self,
+        path: str,
+        source: NoiseSource,
+        receipts: Mapping[Part, Receipt],
+        extra: Mapping[str, bytes],
+    ) -> None:
+        record = source.record()
+        # Object stores let two jobs at once both record their draw; the last one's stays.
+        check_recorded(self._output, record)
+        for name, data in extra.items():
+            files.write_whole(files.join(self._output, name), data)
+        checksums = universe_files(self._plan)
+        checksums |= {name: sha256(data) for name, data in extra.items()}
+        entries = {**self._manifest, "nonce": source.nonce.hex()}
+        manifest = manifest_text(entries, record, receipts.values(), checksums)
+        if not files.write_once(path, manifest):
+            self._stands(path, record)
+
+    def _mend(self, path: str, extra: Mapping[str, bytes]) -> None:
+        """Writes again those files that the manifest which stands names by these very bytes."""
+        named = read_manifest(path).get("files", {})
+        for name, data in extra.items():
+            if named.get(name) == sha256(data):
+                files.write_whole(files.join(self._output, name), data)
+
+    def _stands(self, path: str, record: bytes) -> bool:
+        """Whether this very draw is released already: its manifest then stays as it is, even where
+        another version or processor would write its floats with other last bits.
+
+        Raises:
+            CommitError: another release is there.
+        """
+        if not files.exists(path):
+            return False
+        if not is_manifest_of(path, record):
+            # This draw lost, and none of its parts may lie beside the one that stands.
+            sweep_unnamed(self._output, self._plan)
+            raise CommitError(f"output: {self._output} holds another release; it stays as it is")
+        return True
+
+
+def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
+    """One receipt per part, in order; of retries that differ (never in their noise: in the last bit
+    of a float between processors) the one of the least name, whichever came first."""
+    chosen: dict[Part, Receipt] = {}
+    for each in receipts:
+        if each.part not in chosen or each.sha256 < chosen[each.part].sha256:
+            chosen[each.part] = each
+    return dict(sorted(chosen.items()))
+
+
+def _notes(question: Question, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
+    """What the parts of a tree told, in their order."""
+    return {
+        part: base64.b64decode(receipt.note)
+        for part, receipt in receipts.items()
+        if part.tree == question.name and receipt.note
+    }
+
+
+def manifest_text(
+    manifest: Mapping[str, object],
+    record: bytes,
+    receipts: Iterable[Receipt],
+    checksums: Mapping[str, str],
+) -> bytes:
+    """The manifest's bytes: the same for every run that makes the same release."""
+    listed = [
+        {"file": each.file_name, "rows": each.rows, "sha256": each.sha256}
+        | {"tree": each.part.tree, "key": each.part.key, "chunk": each.part.index}
+        for each in receipts
+    ]
+    entries: dict[str, object] = dict(manifest)
+    entries |= {"record": record.hex(), "parts": listed, "files": dict(checksums)}
+    entries[CHECKSUM] = checksum_of(entries)
+    return (json.dumps(entries, indent=1) + "\n").encode()

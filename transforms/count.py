@@ -1,0 +1,168 @@
+"""Exact counts of every place: record batches to partial counts, and their sum.
+
+    batches -> partial counts ((tree, place), bytes) -> GroupByKey -> counts of a place, its digest
+
+Partial counts are made where the rows are read, for all trees at once. Every place of the plan also
+gets an empty partial, so that empty ones exist.
+
+Engines count elements. Where known leaves fit memory, and of sparse trees, counts leave a bundle
+for every place, with rows or without, so that these counters tell nothing of where rows are; else,
+of trees of more cells, they tell which places a bundle touched. How often sparse counts leave
+before a bundle ends depends on how many leaves its rows touch (docs/engines.md).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.questions.leaf_counts import BUFFERED_ROWS
+from dpcore.questions.place import Increments, Place
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from transforms.conservation import balance_name, residue, tree_chunks, tree_partials, tree_rows
+from transforms.errors import InputError
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.readers.read import BALANCE
+from transforms.record import pack_digest
+
+PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
+
+# Dense arrays of all trees together; 8 bytes a cell.
+DENSE_CELLS = 2**25
+
+_DIGEST = "digest"
+
+
+class CountRows(beam.PTransform):
+    """Record batches to the exact counts of every place of a plan.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+
+    Returns:
+        PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
+        PCollection[bytes], a digest of each; and the balance PCollection[tuple[str, int]].
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, batches: Any) -> Any:
+        partial = (
+            batches
+            # pa.RecordBatch -> (PlaceKey, bytes)
+            | "Partial" >> beam.ParDo(_CountRows(self._plan)).with_outputs(BALANCE, main="counts")
+        )
+        empty = (
+            batches.pipeline
+            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            # tree -> (PlaceKey, b"")
+            | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
+        )
+        merged = (
+            (partial["counts"], empty)
+            | "AllPlaces" >> beam.Flatten()
+            # -> (PlaceKey, [bytes])
+            | "ByPlace" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes)
+            | "Merge"
+            >> beam.ParDo(_MergePlace(self._plan, self._key)).with_outputs(
+                BALANCE, _DIGEST, main="counts"
+            )
+        )
+        balance = (partial[BALANCE], merged[BALANCE]) | "Balance" >> beam.Flatten()
+        return merged["counts"], merged[_DIGEST], balance
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
+class _EmptyPlaces(beam.DoFn):
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+
+    def process(self, tree: int) -> Iterator[tuple[PlaceKey, bytes]]:
+        question = self._plan.questions[tree]
+        for place in question.places:
+            yield (question.name, *place), b""
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
+class _CountRows(beam.DoFn):
+    """Counts a bundle's rows, and hands the counts on when they are due or it ends."""
+
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+        self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
+        # How many increments a bundle gives must not depend on its rows.
+        self._names = {"rows", *(tree_partials(question.name) for question in plan.questions)}
+        for question in plan.questions:
+            self._names |= {balance_name(question, place) for place in question.places}
+
+    def start_bundle(self) -> None:
+        self._counters = {q.name: q.counter(dense=self._dense) for q in self._plan.questions}
+        self._balance = dict.fromkeys(self._names, 0)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[PlaceKey, bytes]]:
+        self._balance["rows"] -= batch.num_rows
+        # Usually one part: no batch is so large that its sums come near 64 bits.
+        for start in range(0, batch.num_rows, BUFFERED_ROWS):
+            part = batch.slice(start, BUFFERED_ROWS)
+            for question in self._plan.questions:
+                counter = self._counters[question.name]
+                kept = counter.add(_increments(question, part), part.num_rows)
+                self._balance[tree_rows(question.name)] += kept
+                if counter.is_due:
+                    yield from self._taken(question)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        in_window = beam.transforms.window.GlobalWindows.windowed_value
+        for question in self._plan.questions:
+            for element in self._taken(question):
+                yield in_window(element)
+        for name, increment in self._balance.items():
+            yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
+        self.start_bundle()
+
+    def _taken(self, question: Question) -> Iterator[tuple[PlaceKey, bytes]]:
+        for place, data, total in self._counters[question.name].take():
+            self._balance[tree_partials(question.name)] += 1
+            if question.balance_of(place) > 0:
+                self._balance[balance_name(question, place)] += total
+            yield (question.name, *place), data
+
+
+def _increments(question: Question, batch: pa.RecordBatch) -> Increments:
+    columns = {name: batch.column(name) for name in question.columns}
+    try:
+        return question.increments(columns)
+    except (pa.ArrowException, ValueError, OverflowError):
+        # The library's message may show a value.
+        raise InputError(
+            f"input: a column of tree {question.name} cannot be read as its domain asks"
+        ) from None
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _DIGEST: bytes}
+)
+class _MergePlace(KeyedDoFn):
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, *numbers), received = element
+        question, place, partials = self._plan.question(name), Place(*numbers), list(received)
+        counts = question.merge(place, partials)
+        yield (name, *place), counts.to_bytes()
+        digest = counts.digest(self._key, self._plan.name, name, place)
+        yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
+        balance = {
+            tree_chunks(name): 1,
+            # Of the exact sums: what saturates does not stop the job, which would tell of the data.
+            balance_name(question, place): residue(-counts.total),
+            # One is the empty partial.
+            tree_partials(name): 1 - len(partials),
+        }
+        for increment in balance.items():
+            yield beam.pvalue.TaggedOutput(BALANCE, increment)
