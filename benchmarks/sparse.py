@@ -29,7 +29,7 @@ from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan, plan_sparse
-from dpcore.sparse.publication import publish_shard, shard_digest
+from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table
 
 TREES: dict[str, SparseDomain] = {

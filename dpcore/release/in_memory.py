@@ -5,18 +5,18 @@ exact counts -> digests -> draw -> gather -> finish -> conclude
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
-from dpcore.questions.place import Part, Place, ReleasedPart
+from dpcore.questions.place import Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 
-__all__ = ["release_counts"]
+__all__ = ["release_counts", "release_rows"]
 
 ExactCounts = dict[Place, bytes]
 
@@ -40,14 +40,53 @@ def release_counts(
     Raises:
         ValueError: counts of a tree are missing, or are none of this tree.
     """
-    digest, exact = 0, {}
     for question in plan.questions:
         if question.name not in counts:
             raise ValueError(f"counts: there are none of tree {question.name}")
-        partials: dict[Place, list[bytes]] = {place: [] for place in question.places}
-        for partial in question.partials_of(counts[question.name]):
-            partials[partial.place].append(partial.data)
-        merged = {place: question.merge(place, parts) for place, parts in partials.items()}
+    partials = {q.name: q.partials_of(counts[q.name]) for q in plan.questions}
+    return _released(plan, partials, key, nonce)
+
+
+def release_rows(
+    plan: ReleasePlan,
+    batches: Iterable[pa.RecordBatch],
+    key: ReleaseKey,
+    *,
+    nonce: bytes = b"",
+) -> Release:
+    """A release of rows held in memory, the same as the pipeline's.
+
+    Args:
+        plan: the questions.
+        batches: the rows, with all columns that are asked for.
+        key, nonce: as for `release_counts`.
+
+    Raises:
+        ValueError, OverflowError, pyarrow.ArrowException: a column cannot be read as it must be.
+    """
+    counters = {question.name: question.counter(dense=True) for question in plan.questions}
+    partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
+    for batch in batches:
+        for question in plan.questions:
+            counter = counters[question.name]
+            columns = {name: batch.column(name) for name in question.columns}
+            counter.add(question.increments(columns), batch.num_rows)
+            if counter.is_due:
+                partials[question.name] += counter.take()
+    for name, counter in counters.items():
+        partials[name] += counter.take()
+    return _released(plan, partials, key, nonce)
+
+
+def _released(
+    plan: ReleasePlan, partials: Mapping[str, Iterable[Partial]], key: ReleaseKey, nonce: bytes
+) -> Release:
+    digest, exact = 0, {}
+    for question in plan.questions:
+        received: dict[Place, list[bytes]] = {place: [] for place in question.places}
+        for partial in partials[question.name]:
+            received[partial.place].append(partial.data)
+        merged = {place: question.merge(place, parts) for place, parts in received.items()}
         for place, each in merged.items():
             digest += each.digest(key, plan.name, question.name, place)
         exact[question.name] = {place: each.to_bytes() for place, each in merged.items()}

@@ -17,13 +17,14 @@ from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.place import Part
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from transforms.key_reference import KeyReference
-from transforms.layout import Part, parquet_bytes, planned_parts, sha256
+from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
@@ -235,7 +236,7 @@ def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[st
         found = {}
         for part in planned_parts(plan):
             data = parquet_bytes(_part(release, part))
-            found[part.file_name(sha256(data))] = data
+            found[part_file(part, sha256(data))] = data
         if release.quantiles is not None:
             found["quantiles.parquet"] = parquet_bytes(release.quantiles)
         return found

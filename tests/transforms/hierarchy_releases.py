@@ -16,7 +16,7 @@ from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning
 from tests.dpcore.hierarchy_questions import leaf_counts
-from transforms.layout import parquet_bytes, planned_parts, sha256
+from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 
 DELTA = Fraction(1, 10**4)
 NONCE = bytes(range(16))  # as in conftest
@@ -25,13 +25,17 @@ NONCE = bytes(range(16))  # as in conftest
 def files_of(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
     columns = {name: rows[name] for name in rows.column_names}
-    counts: dict[str, Any] = {q.name: leaf_counts(q, rows) for q in plan.chunked}  # type: ignore[arg-type]
-    leaves = {q.name: q.domain.leaf_counts(columns) for q in plan.sparse}
-    release = release_counts(plan, counts, key, leaves, nonce=NONCE)
+    counts: dict[str, Any] = {
+        q.name: q.domain.leaf_counts(columns)
+        if isinstance(q, SparseQuestion)
+        else leaf_counts(q, rows)  # type: ignore[arg-type]
+        for q in plan.questions
+    }
+    release = release_counts(plan, counts, key, nonce=NONCE)
     found = {}
     for part in planned_parts(plan):
         data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))
-        found[part.file_name(sha256(data))] = data
+        found[part_file(part, sha256(data))] = data
     if release.quantiles is not None:
         found["quantiles.parquet"] = parquet_bytes(release.quantiles)
     return found

@@ -10,7 +10,10 @@ import apache_beam as beam
 import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms import histogram, solve, write
+from tests.transforms import every_kind
+from tests.transforms.conftest import NONCE
+from tests.transforms.eager import HAND_OVERS, EagerRelease, unchanged
+from transforms import commit, count
 from transforms.conservation import (
     check_balance,
     check_digests,
@@ -80,31 +83,13 @@ OUTPUTS = {
     "files": (read._Match, "process", MAIN),
     "splits": (read._SplitFile, "process", MAIN),
     "batches": (read._ReadSplit, "process", MAIN),
-    "dense histograms": (histogram._PartialCounts, "finish_bundle", MAIN),
-    "summed counts": (histogram._SumChunk, "process", MAIN),
-    "digests": (solve._Digest, "process", MAIN),
-    "recorded digest": (solve._Record, "process", MAIN),
-    "measured chunks": (solve._Measure, "process", MAIN),
-    "roots": (solve._Measure, "process", solve.ROOTS),
-    "solutions": (solve._SolveSpine, "process", MAIN),
+    "partial counts": (count._CountRows, "finish_bundle", MAIN),
 }
 BALANCES = {
     "balance of files": (read._Match, "process", read.BALANCE),
     "balance of splits": (read._SplitFile, "process", read.BALANCE),
     "balance of batches": (read._ReadSplit, "process", read.BALANCE),
-    "balance of rows": (histogram._PartialCounts, "finish_bundle", read.BALANCE),
-    "balance of sums": (histogram._SumChunk, "process", read.BALANCE),
-}
-INPUTS = {
-    "counts on the way to the digest": solve._Digest,
-    "counts on the way to the noise": solve._Measure,
-    "roots on the way to the spine": solve._SolveSpine,
-}
-# A part that is written twice is the same part: a receipt may come again.
-LOST_RECEIPTS = {
-    "receipts of chunks": (write._WriteChunk, "process", MAIN),
-    "receipts of spines": (write._WriteSpine, "process", MAIN),
-    "node tables of spines": (solve._SolveSpine, "process", solve.SPINE_ANSWER),
+    "balance of rows": (count._CountRows, "finish_bundle", read.BALANCE),
 }
 
 
@@ -139,68 +124,6 @@ def test_a_lost_balance(place, fails, monkeypatch) -> None:
     assert fails(planted).startswith("the engine lost or repeated data: ")
 
 
-@pytest.mark.parametrize("change", [drop, repeat])
-@pytest.mark.parametrize("place", INPUTS)
-def test_a_step_that_loses_or_repeats_an_input(place, change, fails, monkeypatch) -> None:
-    planted = plant_input(monkeypatch, INPUTS[place], change)
-    assert fails(planted).startswith("the engine lost or repeated data: ")
-
-
-@pytest.mark.parametrize("change", [drop, repeat])
-def test_sparse_histograms(change, fails, monkeypatch) -> None:
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
-    planted = plant_output(monkeypatch, histogram._PartialCounts, "process", MAIN, change)
-    assert fails(planted).startswith("the engine lost or repeated data: partial counts of tree")
-
-
-def emptied(element: Any) -> list[Any]:
-    """The same message without its counts: all that arrives, arrives once."""
-    if isinstance(element, WindowedValue):
-        return [element.with_value((element.value[0], b""))]
-    return [(element[0], b"")]
-
-
-@pytest.mark.parametrize("cells, method", [(2**25, "finish_bundle"), (0, "process")])
-def test_rows_lost_from_a_histogram(cells, method, fails, monkeypatch) -> None:
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
-    planted = plant_output(monkeypatch, histogram._PartialCounts, method, MAIN, emptied)
-    assert fails(planted).startswith("the engine lost or repeated data: rows of tree value")
-
-
-def test_a_histogram_without_rows_that_is_lost(fails, monkeypatch) -> None:
-    """The sums are right without it, but what an engine lost once it may lose again."""
-    planted = plant_output(monkeypatch, histogram._EmptyChunks, "process", MAIN, drop)
-    assert "partial counts of tree value do not balance" in fails(planted)
-
-
-@pytest.mark.parametrize("place", LOST_RECEIPTS)
-def test_a_lost_receipt(place, fails, monkeypatch) -> None:
-    planted = plant_output(monkeypatch, *LOST_RECEIPTS[place], drop)
-    assert "the parts of the release did not arrive" in fails(planted)
-
-
-def test_a_repeated_receipt_is_the_same_part(
-    make_plan, data, tmp_path, run, monkeypatch, rows, expected_files, release_files
-) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", fanouts=(4, 4, 2))
-    planted = [plant_output(monkeypatch, *place, repeat) for place in LOST_RECEIPTS.values()]
-    run(plan, data, tmp_path / "out")
-    assert all(planted)
-    found = release_files(tmp_path / "out")
-    assert expected_files(plan, rows).items() <= found.items()
-    assert "manifest.json" in found
-
-
-def test_an_empty_chunk_that_nobody_made(make_plan, tmp_path, fails, monkeypatch) -> None:
-    # The first chunk is dropped from both sources: no rows in it and no empty partial.
-    monkeypatch.setattr(histogram, "_dense_counts", lambda question, counts: iter(()))
-    planted = plant_output(monkeypatch, histogram._EmptyChunks, "process", MAIN, drop)
-    assert "do not balance" in fails(planted)
-
-
 def test_a_bundle_whose_counts_and_balance_are_both_lost(fails, monkeypatch) -> None:
     planted: list[object] = []
 
@@ -208,8 +131,152 @@ def test_a_bundle_whose_counts_and_balance_are_both_lost(fails, monkeypatch) -> 
         planted.append(self)
         return iter(())
 
-    monkeypatch.setattr(histogram._PartialCounts, "finish_bundle", lost)
+    monkeypatch.setattr(count._CountRows, "finish_bundle", lost)
     assert "rows do not balance" in fails(planted)
+
+
+# --- every hand-over of every kind of tree, step by step without an engine -----------------------
+
+# A part that is written twice is the same part.
+RECEIPTS = ("receipts of groups", "receipts of places")
+LOST_OR_REPEATED = [name for name in HAND_OVERS if name not in (*RECEIPTS, "the receipts of all")]
+
+
+class Planted:
+    """Changes one element of a hand-over.
+
+    Args:
+        place: the hand-over.
+        change: of its element.
+        number: which element, from the front or, below 0, from the back.
+    """
+
+    def __init__(self, place: str, change: Change, number: int = 0) -> None:
+        self._place, self._change, self._number = place, change, number
+        self.planted = False
+
+    def __call__(self, name: str, elements: list[Any]) -> list[Any]:
+        chosen = list(elements)
+        if name.startswith("balance"):  # of rows read the reader has the other half
+            chosen = [each for each in elements if each[1] and each[0] != "rows"]
+        if name != self._place or not chosen:
+            return elements
+        self.planted = True
+        place = elements.index(chosen[self._number % len(chosen)])
+        return [*elements[:place], *self._change(elements[place]), *elements[place + 1 :]]
+
+
+@pytest.fixture(params=every_kind.PLANS)
+def kind(request, monkeypatch) -> str:
+    """Trees of every kind, in several chunks."""
+    every_kind.cut(monkeypatch, request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def attempt(kind, tmp_path, reference) -> Callable[..., list[str]]:
+    """The release, step by step, with a fault or without."""
+
+    def attempted(fault: Any = unchanged) -> list[str]:
+        release = EagerRelease(
+            every_kind.PLANS[kind](), reference, str(tmp_path / "out"), NONCE, fault
+        )
+        return release.run(every_kind.bundles())
+
+    return attempted
+
+
+NOTHING_CAME = "the engine lost or repeated data: all of it, and nothing came to a commit"
+PARTS_LOST = ("the parts of the release did not arrive exactly once", NOTHING_CAME)
+
+
+def refused(kind: str, attempt: Callable[..., list[str]], fault: Any) -> str:
+    """The sentence that a release with a fault fails with. Where a plan has one place, or one part,
+    its loss leaves nothing at all, and so no commit."""
+    try:
+        assert attempt(fault) == []
+    except ConservationError as error:
+        return error.sentence
+    assert len(every_kind.PLANS[kind]().questions[0].places) == 1
+    return NOTHING_CAME
+
+
+def test_without_a_fault_it_is_the_release_of_the_rows_in_memory(
+    attempt, kind, tmp_path, key, release_files
+) -> None:
+    assert attempt() == [str(tmp_path / "out" / "manifest.json")]
+    found = release_files(tmp_path / "out")
+    tables = {name: data for name, data in found.items() if name.endswith(".parquet")}
+    assert tables == every_kind.tables_in_memory(every_kind.PLANS[kind](), key)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize("change", [drop, repeat])
+@pytest.mark.parametrize("place", LOST_OR_REPEATED)
+def test_every_hand_over(place, change, number, kind, attempt, tmp_path) -> None:
+    fault = Planted(place, change, number)
+    if place in every_kind.ABSENT.get(kind, ()):
+        assert attempt(fault) and not fault.planted
+        return
+    sentence = refused(kind, attempt, fault)
+    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
+    assert sentence.startswith("the engine lost or repeated data: ") and "\n" not in sentence
+
+
+@pytest.mark.parametrize("place", RECEIPTS)
+def test_a_lost_receipt(place, kind, attempt, tmp_path) -> None:
+    fault = Planted(place, drop)
+    if place in every_kind.ABSENT.get(kind, ()):
+        assert attempt(fault) and not fault.planted
+        return
+    assert refused(kind, attempt, fault).endswith(PARTS_LOST)
+    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_repeated_receipt_is_the_same_part(attempt, tmp_path, release_files) -> None:
+    def repeated(name: str, elements: list[Any]) -> list[Any]:
+        return elements * 2 if name in RECEIPTS else elements
+
+    attempt(repeated)
+    twice = release_files(tmp_path / "out")
+    assert attempt() and release_files(tmp_path / "out") == twice
+
+
+def emptied(element: Any) -> list[Any]:
+    """The same message without its counts: all that arrives, arrives once."""
+    return [(element[0], b"")]
+
+
+def test_counts_that_are_lost_within_a_message(kind, attempt) -> None:
+    def fault(name: str, elements: list[Any]) -> list[Any]:
+        if name != "partial counts":
+            return elements
+        place = next(n for n, (_, data) in enumerate(elements) if data)
+        return [*elements[:place], *emptied(elements[place]), *elements[place + 1 :]]
+
+    with pytest.raises(ConservationError, match="lost or repeated data: rows of"):
+        attempt(fault)
+
+
+def test_a_place_that_nobody_made(kind, attempt) -> None:
+    """Dropped from both sources: no rows in it, and no empty partial counts."""
+    chosen = every_kind.PLANS[kind]().questions[-1]
+    key = (chosen.name, *chosen.places[-1])
+
+    def fault(name: str, elements: list[Any]) -> list[Any]:
+        return [each for each in elements if "partial" not in name or each[0] != key]
+
+    assert refused(kind, attempt, fault).endswith(("so nothing was released", NOTHING_CAME))
+
+
+@pytest.mark.parametrize("buffered", [1, 300])
+@pytest.mark.parametrize("change", [drop, repeat])
+def test_sorted_counts(change, buffered, kind, attempt, monkeypatch) -> None:
+    """Where known leaves do not fit memory, and leave before their bundle ends."""
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
+        attempt(Planted("partial counts", change))
 
 
 def test_a_balance_that_holds(make_plan) -> None:
@@ -258,7 +325,7 @@ def test_a_commit_that_never_comes_leaves_no_release(
     make_plan, data, tmp_path, run, monkeypatch
 ) -> None:
     # Nothing comes after the commit that could miss it: its absence is the missing manifest.
-    planted = plant_input(monkeypatch, write._Commit, drop)
+    planted = plant_input(monkeypatch, commit._Commit, drop)
     run(make_plan(), data, tmp_path / "out")
     assert planted
     assert not (tmp_path / "out" / "manifest.json").exists()

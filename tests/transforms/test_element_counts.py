@@ -61,7 +61,7 @@ def test_dense_histograms(change, counted, make_plan, small_splits, monkeypatch)
     )
     first = counted(plan, rows, "first")
     assert first == counted(plan, other, "second")
-    chunks = sum(len(question.forest.chunking) for question in plan.chunked)
+    chunks = sum(len(question.forest.chunking) for question in plan.questions)
     assert chunks == 16
     # Both splits may share a bundle; and every chunk has its empty partial.
     assert any(count >= 2 * chunks for count in first.values())

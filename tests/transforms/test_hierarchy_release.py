@@ -25,9 +25,14 @@ from tests.dpcore.hierarchy_questions import (
     random_rows,
     release_plan_of,
 )
+from tests.transforms.eager import MAIN, counted, grouped, outputs
+from tests.transforms.eager import summed as balances
 from tests.transforms.hierarchy_releases import files_of
-from transforms.histogram import SumCounts, _PartialCounts, _SumChunk
+from transforms.conservation import tree_rows
+from transforms.count import _MergePlace
+from transforms.key_reference import KeyReference
 from transforms.layout import universe_name
+from transforms.readers.read import BALANCE
 
 ROWS = random_rows(11, 2600)
 SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)
@@ -130,7 +135,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
         monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
         monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     plan = plan_for(name)
-    assert (plan.chunked[0].forest.chunking.split_level > 0) == (chunks == 4)
+    assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run(plan, source, tmp_path / "out")
     check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
 
@@ -184,65 +189,56 @@ def test_zero_noise_gives_what_is_counted_by_hand(
 
 
 def summed(
-    plan: ReleasePlan, batches: list[pa.RecordBatch], sizes: list[int]
+    plan: ReleasePlan,
+    batches: list[pa.RecordBatch],
+    sizes: list[int],
+    reference: KeyReference,
 ) -> dict[str, list[int]]:
-    """The sums of the partial histograms of bundles, and that the balance comes out at zero."""
-    step, partials, balance, start = _PartialCounts(plan), {}, {}, 0
-    for size in sizes:
-        step.start_bundle()
-        given = [each for batch in batches[start : start + size] for each in step.process(batch)]
-        start += size
-        for each in step.finish_bundle():
-            if hasattr(each, "tag"):
-                name, increment = each.value.value
-                balance[name] = balance.get(name, 0) + increment
-            else:
-                given.append(each.value)
-        for place, partial in given:
-            partials.setdefault(place, []).append(partial)
+    """The sums of the partial counts of bundles, and that the balance comes out at zero."""
+    stops = np.cumsum(sizes).tolist()
+    bundles = [batches[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
+    given = outputs(counted(plan, bundles))
+    partials, balance = dict(grouped(given[MAIN])), given[BALANCE]
+    merge = _MergePlace(plan, reference)
+    merge.setup()
     found: dict[str, list[int]] = {}
-    for question in plan.chunked:
+    for question in plan.questions:
         leaves: list[int] = []
-        for chunk in question.forest.chunking:
-            place = question.name, chunk.key, chunk.index
-            combine = SumCounts(chunk.leaves)
-            accumulator = combine.create_accumulator()
-            for partial in partials.get(place, []):
-                accumulator = combine.add_input(accumulator, partial)
-            (_, packed), *increments = _SumChunk(plan).process((place, partials.get(place, [])))
-            counts = combine.extract_output(accumulator).tolist()
-            assert unpack(packed).tolist() == counts
-            for each in increments:
-                name, increment = each.value
-                balance[name] = balance.get(name, 0) + increment
-            leaves += counts
+        for place in question.places:
+            key = (question.name, *place)
+            merged = outputs(merge.process((key, partials.get(key, []))))
+            leaves += unpack(merged[MAIN][0][1]).tolist()
+            balance += merged[BALANCE]
         found[question.name] = leaves
-        assert balance[f"rows of tree {question.name}"] == 0
-    assert balance["rows"] == -sum(batch.num_rows for batch in batches)
+    totals = balances(balance)
+    assert all(totals[tree_rows(question.name)] == 0 for question in plan.questions)
+    assert totals["rows"] == -sum(batch.num_rows for batch in batches)
     return found
 
 
 @pytest.mark.parametrize("chunk_leaves", [4, 2**17])
 @pytest.mark.parametrize("cells, buffered", [(0, 1), (0, 700), (0, 2**23), (2**25, 2**23)])
 @pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
-def test_dense_and_sparse_sums_are_exact(chunk_leaves, cells, buffered, sizes, monkeypatch) -> None:
+def test_dense_and_sparse_sums_are_exact(
+    chunk_leaves, cells, buffered, sizes, reference, monkeypatch
+) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan = plan_for("add_remove")
     batches = ROWS.combine_chunks().to_batches(max_chunksize=400)
-    found = summed(plan, batches, sizes)
-    assert found == {q.name: leaf_counts(q, ROWS).tolist() for q in plan.chunked}
+    found = summed(plan, batches, sizes, reference)
+    assert found == {q.name: leaf_counts(q, ROWS).tolist() for q in plan.questions}
     assert sum(found["signed"]) not in (0, sum(found["columns"]))
 
 
-def test_sums_of_the_largest_bounds_do_not_overflow() -> None:
+def test_sums_of_the_largest_bounds_do_not_overflow(reference) -> None:
     measure = MeasureColumn(column="amount", lower=-(2**31), upper=2**31)
     plan = release_plan_of(hierarchy_question("digits", measure=measure))
     rows = ROWS.set_column(6, "amount", pa.array([1e300, -1e300] * 1300))
     batches = rows.combine_chunks().to_batches(max_chunksize=900)
-    found = summed(plan, batches, [3])["places"]
-    assert found == leaf_counts(plan.chunked[0], rows).tolist()
+    found = summed(plan, batches, [3], reference)["places"]
+    assert found == leaf_counts(plan.questions[0], rows).tolist()
     assert max(map(abs, found)) >= 2**31
 
 
@@ -260,4 +256,4 @@ def test_a_plan_in_flight_is_small(tmp_path) -> None:
     again = pickle.loads(pickle.dumps(shared))
     assert again == plan and again.digest == plan.digest == shared.digest
     rows = {"code": pa.array(["00003", "49999", None, "50000"])}
-    assert again.chunked[0].leaf_ids(rows).tolist() == [3, 49_999]
+    assert again.questions[0].leaf_ids(rows).tolist() == [3, 49_999]

@@ -5,22 +5,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dpcore.noise.source import LARGEST_MEASURED
+from dpcore.questions.leaf_counts import merged_chunk
 from dpcore.rows.packing import unpack
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
 from dpcore.trees.exact_sums import LARGEST_SUM
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, release_plan_of
-from transforms.conservation import residue
-from transforms.histogram import SumCounts, _PartialCounts, _SumChunk, pack_dense, pack_sparse
+from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
+from transforms.conservation import residue, tree_rows
+from transforms.count import _CountRows, _MergePlace
+from transforms.readers.read import BALANCE
 
 BOUND = LARGEST_BOUND
 SUMS = MeasureColumn(column="amount", lower=-BOUND, upper=BOUND)
 PLAN = release_plan_of(hierarchy_question("digits", measure=SUMS))
+NOTHING = pa.array([], pa.null())
 
 
 @pytest.fixture
@@ -30,21 +33,23 @@ def large_bundle(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Any]]:
 
     def planted(sign: int) -> list[Any]:
         bundles: list[Any] = []
-        start_bundle = _PartialCounts.start_bundle
+        start_bundle = _CountRows.start_bundle
 
         def started(step: Any) -> None:
             start_bundle(step)
             if not bundles:
                 bundles.append(step)
-                (question,) = PLAN.chunked
-                sums = step._leaf_sums(question)
+                (question,) = PLAN.questions
+                counter = step._counters[question.name]
+                counter.add(question.increments({name: NOTHING for name in question.columns}), 0)
+                sums = counter._sums
                 values = [sign * LARGEST_SUM, sign * (LARGEST_SUM - BOUND), sign * BOUND]
                 values[2] -= sign > 0
                 sums._low[[0, 5, 9]] = values
                 sums._largest = LARGEST_SUM
-                step._kept[question.name] = sum(values)
+                step._balance[tree_rows(question.name)] += sum(values)
 
-        monkeypatch.setattr(_PartialCounts, "start_bundle", started)
+        monkeypatch.setattr(_CountRows, "start_bundle", started)
         return bundles
 
     return planted
@@ -81,65 +86,32 @@ def test_a_release_of_sums_past_64_bits(
     assert abs(roots[0] - roots[1]) < 2**42
 
 
-def partials_of(step: Any, batches: list[pa.RecordBatch]) -> tuple[dict[Any, list[bytes]], Any]:
-    """The partial histograms of a bundle, and its balance."""
-    step.start_bundle()
-    given = [each for batch in batches for each in step.process(batch)]
-    found: dict[Any, list[bytes]] = {}
-    balance: dict[str, int] = {}
-    for each in step.finish_bundle():
-        if hasattr(each, "tag"):
-            name, increment = each.value.value
-            balance[name] = balance.get(name, 0) + increment
-        else:
-            given.append(each.value)
-    for place, partial in given:
-        found.setdefault(place, []).append(partial)
-    return found, balance
-
-
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_balance_holds_past_64_bits(sign, large_bundle) -> None:
+def test_the_balance_holds_past_64_bits(sign, large_bundle, reference) -> None:
     large_bundle(sign)
     rows = pa.record_batch({"code": [CODES[5]] * 2, "amount": [sign * float(BOUND)] * 2})
-    found, balance = partials_of(_PartialCounts(PLAN), [rows])
-    name = f"rows of tree {PLAN.chunked[0].name}"
-    counts = []
-    for place, partials in found.items():
-        (_, packed), *increments = _SumChunk(PLAN).process((place, [b"", *partials]))
-        counts += unpack(packed).tolist()
-        for each in increments:
-            balance[each.value[0]] = balance.get(each.value[0], 0) + each.value[1]
-    assert abs(balance[name]) < 2**33 and residue(balance[name]) == 0
-    assert balance[f"partial counts of tree {PLAN.chunked[0].name}"] == 0
+    found = outputs(counted(PLAN, [[rows]]))
+    name, counts, balance = PLAN.questions[0].name, [], found[BALANCE]
+    merge = _MergePlace(PLAN, reference)
+    merge.setup()
+    for place, partials in grouped(found[MAIN]):
+        merged = outputs(merge.process((place, [b"", *partials])))
+        counts += unpack(merged[MAIN][0][1]).tolist()
+        balance += merged[BALANCE]
+    totals = summed(balance)
+    assert abs(totals[tree_rows(name)]) < 2**33 and residue(totals[tree_rows(name)]) == 0
+    assert totals[f"partial counts of tree {name}"] == 0
     assert counts[0] == counts[5] == sign * LARGEST_SUM and not any(counts[1:5])
 
 
-def test_partials_of_either_sign_saturate_only_as_a_whole() -> None:
-    """In any order: saturated one by one, they would come to 0, or to 2^62, or to -2^62."""
-    large = [pack_dense(np.array([sign * LARGEST_SUM, 0])) for sign in (1, 1, 1, -1, -1)]
-    small = pack_sparse(np.array([0]), np.array([-LARGEST_SUM - 5 + LARGEST_SUM]))
-    words = pack_dense(np.array([7, 0]), np.array([-(2**30), 1]))
-    elements = [*large, small, words]
-    combine = SumCounts(2)
-    for order in (elements, elements[::-1], [*elements[3:], *elements[:3]]):
-        halves = [combine.create_accumulator(), combine.create_accumulator()]
-        for place, element in enumerate(order):
-            halves[place % 2] = combine.add_input(halves[place % 2], element)
-        found = combine.extract_output(combine.merge_accumulators(halves)).tolist()
-        assert found == [2, 2**32]
-
-
 def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 3)
+    for module in ("dpcore.questions.leaf_counts", "transforms.count"):
+        monkeypatch.setattr(f"{module}.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):
         monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
-        found, balance = partials_of(_PartialCounts(PLAN), [rows, rows.slice(0, 0)])
-        combine = SumCounts(len(CODES))
-        sums = combine.create_accumulator()
-        for partial in found["places", 0, 0]:
-            sums = combine.add_input(sums, partial)
-        assert combine.extract_output(sums).tolist()[:2] == [8 * BOUND, 0]
-        assert balance["rows"] == -8
-        assert len(found["places", 0, 0]) == (1 if cells else 3)
+        found = outputs(counted(PLAN, [[rows, rows.slice(0, 0)]]))
+        ((_, partials),) = grouped(found[MAIN])
+        assert merged_chunk(len(CODES), partials).counts.tolist()[:2] == [8 * BOUND, 0]
+        assert summed(found[BALANCE])["rows"] == -8
+        assert len(partials) == (1 if cells else 3)

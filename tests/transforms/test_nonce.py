@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from dpcore.noise.randomness import NONCE_BYTES
-from transforms.layout import NONCE, NonceError, folder_nonce
+from transforms.layout import NONCE
+from transforms.nonce import NonceError, folder_nonce
 
 
 def test_drawn_once_for_a_folder(tmp_path) -> None:

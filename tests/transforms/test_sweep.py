@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from transforms.commit import _by_part as by_part
 from transforms.layout import parquet_bytes
 from transforms.standing import StandingError
 from transforms.sweep import (
@@ -17,7 +18,6 @@ from transforms.sweep import (
     sweep_temporary,
     sweep_unnamed,
 )
-from transforms.write import _by_part as by_part
 
 MINE = {
     "notes.txt": b"mine",
@@ -113,7 +113,7 @@ def test_a_job_whose_beginning_was_discarded_does_not_commit(
             (out / name).unlink()
         return by_part(receipts)
 
-    monkeypatch.setattr("transforms.write._by_part", discarded)
+    monkeypatch.setattr("transforms.commit._by_part", discarded)
     with pytest.raises(Exception, match="made from other data, with another key"):
         run(make_plan(), data, out)
     assert not (out / "manifest.json").exists()
@@ -158,7 +158,7 @@ def test_a_losing_job_clears_its_parts(make_plan, data, run, tmp_path, monkeypat
         shutil.copytree(other, out, dirs_exist_ok=True)
         return by_part(receipts)
 
-    monkeypatch.setattr("transforms.write._by_part", beaten)
+    monkeypatch.setattr("transforms.commit._by_part", beaten)
     with pytest.raises(Exception, match="holds another release; it stays as it is"):
         run(make_plan(), data, out)
     named = json.loads((out / "manifest.json").read_text())["parts"]

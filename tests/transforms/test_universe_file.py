@@ -37,7 +37,7 @@ from transforms import files
 reads, read = [], files.read_bytes
 files.read_bytes = lambda path: reads.append(path) or read(path)
 plans = [pickle.loads(open(sys.argv[1], "rb").read()) for _ in range(3)]
-labels = [q.node_labels(0, __import__("numpy").arange(1)).to_pylist() for q in plans[0].chunked]
+labels = [q.node_labels(0, __import__("numpy").arange(1)).to_pylist() for q in plans[0].questions]
 print(len(reads), plans[0].digest == plans[2].digest, plans[0].digest.hex(), labels)
 """
 
@@ -131,14 +131,14 @@ def test_two_folders_have_a_universe_each(plan, tmp_path) -> None:
     one, two = (share_universes(plan, str(tmp_path / name)) for name in ("one", "two"))
     assert parquet_of(tmp_path / "one") == parquet_of(tmp_path / "two")
     assert universe_files(one) == universe_files(two)
-    assert one.chunked[0].domain.universe.path != two.chunked[0].domain.universe.path
+    assert one.questions[0].domain.universe.path != two.questions[0].domain.universe.path
 
 
 def test_widths_that_were_computed_are_kept(plan, tmp_path) -> None:
-    widths = plan.chunked[0].widths
+    widths = plan.questions[0].widths
     shared = share_universes(plan, str(tmp_path / "out"))
-    assert shared.chunked[0].__dict__["widths"] is widths
-    assert "widths" not in shared.chunked[1].__dict__
+    assert shared.questions[0].__dict__["widths"] is widths
+    assert "widths" not in shared.questions[1].__dict__
 
 
 def test_another_process_reads_each_universe_once(plan, tmp_path) -> None:
@@ -167,7 +167,7 @@ def test_in_one_process_it_is_read_once_and_not_at_all_by_the_launcher(
     nothing_loaded.clear()
     first, second = pickle.loads(travelled), pickle.loads(travelled)
     assert len(reads) == 2 and first == second == plan
-    assert first.chunked[0].domain.universe is second.chunked[1].domain.universe
+    assert first.questions[0].domain.universe is second.questions[1].domain.universe
 
 
 def test_a_file_that_is_changed_or_gone_is_refused(plan, tmp_path, nothing_loaded) -> None:
@@ -225,11 +225,11 @@ def test_questions_without_a_universe_are_as_they_were(make_plan, tmp_path) -> N
 def test_a_shared_universe_is_a_universe(tmp_path) -> None:
     plan = release_plan_of(hierarchy_question("paths"))
     shared = share_universes(plan, str(tmp_path / "out"))
-    universe = shared.chunked[0].domain.universe
+    universe = shared.questions[0].domain.universe
     assert isinstance(universe, SharedUniverse)
-    plain = plan.chunked[0].domain.universe
+    plain = plan.questions[0].domain.universe
     assert universe == plain and hash(universe) == hash(plain)
     assert universe.find("usr/bin/vi") == plain.find("usr/bin/vi")
     # What a policy adds is no part of the file.
-    other = replace(shared.chunked[0].domain, unknown="other")
+    other = replace(shared.questions[0].domain, unknown="other")
     assert other.tree.paths(1, pa.array([3]).to_numpy()).to_pylist() == ["other"]

@@ -129,7 +129,7 @@ def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> No
         def fail(self, columns):
             raise ValueError(f"cannot read {columns['value'][0]}")
 
-        patch.setattr("dpcore.questions.question.TreeQuestion.leaf_ids", fail)
+        patch.setattr("dpcore.questions.tree_question.TreeQuestion.leaf_ids", fail)
         with pytest.raises(Exception) as caught:
             run(plan, str(tmp_path / "a.parquet"), tmp_path / "out")
     assert sentence_in(str(caught.value)) == (

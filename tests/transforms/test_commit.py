@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.questions.place import Part
 from dpcore.release.guarantee import checksum_of, manifest_of
+from transforms.commit import CommitError, _by_part, _Commit, manifest_text
 from transforms.errors import ConservationError, sentence_in
 from transforms.files import TEMPORARY_SUFFIX
-from transforms.layout import Part, Receipt, parquet_bytes, planned_parts, sha256
+from transforms.layout import Receipt, parquet_bytes, part_file, planned_parts, sha256
 from transforms.record import check_record
-from transforms.write import CommitError, _by_part, _Commit, manifest_text
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def plan(make_plan, monkeypatch):
 
 def test_parts_of_a_plan_are_named_apart(plan) -> None:
     parts = list(planned_parts(plan))
-    names = [part.file_name("0" * 64) for part in parts]
+    names = [part_file(part, "0" * 64) for part in parts]
     assert len(set(names)) == len(names) == len(set(parts))
     chunks = sum(len(question.forest.chunking) for question in plan.questions)
     spines = sum(question.forest.chunking.split_level > 0 for question in plan.questions)
@@ -47,9 +48,10 @@ def test_the_manifest_names_every_part_with_its_checksum(
     assert set(files) - set(listed) == beside
     for name, part in listed.items():
         assert sha256(files[name]) == part["sha256"]
-        assert name == Part(
+        named = Part(
             kind=name.split("/")[0], tree=part["tree"], key=part["key"], index=part["chunk"]
-        ).file_name(part["sha256"])
+        )
+        assert name == part_file(named, part["sha256"])
         assert pq.read_metadata(tmp_path / "out" / name).num_rows == part["rows"]
     assert manifest["files"] == {"quantiles.parquet": sha256(files["quantiles.parquet"])}
     assert manifest["record"] == json.loads(files["record.json"])["record"]

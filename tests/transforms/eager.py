@@ -1,0 +1,167 @@
+"""An engine for tests: the job's own steps, one after the other, on lists.
+
+Every hand-over between two steps has a name, and a fault can be planted at each; a release takes
+milliseconds, where Beam's local runner takes a second to build and translate its graph.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.utils.windowed_value import WindowedValue
+
+from dpcore.release.guarantee import manifest_of
+from dpcore.release.plan import ReleasePlan
+from transforms import commit, count, draw, record
+from transforms.key_reference import KeyReference
+from transforms.readers.read import BALANCE
+
+MAIN = "main"
+# What a fault makes of all elements of a hand-over.
+Change = Callable[[str, list[Any]], list[Any]]
+
+HAND_OVERS = (
+    *("partial counts", "empty partial counts", "balance of rows", "exact counts", "digests"),
+    *("balance of counts", "the recorded digest", "kept", "sent", "returned"),
+    *("receipts of groups", "receipts of places", "the receipts of all"),
+)
+
+
+def unchanged(name: str, elements: list[Any]) -> list[Any]:
+    """No fault."""
+    return elements
+
+
+def outputs(given: Iterable[Any] | None) -> dict[str, list[Any]]:
+    """What a step gives, by tag and without windows."""
+    found: dict[str, list[Any]] = {}
+    for element in given or ():
+        tag = element.tag if isinstance(element, beam.pvalue.TaggedOutput) else MAIN
+        value = element.value if tag != MAIN else element
+        found.setdefault(tag, []).append(value.value if isinstance(value, WindowedValue) else value)
+    return found
+
+
+def grouped(elements: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    """By key, as an engine groups."""
+    found: dict[Any, list[Any]] = {}
+    for key, value in elements:
+        found.setdefault(key, []).append(value)
+    return sorted(found.items())
+
+
+def summed(balance: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The increments of a balance by name."""
+    return {name: sum(increments) for name, increments in grouped(balance)}
+
+
+def counted(plan: ReleasePlan, bundles: Iterable[Sequence[pa.RecordBatch]]) -> Iterator[Any]:
+    """What the counting of bundles gives, windowed or not."""
+    step = count._CountRows(plan)
+    for bundle in bundles:
+        step.start_bundle()
+        for batch in bundle:
+            yield from step.process(batch)
+        yield from step.finish_bundle()
+
+
+class EagerRelease:
+    """A release by the job's steps.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        output: the folder.
+        nonce: of the folder.
+        change: plants a fault.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        output: str,
+        nonce: bytes,
+        change: Change = unchanged,
+    ) -> None:
+        self._plan, self._key, self._output = plan, key, output
+        self._nonce, self._change = nonce, change
+
+    def run(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> list[str]:
+        """The manifests that are committed: one.
+
+        Raises:
+            ConservationError: something was lost or came twice.
+        """
+        counts, digests, balance = self._counts(bundles)
+        recorded = self._recorded(digests, balance)
+        receipts = self._drawn(counts, recorded)
+        ends = self._ready(commit._Commit(*self._keyed, self._output, manifest_of(self._plan)))
+        return [
+            path
+            for each in self._over("the receipts of all", grouped((0, one) for one in receipts))
+            for path in ends.process(each, recorded)
+        ]
+
+    @property
+    def _keyed(self) -> tuple[ReleasePlan, KeyReference]:
+        return self._plan, self._key
+
+    def _over(self, name: str, elements: Iterable[Any]) -> list[Any]:
+        assert name in HAND_OVERS
+        return self._change(name, list(elements))
+
+    def _ready(self, step: Any) -> Any:
+        step.setup()
+        return step
+
+    def _each(self, step: Any, elements: Iterable[Any], *sides: Any) -> dict[str, list[Any]]:
+        ready = self._ready(step)
+        return outputs(one for each in elements for one in ready.process(each, *sides) or ())
+
+    def _counts(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> tuple[Any, Any, Any]:
+        partial = outputs(counted(self._plan, bundles))
+        trees = range(len(self._plan.questions))
+        empty = self._each(count._EmptyPlaces(self._plan), trees).get(MAIN, [])
+        places = grouped(
+            [
+                *self._over("partial counts", partial.get(MAIN, [])),
+                *self._over("empty partial counts", empty),
+            ]
+        )
+        merged = self._each(count._MergePlace(*self._keyed), places)
+        balance = [
+            *self._over("balance of rows", partial.get(BALANCE, [])),
+            *self._over("balance of counts", merged.get(BALANCE, [])),
+        ]
+        digests = self._over("digests", merged.get(count._DIGEST, []))
+        return self._over("exact counts", merged.get(MAIN, [])), digests, balance
+
+    def _recorded(self, digests: list[bytes], balance: list[tuple[str, int]]) -> list[bytes]:
+        combine = record.SumDigests()
+        total = combine.create_accumulator()
+        for digest in digests:
+            total = combine.add_input(total, digest)
+        given = summed(balance)
+        rows = given.pop("rows", 0)  # the reader's, which is not here
+        assert rows <= 0
+        step = record._Record(*self._keyed, self._output, self._nonce)
+        found = self._each(step, [combine.extract_output(total)] if digests else [], given)
+        return self._over("the recorded digest", found.get(MAIN, []))
+
+    def _drawn(self, counts: list[Any], recorded: list[bytes]) -> list[bytes]:
+        drawn = self._each(draw._Draw(*self._keyed), counts, recorded)
+        sent = grouped(self._over("sent", drawn.get(draw.SENT, [])))
+        gathered = self._each(draw._Gather(*self._keyed, self._output), sent, recorded)
+        both = grouped(
+            [
+                *self._over("kept", drawn.get(MAIN, [])),
+                *self._over("returned", gathered.get(MAIN, [])),
+            ]
+        )
+        finished = self._each(draw._Finish(self._plan, self._output), both)
+        return [
+            *self._over("receipts of groups", gathered.get(draw.RECEIPTS, [])),
+            *self._over("receipts of places", finished.get(MAIN, [])),
+        ]

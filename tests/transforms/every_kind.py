@@ -1,0 +1,138 @@
+"""Small releases of every kind of tree over the same rows, and of all kinds together."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.rows.keys import KeyList
+from dpcore.rows.sums import MeasureColumn
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import Estimator, TreePlan
+from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
+from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.transforms.hierarchy_releases import NONCE, sparse_question
+from transforms.layout import concluded_file, parquet_bytes, part_file, planned_parts, sha256
+
+ROWS = random_rows(21, 900)
+ROWS = ROWS.append_column(
+    "number", pa.array(np.minimum(np.random.default_rng(4).geometric(0.05, 900) - 3, 300))
+)
+SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
+RACES = ("white", "black", "nobody")
+
+
+def ordered_question(
+    name: str = "ordered",
+    *,
+    keyed: bool = False,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    estimator: Estimator = Estimator.FULL,
+) -> OrderedQuestion:
+    """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
+    plan = TreePlan(
+        tree=Tree(leaves=30, fanouts=(4, 4, 2)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=measure, amount=amount),
+        level_amounts=(amount / 4,) * 4,
+        public_total=False,
+        keyed=keyed,
+        estimator=estimator,
+    )
+    return OrderedQuestion(
+        name=name,
+        domain=IntegerDomain(column="number", lower=-5, upper=25),
+        plan=plan,
+        keys=KeyList(column="race", keys=RACES) if keyed else None,
+        quantiles=(0.1, 0.5, 0.9),
+    )
+
+
+def _alone(question: Question) -> ReleasePlan:
+    return release_plan_of(question)  # type: ignore[arg-type]
+
+
+def _sparse() -> ReleasePlan:
+    question = sparse_question("labels", name="sparse")
+    epsilon, delta = question.approximate
+    return ReleasePlan(
+        name="sparse",
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
+        questions=(question,),
+        stated=(epsilon, delta),
+    )
+
+
+def _mixed() -> ReleasePlan:
+    amount = Fraction(1, 100)
+    questions = (
+        sparse_question("paths", name="paths"),
+        ordered_question(keyed=True, measure=Measure.RHO, amount=amount),
+        hierarchy_question("digits", budget=Budget(measure=Measure.RHO, amount=amount)),
+        threshold_question("paths", name="thresholds"),
+    )
+    epsilon, delta = (sum(own) for own in zip(*(q.approximate for q in questions), strict=True))
+    return ReleasePlan(
+        name="mixed",
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.RHO, amount=2 * amount),
+        questions=questions,
+        stated=(epsilon + 1, delta + Fraction(1, 10**3)),
+    )
+
+
+PLANS: dict[str, Callable[[], ReleasePlan]] = {
+    "ordered": lambda: _alone(ordered_question()),
+    "ordered by key": lambda: _alone(ordered_question(keyed=True)),
+    "as published": lambda: _alone(ordered_question(estimator=Estimator.NONE)),
+    "hierarchy": lambda: _alone(hierarchy_question("digits")),
+    "sums": lambda: _alone(hierarchy_question("columns", measure=SUMS, keys=RACES)),
+    "as measured": lambda: _alone(hierarchy_question("digits", estimation="none")),
+    "thresholds": lambda: stated_plan_of(threshold_question("paths")),
+    "sparse": _sparse,
+    "mixed": _mixed,
+}
+# What does not happen: a mechanism on whole trees has no nodes above its chunks; a sparse tree
+# keeps nothing at its places.
+WHOLE = {"receipts of groups"}
+ABSENT = {
+    "as published": WHOLE,
+    "thresholds": WHOLE,
+    "sparse": {"kept", "returned", "receipts of places"},
+}
+
+
+def cut(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Trees in chunks of a few leaves, but for mechanisms on whole trees."""
+    leaves = 30 if kind == "as published" else 8
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", leaves)
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+
+
+def bundles() -> list[list[pa.RecordBatch]]:
+    """The rows in three bundles, one of them empty."""
+    batches = ROWS.combine_chunks().to_batches(max_chunksize=200)
+    return [batches[:2], [], batches[2:]]
+
+
+def tables_in_memory(plan: ReleasePlan, key: ReleaseKey) -> dict[str, bytes]:
+    """The tables of the release of the rows in memory, by their paths within a folder."""
+    release: Release = release_rows(plan, ROWS.to_batches(), key, nonce=NONCE)
+    found = {}
+    for part in planned_parts(plan):
+        data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))
+        found[part_file(part, sha256(data))] = data
+    concluded = {concluded_file(name): each for name, each in release.concluded.items()}
+    return found | {name: parquet_bytes(table) for name, table in concluded.items()}

@@ -1,0 +1,110 @@
+"""Exact counts: every row once in its place, whatever the bundles, batches and partial counts."""
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.testing.util import assert_that
+
+from dpcore.questions.leaf_counts import merged_chunk
+from dpcore.rows.packing import unpack
+from tests.transforms.eager import MAIN, counted, grouped, outputs
+from transforms.conservation import tree_chunks, tree_partials, tree_rows
+from transforms.count import CountRows, _CountRows
+from transforms.readers.read import BALANCE
+
+RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+def counts_of(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[object, list[int]]:
+    """The sum of the partial counts of bundles of batches, without an engine."""
+    stops = np.cumsum(sizes).tolist()
+    bundles = [batches[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
+    found = dict(grouped(outputs(counted(plan, bundles))[MAIN]))
+    chunks = {
+        (q.name, chunk.key, chunk.index): chunk.leaves
+        for q in plan.questions
+        for chunk in q.forest.chunking
+    }
+    assert found.keys() <= chunks.keys()
+    return {
+        place: merged_chunk(leaves, found.get(place, [])).counts.tolist()
+        for place, leaves in chunks.items()
+    }
+
+
+@pytest.mark.parametrize("chunk_leaves", [8, 2**17])
+@pytest.mark.parametrize("cells, buffered", [(0, 1), (0, 700), (0, 2**23), (2**25, 2**23)])
+@pytest.mark.parametrize("sizes", [[8], [1, 0, 3, 4]])
+def test_partial_counts_sum_to_the_exact_counts(
+    chunk_leaves, cells, buffered, sizes, make_plan, rows, exact_counts, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    batches = rows.combine_chunks().to_batches(max_chunksize=400)
+    assert len(batches) == sum(sizes)
+    truth = exact_counts(plan, rows)
+    for (name, key, index), counts in counts_of(plan, batches, sizes).items():
+        chunking = plan.question(name).forest.chunking
+        chunk = chunking[chunking.number(key, index)]
+        assert counts == truth[name][chunk.start : chunk.start + chunk.leaves].tolist()
+
+
+def test_when_sparse_increments_leave_follows_from_the_rows_read(make_plan, monkeypatch) -> None:
+    """Not from how many of them are kept; and every element is counted in the balance."""
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
+    kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
+    mixed = np.full(1000, np.nan)
+    mixed[::100] = 0.5
+    dropped = pa.RecordBatch.from_arrays([pa.array(mixed)], names=["value"])
+    for batch in (kept, dropped):
+        step = _CountRows(make_plan("value"))
+        step.start_bundle()
+        parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
+        assert [len(list(step.process(part))) for part in parts] == [0, 1, 0, 1, 0]
+        found = outputs(step.finish_bundle())
+        assert len(found[MAIN]) == 1 and dict(found[BALANCE])[tree_partials("value")] == 3
+
+
+def test_counts_agree_with_plain_numpy(make_plan, rows, exact_counts) -> None:
+    # Independent of the domain's own code.
+    values = np.array([each for each in rows["number"].to_pylist() if each is not None])
+    expected = np.bincount(np.clip(values, -5, 14) + 5, minlength=20)
+    assert exact_counts(make_plan("number"), rows)["number"].tolist() == expected.tolist()
+
+
+def test_every_chunk_of_the_plan_once_and_a_balance(
+    make_plan, rows, reference, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
+    plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
+    batches = rows.combine_chunks().to_batches(max_chunksize=700)
+    with beam.Pipeline(RUNNER) as pipeline:
+        counts, _, balance = pipeline | beam.Create(batches) | CountRows(plan, reference)
+        expected = sorted(
+            (q.name, chunk.key, chunk.index) for q in plan.questions for chunk in q.forest.chunking
+        )
+        keys = counts | beam.Map(lambda element: element[0])
+        assert_that(keys, same(expected), "keys")
+        totals = counts | beam.Map(lambda e: (e[0][0], int(unpack(e[1]).sum())))
+        kept = {
+            q.name: len(q.leaf_ids({name: rows[name] for name in q.columns}))
+            for q in plan.questions
+        }
+        assert_that(totals | beam.CombinePerKey(sum), same(sorted(kept.items())), "totals")
+        summed = {tree_rows(name): 0 for name in kept} | {tree_partials(name): 0 for name in kept}
+        summed |= {tree_chunks(q.name): len(q.forest.chunking) for q in plan.questions}
+        summed["rows"] = -rows.num_rows
+        sums = balance | "Balance" >> beam.CombinePerKey(sum)
+        assert_that(sums, same(sorted(summed.items())), "balance")
+
+
+def same(expected: list[object]):
+    def check(found) -> None:
+        if sorted(found) != expected:
+            raise AssertionError(f"{sorted(found)} is not {expected}")
+
+    return check

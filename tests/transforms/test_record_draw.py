@@ -1,0 +1,53 @@
+"""Digests of all counts, their sum, and the draw that is recorded once nothing was lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.noise.source import combine_digests
+from transforms.errors import ConservationError
+from transforms.record import SumDigests, _Record, pack_digest, unpack_digest
+
+DIGESTS = st.lists(st.integers(0, 2**256 - 1), max_size=8)
+
+
+@given(digests=DIGESTS, data=st.data())
+def test_digests_sum_in_any_order_and_any_bundles(digests, data) -> None:
+    combine = SumDigests()
+    elements = data.draw(st.permutations([pack_digest(digest, 1) for digest in digests]))
+    cut = data.draw(st.integers(0, len(elements)))
+    bundles = []
+    for part in (elements[:cut], elements[cut:], []):
+        accumulator = combine.create_accumulator()
+        for element in part:
+            accumulator = combine.add_input(accumulator, element)
+        bundles.append(accumulator)
+    one, two, empty = bundles
+    left = combine.merge_accumulators([combine.merge_accumulators([one, two]), empty])
+    right = combine.merge_accumulators([empty, combine.merge_accumulators([two, one])])
+    assert combine.extract_output(left) == combine.extract_output(right)
+    total, chunks = unpack_digest(combine.extract_output(left))
+    assert combine_digests(total) == combine_digests(sum(digests))
+    assert chunks == len(digests)
+
+
+def test_nothing_is_recorded_before_the_balance_holds(
+    make_plan, reference, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
+    plan = make_plan("value", fanouts=(4, 4, 2))
+    chunks = plan.questions[0].places
+    step = _Record(plan, reference, str(tmp_path / "out"), bytes(range(16)))
+    step.setup()
+    whole = pack_digest(5, len(chunks))
+    balanced = {"chunks of tree value": len(chunks)}
+    for digest, balance in (
+        (whole, balanced | {"rows": 1}),
+        (whole, {}),
+        (pack_digest(5, len(chunks) - 1), balanced),
+    ):
+        with pytest.raises(ConservationError):
+            list(step.process(digest, balance))
+        assert not (tmp_path / "out").exists()
+    assert list(step.process(whole, balanced)) == [bytes(range(16)) + combine_digests(5)]
+    assert (tmp_path / "out" / "record.json").exists()
