@@ -63,9 +63,9 @@ MB = 2**20
 PLAN, HISTOGRAM, AFTER, REPORT = "plan", "histogram", "after", "report"
 BEGINS, ENDS = {"_Match": HISTOGRAM, "_Record": AFTER}, {"_Commit": REPORT}
 # What is done per row; and steps that run with the histogram, though they belong after it.
-ROW_STEPS, LATER_STEPS = ("_ReadSplit", "_PartialCounts"), ("_Digest",)
-# Whose bytes are shuffled once per release; those of _PartialCounts are once per bundle of rows.
-SHUFFLED_STEPS = ("_Measure", "_SolveSpine")
+ROW_STEPS, LATER_STEPS = ("_ReadSplit", "_CountRows"), ("_MergePlace",)
+# Whose bytes are shuffled once per release; those of _CountRows are once per bundle of rows.
+SHUFFLED_STEPS = ("_Draw", "_Gather")
 
 
 # --- what one watched release tells ---
@@ -343,7 +343,7 @@ def cost_lines(rows: int, leaves: int, profile: Profile) -> Iterator[str]:
     for name in (PLAN, REPORT):
         seconds = profile.phases[name].seconds
         yield f"{seconds / leaves * 1e9:10.1f} ns per leaf in the launcher, {name}"
-    partial = profile.steps["_PartialCounts"].made
+    partial = profile.steps["_CountRows"].made
     shuffled = sum(profile.steps[name].made for name in SHUFFLED_STEPS)
     yield f"{partial / leaves:10.2f} bytes per leaf shuffled as partial histograms of one worker"
     yield f"{shuffled / leaves:10.2f} bytes per leaf shuffled after the noise"

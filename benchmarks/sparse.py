@@ -24,6 +24,7 @@ import pyarrow.parquet
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
@@ -38,7 +39,7 @@ TREES: dict[str, SparseDomain] = {
     "flights": LabelDomain(label_columns=("origin", "dest", "carrier", "tailnum")),
 }
 KEY, SHARDS = ReleaseKey(bytes(32)), 16
-Shards = dict[tuple[int, int], NodeCounts]
+Shards = dict[Place, NodeCounts]
 
 
 def peak() -> float:
@@ -55,15 +56,16 @@ def batches(folder: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
 def count(folder: Path, domain: SparseDomain) -> tuple[int, Shards]:
     """The rows, and the exact counts of each part of each level."""
     counter, rows = SparseCounter(domain, SHARDS), 0
-    partials: dict[tuple[int, int], list[bytes]] = {(0, 0): []}
+    partials: dict[Place, list[bytes]] = {}
 
     def take() -> None:
         for partial in counter.take():
-            partials.setdefault((partial.level, partial.shard), []).append(partial.data)
+            partials.setdefault(partial.place, []).append(partial.data)
 
     for batch in batches(folder, domain.columns):
-        rows += counter.add({name: batch.column(name) for name in domain.columns})
-        if counter.is_full:
+        leaves = domain.leaf_counts({name: batch.column(name) for name in domain.columns})
+        rows += counter.add(Increments(leaves.keys, leaves.counts), len(batch))
+        if counter.is_due:
             take()
     take()
     return rows, {place: merge_shard(domain, parts) for place, parts in partials.items()}

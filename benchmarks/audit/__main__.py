@@ -110,7 +110,7 @@ def attack_section(releases: int) -> str:
     return section(
         "2. Attacks on what is released",
         f"""{releases:,} releases of each of two neighbouring data sets, each made in memory by
-        `dpcore.release.release.release_counts` with a fresh key; only released numbers are read.
+        `dpcore.release.in_memory.release_counts` with a fresh key; only released numbers are read.
         One half of them serves to find an event that tells the two data sets apart (a threshold of
         one number, of a linear statistic, or of the sum of log ratios of frequencies); on the other
         half Clopper and Pearson bound the event's probabilities, and these what is lost: epsilon by

@@ -189,12 +189,12 @@ def stated_release(
 def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Integers]:
     """The exact counts of every tree, from batches of the rows."""
     parts = batches(rng, case.palettes, rows)
-    return {question.name: leaf_counts(question, parts) for question in case.plan.chunked}
+    return {question.name: leaf_counts(question, parts) for question in case.plan.questions}
 
 
 def are_neighbours(case: Case, one: Mapping[str, Integers], two: Mapping[str, Integers]) -> bool:
     """Whether two tables agree on the counts that are public; all else makes them neighbours."""
-    for question in case.plan.chunked:
+    for question in case.plan.questions:
         pair = [counts[question.name] for counts in (one, two)]
         lowest = -1
         if isinstance(question.plan, IrregularPlan) and question.plan.public_level is not None:

@@ -132,7 +132,7 @@ def shows_more(plan: ReleasePlan, first: Recorded, second: Recorded, leaves: Nod
     A node keeps its noisy count where both tables have it. One that only the second has gets noise
     of 0; where that, or a node that only the first has, is published, there is nothing to compare.
     """
-    (question,) = plan.sparse
+    (question,) = plan.questions
     known = {
         (*place, key): noisy
         for place, nodes in _nodes(first).items()
@@ -146,7 +146,7 @@ def shows_more(plan: ReleasePlan, first: Recorded, second: Recorded, leaves: Nod
         own = zip(nodes[tree, level, shard], draw.exact.tolist(), strict=True)
         return np.array([known.get((tree, level, shard, key), n) for key, n in own], np.int64)
 
-    again = recorded_release(plan, {}, {question.name: leaves}, wanted)
+    again = recorded_release(plan, {question.name: leaves}, wanted)
     if _shown(first) != _shown(again):
         return False
     assert first.release is not None and again.release is not None
@@ -185,7 +185,7 @@ def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         for _ in range(pairs):
             tables = neighbouring_rows(rng, palettes, neighbors, rng.choice([0, 3, 12, 40]))
             leaves = [sparse_leaf_counts(question, batches(rng, palettes, rows)) for rows in tables]
-            first, second = (recorded_release(plan, {}, {"tree": own}) for own in leaves)
+            first, second = (recorded_release(plan, {"tree": own}) for own in leaves)
             laws = [published_laws(each) for each in (first, second)]
             ratio = sparse_loss(*laws, float(delta)) / float(epsilon)
             found.add(ratio, shows_more(plan, first, second, leaves[1]))

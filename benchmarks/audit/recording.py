@@ -1,6 +1,6 @@
 """What a release draws, to which exact counts it adds it, and what follows from the sums alone.
 
-The release runs as it is, through `dpcore.release.release.release_counts`. Only the `sample`
+The release runs as it is, through `dpcore.release.in_memory.release_counts`. Only the `sample`
 methods of the laws are exchanged, for ones whose noise tells what it is added to: whatever module
 draws, and however it came to its counts, is recorded. A second release may be given the noisy
 counts of a first one: what it publishes must then be the same, for else something exact got past
@@ -25,9 +25,8 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
-from dpcore.sparse import solution as sparse_solution
+from dpcore.sparse import question as sparse_question
 from dpcore.sparse.node_counts import NodeCounts
-from dpcore.trees.forest import SPINE
 
 # The tree, the key, the chunk, the level, and how many draws that stream had before.
 Place = tuple[str, int, int, int, int]
@@ -145,17 +144,16 @@ Wanted = Callable[[Place, Draw], Integers | None]
 def recorded_release(
     plan: ReleasePlan,
     counts: Mapping[str, Integers],
-    leaves: Mapping[str, NodeCounts] | None = None,
     wanted: Wanted = lambda place, draw: None,
 ) -> Recorded:
     """A release with a record of its draws.
 
     Args:
-        plan, counts, leaves: as for `dpcore.release.release.release_counts`.
+        plan, counts: as for `dpcore.release.in_memory.release_counts`.
         wanted: the noisy counts to use at a place instead of exact counts and noise, if any.
     """
     found, key = Recorded(), NamingKey(SECRET)
-    publish = sparse_solution.publish_shard
+    publish = sparse_question.publish_shard
 
     def drawn(law: NoiseLaw, stream: NamedStream, size: int) -> Any:
         place, draw = stream.next_place(), Draw(law=law, size=size)
@@ -178,8 +176,8 @@ def recorded_release(
         found.shards[arguments[2:5]] = arguments, given
         return given
 
-    with exchanged_samples(drawn), patch.object(sparse_solution, "publish_shard", published):
-        found.release = release_counts(plan=plan, counts=counts, key=key, leaves=leaves)
+    with exchanged_samples(drawn), patch.object(sparse_question, "publish_shard", published):
+        found.release = release_counts(plan=plan, counts=counts, key=key)
     found.names = key.names
     found.check()
     return found
@@ -188,19 +186,9 @@ def recorded_release(
 def public_output(release: Release) -> dict[Any, str]:
     """All that a release shows, by part, as texts that tell every bit."""
     parts = {("quantiles",): repr(release.quantiles and release.quantiles.to_pydict())}
-    for question in release.plan.chunked:
-        places = {(chunk.key, chunk.index) for chunk in question.forest.chunking}
-        for place in sorted(places):
-            for kind in question.tables:
-                part = (kind, question.name, *place)
-                parts[part] = _text(release, *part)
-        if question.forest.chunking.split_level:
-            for key in range(question.key_count):
-                part = ("nodes", question.name, key, SPINE)
-                parts[part] = _text(release, *part)
-    for sparse in release.plan.sparse:
-        for level in range(sparse.plan.height + 1):
-            part = ("nodes", sparse.name, 0, level)
+    for question in release.plan.questions:
+        for each in question.parts():
+            part = (each.kind, each.tree, each.key, each.index)
             parts[part] = _text(release, *part)
     return parts
 

@@ -23,6 +23,7 @@ from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
@@ -129,8 +130,16 @@ def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]])
     counts = np.zeros(question.forest.chunking.cells, np.int64)
     for columns in parts:
         ids, values = question.increments(columns)
-        np.add.at(counts, ids, 1 if values is None else values)
+        np.add.at(counts, np.asarray(ids), 1 if values is None else values)
     return counts
+
+
+def exact_counts(question: Question, parts: Sequence[Mapping[str, pa.Array]]) -> object:
+    """The exact counts of a tree, by its own map."""
+    if isinstance(question, SparseQuestion):
+        return sparse_leaf_counts(question, parts)
+    assert isinstance(question, TreeQuestion)
+    return leaf_counts(question, parts)
 
 
 def sparse_leaf_counts(

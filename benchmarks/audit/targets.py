@@ -115,7 +115,7 @@ class Target:
         assert not isinstance(self.two, tuple)
         doubled = {path: 2 * n - self.one.get(path, 0) for path, n in self.two.items()}
         chosen = {"one": self.one, "two": self.two, "twice": doubled}[which]
-        return {"counts": {}, "leaves": {NAME: _node_counts(chosen)}}
+        return {"counts": {NAME: _node_counts(chosen)}}
 
 
 def _node_counts(counts: Mapping[str, int]) -> NodeCounts:

@@ -20,9 +20,8 @@ from benchmarks.audit.rows import (
     Palettes,
     Row,
     batches,
-    leaf_counts,
+    exact_counts,
     neighbouring_rows,
-    sparse_leaf_counts,
 )
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
@@ -69,9 +68,8 @@ def whole_loss(
 ) -> Fraction | float:
     """The epsilon of all parts of a release between two tables, each at its own delta."""
     parts = [batches(rng, palettes, rows) for rows in tables]
-    counts = [{q.name: leaf_counts(q, own) for q in plan.chunked} for own in parts]
-    leaves = [{q.name: sparse_leaf_counts(q, own) for q in plan.sparse} for own in parts]
-    first, second = (recorded_release(plan, *each) for each in zip(counts, leaves, strict=True))
+    counts = [{q.name: exact_counts(q, own) for q in plan.questions} for own in parts]
+    first, second = (recorded_release(plan, each) for each in counts)
     found = losses(first, second, ("ordered", "hierarchy", "pure"))
     moved: Counter[Any] = Counter()
     for name in ("ordered", "hierarchy"):

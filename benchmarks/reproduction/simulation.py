@@ -2,7 +2,7 @@
 
 Every run is a data set of its own with noise of its own: the trees stand side by side in the
 forest, as those of the keys of a group-by column do. A run of one data set has the bits that
-`dpcore.release.release.release_counts` gives it. The release key is fixed, so that all figures
+`dpcore.release.in_memory.release_counts` gives it. The release key is fixed, so that all figures
 repeat.
 """
 

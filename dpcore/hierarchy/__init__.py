@@ -13,6 +13,7 @@ FACE = {
         "HierarchyDomain",
         "POLICIES",
     ),
+    "entry": ("hierarchy_levels_of",),
     "leaves": (
         "MAX_DIGITS",
         "universe_from_codes",

@@ -19,6 +19,7 @@ FACE = {
         "draw_nonce",
         "public_stream",
     ),
+    "scales": ("scale_of",),
     "source": (
         "MAX_COUNT",
         "NoiseSource",

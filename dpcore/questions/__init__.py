@@ -5,11 +5,25 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "entry": (
+        "budget_entry",
+        "policies_of",
+    ),
+    "leaf_counts": ("BUFFERED_ROWS",),
     "parts": ("ChunkAnswer",),
+    "place": (
+        "Counter",
+        "Drawn",
+        "Gathered",
+        "Increments",
+        "Part",
+        "Partial",
+        "Place",
+        "ReleasedPart",
+    ),
     "question": (
-        "TreeQuestion",
-        "Intervals",
         "MovedCounts",
+        "PublicTable",
         "Question",
     ),
     "released": (
@@ -21,9 +35,13 @@ FACE = {
         "CDF",
         "NODES",
         "NODES_SCHEMA",
+        "QUANTILES",
         "nodes_table",
         "number_column",
-        "spine_table",
         "tree_and_key",
+    ),
+    "tree_question": (
+        "Intervals",
+        "TreeQuestion",
     ),
 }

@@ -9,13 +9,9 @@ FACE = {
         "CHECKSUM",
         "budget_text",
         "checksum_of",
-        "counted",
-        "estimate_in_words",
         "guarantee_in_words",
         "guarantee_numbers",
-        "hierarchy_levels_of",
         "manifest_of",
-        "scale_of",
     ),
     "plan": (
         "ReleasePlan",

@@ -5,10 +5,6 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "counter": (
-        "SparseCounter",
-        "merge_shard",
-    ),
     "domain": (
         "CodeDomain",
         "NOTATIONS",
@@ -18,15 +14,10 @@ FACE = {
         "LabelDomain",
         "PathDomain",
     ),
-    "node_counts": ("NodeCounts",),
     "paths": ("last_labels",),
     "plan": (
         "plan_sparse",
         "pure_epsilon_refusal",
-    ),
-    "publication": (
-        "publish_shard",
-        "shard_digest",
     ),
     "question": (
         "SparseQuestion",
@@ -34,9 +25,4 @@ FACE = {
     ),
     "released": ("ReleasedSparse",),
     "settling": ("Pruning",),
-    "solution": (
-        "shard_counts",
-        "solve_sparse",
-        "sparse_tables",
-    ),
 }

@@ -23,6 +23,7 @@ FACE = {
     ),
     "forest": (
         "AnyChunk",
+        "AnyChunking",
         "ChunkedForest",
         "LevelSolution",
         "Measurements",

@@ -10,6 +10,11 @@ FACE = {
         "simultaneous_width",
     ),
     "batch": ("plan_batch",),
+    "entry": (
+        "counted",
+        "estimate_in_words",
+        "levels_of",
+    ),
     "errors": ("TreeErrors",),
     "forest": (
         "Forest",

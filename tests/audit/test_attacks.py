@@ -35,6 +35,7 @@ from benchmarks.audit.attack import (
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.targets import ONE, TARGETS, Claim
 from dpcore.privacy.budget import Neighbors
+from dpcore.sparse.node_counts import NodeCounts
 
 FALSE_ALARM = 1e-6
 RELEASES = 300
@@ -70,8 +71,8 @@ def test_the_data_sets_are_neighbours(kind: str) -> None:
 
 
 def _total(data: dict[str, Any]) -> int:
-    counts = data["leaves"]["tree"].total if "leaves" in data else data["counts"]["tree"].sum()
-    return int(counts)
+    counts = data["counts"]["tree"]
+    return int(counts.total if isinstance(counts, NodeCounts) else counts.sum())
 
 
 def test_bounds_of_known_laws() -> None:

@@ -86,8 +86,9 @@ def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> 
         questions=questions,
         stated=(Fraction(30), Fraction(1, 10**3)),
     )
-    counts = {q.name: np.full(q.domain.cells, 50) for q in plan.chunked}
-    return release_counts(plan, counts, ReleaseKey(bytes(32)), found)
+    others = [question for question in questions if question not in wanted]
+    counts = {question.name: np.full(question.domain.cells, 50) for question in others}
+    return release_counts(plan, counts | found, ReleaseKey(bytes(32)))
 
 
 def said(page: str) -> str:

@@ -244,11 +244,11 @@ def test_watches_a_release(folder: Path) -> None:
     assert min(phase.peak for phase in phases.values()) > 50
     assert 2**10 < profile.largest < 2**20
     # Of each chunk the nodes and the CDF; every chunk has an empty partial histogram.
-    assert steps["_WriteChunk"].elements == 2 * steps["_EmptyChunks"].elements > 0
+    assert steps["_Finish"].elements == 2 * steps["_EmptyPlaces"].elements > 0
     # What is made on one side of a group is given on the other, in one element or several.
-    assert steps["_WriteChunk"].given > 0.9 * steps["_Measure"].largest_made
+    assert steps["_Finish"].given > 0.9 * steps["_Draw"].largest_made
     text = "\n".join([*scale.profile_lines(profile), *scale.cost_lines(330_000, 8100, profile)])
-    for name in ("histogram", "_PartialCounts", "_Measure", "_WriteChunk", "ns per row"):
+    for name in ("histogram", "_CountRows", "_Draw", "_Finish", "ns per row"):
         assert name in text
     line = scale.table_line(330_000, 8100, scale.Run(seconds=1, processor=1, peak=1), profile)
     assert len(line) == len(scale.HEADING.splitlines()[1])
