@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,19 +31,17 @@ from dpcore.irregular.variances import IrregularErrors, plan_errors
 from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.consistency import root_count
+from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import SPINE, LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
-from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import (
     EstimationWeights,
     estimate_down,
     estimate_up,
     estimation_weights,
 )
-from dpcore.trees.uniform import Tree
 
 
 class IrregularForest:
@@ -101,7 +98,7 @@ class IrregularForest:
         else:
             below = self._leaf_variances(0, tree.level_sizes[max(0, split - 1)])
         above = self.plan.variances_above_leaves[:split]
-        return estimation_weights(_shape(self.chunking.spine), [*above, below])
+        return estimation_weights(self.chunking.spine, [*above, below])
 
     def _leaf_variances(self, first: int, stop: int) -> Floats:
         """The variances of the measurements of the leaves below a range of the lowest parents."""
@@ -120,16 +117,14 @@ class IrregularForest:
         """Of the shape of a chunk; its ``variances`` is for chunks of one root only."""
         split, ranges = self.chunking.split_level, self._ranges(chunk)
         if split == self.plan.tree.height:
-            return estimation_weights(
-                _shape(chunk.tree), [self.spine_weights.below[-1][slice(*ranges[0])]]
-            )
+            return estimation_weights(chunk.tree, [self.spine_weights.below[-1][slice(*ranges[0])]])
         above = [
             level[first:stop]
             for level, (first, stop) in zip(
                 self.plan.variances_above_leaves[split:], ranges, strict=False
             )
         ]
-        return estimation_weights(_shape(chunk.tree), [*above, self._leaf_variances(*ranges[-2])])
+        return estimation_weights(chunk.tree, [*above, self._leaf_variances(*ranges[-2])])
 
     def measure(
         self, tree: str, chunk: IrregularChunk, counts: Integers, noise: NoiseSource
@@ -246,7 +241,7 @@ class IrregularForest:
         measured = self._measure((tree, key, SPINE), spine, 0, root_chain, exact[:-1], own)
         estimates = self._estimate_spine([*measured, roots.reshape(-1, spine.leaves)])
         root = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
-        counts = irregular_counts(spine, weights.below, estimates, root, signed=self.signed)
+        counts = consistent_counts(spine, weights.below, estimates, root, signed=self.signed)
         variances = self._spine_variances
         levels = [
             _level_solution(level, 0, estimates[level], variances[level], counts[level])
@@ -285,7 +280,7 @@ class IrregularForest:
         """
         weights, shape = self.weights(chunk), (chunk.keys, chunk.tree.roots)
         estimates = self._estimate_chunk(chunk, measurements, roots.estimate.reshape(shape))
-        counts = irregular_counts(
+        counts = consistent_counts(
             chunk.tree,
             weights.below,
             estimates,
@@ -308,11 +303,6 @@ class IrregularForest:
             above = chunk.tree.to_children(level, spread[-1])
             spread.append(weights.below[level + 1] * (1.0 - share) + share**2 * above)
         return spread
-
-
-def _shape(tree: IrregularTree) -> Tree:
-    """The tree as the estimation takes it, which asks for the arithmetic of levels only."""
-    return cast(Tree, tree)
 
 
 def _level_solution(

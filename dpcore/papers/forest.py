@@ -141,7 +141,8 @@ class PublishedForest(Forest):
 
     def _counts(self, chunk: Chunk, found: TreeEstimate, roots: RootSolutions) -> list[Integers]:
         if self._consistency is Consistency.TOP_DOWN:
-            return consistent_counts(self.weights(chunk), list(found.levels), roots.count[:, None])
+            below = self.weights(chunk).below
+            return consistent_counts(chunk.tree, below, found.levels, roots.count[:, None])
         closest = closest_cdf_l1 if self._consistency is Consistency.L1 else closest_cdf_l2
         prefixes = closest(found.prefixes, roots.count)
         return list(self.plan.tree.level_counts(np.diff(prefixes, axis=-1, prepend=0)))

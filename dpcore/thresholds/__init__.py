@@ -15,7 +15,6 @@ FACE = {
     ),
     "heavy_nodes": (
         "Classification",
-        "CountTree",
         "classify",
         "remaining_trees",
         "tree_weights",

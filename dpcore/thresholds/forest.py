@@ -22,10 +22,10 @@ from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import released_trees_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
-from dpcore.trees.irregular_consistency import irregular_counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +215,7 @@ class ThresholdForest:
         estimates = [np.asarray(level).view(np.float64) for level in measurements]
         tree = self.plan.tree
         alike = [np.ones(size) for size in tree.level_sizes]
-        counts = irregular_counts(tree, alike, estimates, roots.count.reshape(-1, 1))
+        counts = consistent_counts(tree, alike, estimates, roots.count.reshape(-1, 1))
         return [
             LevelSolution(
                 level=level,

@@ -33,11 +33,11 @@ from dpcore.arrays import Flags, Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
+from dpcore.trees.shape import Shape
 
 __all__ = [
     "Classification",
     "Classifier",
-    "CountTree",
     "classify",
     "classify_forest",
     "remaining_trees",
@@ -47,33 +47,6 @@ __all__ = [
 
 
 _MOST_COUNT = 2**40
-
-
-class CountTree(Protocol):
-    """What is asked of the shape of a tree: arrays per level, the children of a node contiguous.
-
-    >>> from dpcore.trees.uniform import Tree
-    >>> tree: CountTree = Tree(leaves=4, fanouts=(2, 2))
-    >>> tree.height
-    2
-    """
-
-    @property
-    def height(self) -> int:
-        """The level of the leaves, the root being level 0; the paper's depth d is height + 1."""
-
-    @property
-    def level_sizes(self) -> tuple[int, ...]:
-        """How many nodes each level has."""
-
-    def child_sum(self, level: int, values: Integers) -> Integers:
-        """For each node of a level the sum over its children, 0 without any."""
-
-    def to_children(self, level: int, values: Integers) -> Integers:
-        """Each node's value, repeated for its children."""
-
-    def level_counts(self, leaf_counts: Integers) -> list[Integers]:
-        """The counts of every level, root first."""
 
 
 class Classifier(Protocol):
@@ -207,7 +180,7 @@ class Classification:
             )
 
 
-def tree_weights(tree: CountTree, leaf_counts: Integers) -> list[Integers]:
+def tree_weights(tree: Shape, leaf_counts: Integers) -> list[Integers]:
     """Return the weight of every node, root first, from the counts of the leaves.
 
     Args:
@@ -233,13 +206,13 @@ def tree_weights(tree: CountTree, leaf_counts: Integers) -> list[Integers]:
     return weights
 
 
-def whole_tree(tree: CountTree) -> list[Integers]:
+def whole_tree(tree: Shape) -> list[Integers]:
     """Return the forest of one tree: arrays (n_level,) of the tree each node belongs to, all 0."""
     return [np.zeros(size, dtype=np.int64) for size in tree.level_sizes]
 
 
 def remaining_trees(
-    tree: CountTree, forest: Sequence[Integers], top: Sequence[Flags]
+    tree: Shape, forest: Sequence[Integers], top: Sequence[Flags]
 ) -> list[Integers]:
     """Return the forest of the BOTTOM nodes of a forest: whole subtrees, each a tree of its own.
 
@@ -270,7 +243,7 @@ def remaining_trees(
 
 
 def classify(
-    tree: CountTree,
+    tree: Shape,
     weights: Sequence[Integers],
     parameters: Classification,
     stream: RandomStream,
@@ -305,7 +278,7 @@ def classify(
 
 
 def classify_forest(
-    tree: CountTree,
+    tree: Shape,
     weights: Sequence[Integers],
     classifier: Classifier,
     stream: RandomStream,

@@ -14,7 +14,6 @@ from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.source import NoiseSource
 from dpcore.thresholds.heavy_nodes import (
-    CountTree,
     classify_forest,
     remaining_trees,
     tree_weights,
@@ -23,14 +22,14 @@ from dpcore.thresholds.heavy_nodes import (
 from dpcore.thresholds.plan import ThresholdPlan
 
 __all__ = ["released_threshold_estimates", "released_trees_estimates", "threshold_estimates"]
-
+from dpcore.trees.shape import Shape
 
 # The stream of a whole tree's rounds, where a level's number stands for measured levels.
 _ALL_ROUNDS = -2
 
 
 def threshold_estimates(
-    plan: ThresholdPlan, tree: CountTree, leaf_counts: Integers, stream: RandomStream
+    plan: ThresholdPlan, tree: Shape, leaf_counts: Integers, stream: RandomStream
 ) -> list[Floats]:
     """Estimate every node's count by the round that finds it.
 
@@ -70,7 +69,7 @@ def threshold_estimates(
 
 def _estimates(
     plan: ThresholdPlan,
-    tree: CountTree,
+    tree: Shape,
     leaf_counts: Sequence[Integers],
     streams: Sequence[RandomStream],
 ) -> list[list[Floats]]:
@@ -93,7 +92,7 @@ def _estimates(
 
 def released_threshold_estimates(
     plan: ThresholdPlan,
-    tree: CountTree,
+    tree: Shape,
     leaf_counts: Integers,
     noise: NoiseSource,
     *,
@@ -135,7 +134,7 @@ def released_threshold_estimates(
 
 def released_trees_estimates(
     plan: ThresholdPlan,
-    tree: CountTree,
+    tree: Shape,
     leaf_counts: Integers,
     noise: NoiseSource,
     *,

@@ -34,7 +34,6 @@ FACE = {
         "IrregularChunk",
         "IrregularChunking",
     ),
-    "irregular_consistency": ("irregular_counts",),
     "least_squares": (
         "EstimationWeights",
         "PrefixWeights",
@@ -43,6 +42,7 @@ FACE = {
         "estimation_weights",
         "prefix_weights",
     ),
+    "shape": ("Shape",),
     "uniform": (
         "MAX_LEAVES",
         "Tree",

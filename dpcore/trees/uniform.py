@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Number = TypeVar("Number", np.float64, np.int64)
+from dpcore.trees.shape import Number
 
 MAX_LEAVES = 2**40
 

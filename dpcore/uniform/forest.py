@@ -214,7 +214,7 @@ class Forest:
         up = estimate_up(weights, [*measured, roots.reshape(-1, spine.leaves)])
         public = exact[0].astype(np.float64) if self.plan.public_total else None
         estimates = estimate_down(weights, up, public)
-        counts = consistent_counts(weights, estimates, root_count(estimates[0]))
+        counts = consistent_counts(weights.tree, weights.below, estimates, root_count(estimates[0]))
         variances = weights.variances(self.root_variance)
         levels = [
             LevelSolution(
@@ -265,7 +265,7 @@ class Forest:
     ) -> list[LevelSolution]:
         """The estimates of a chunk with their variances and the consistent counts near them."""
         weights, split = self.weights(chunk), self.chunking.split_level
-        counts = consistent_counts(weights, estimates, roots.count[:, None])
+        counts = consistent_counts(weights.tree, weights.below, estimates, roots.count[:, None])
         variances = weights.variances(self.root_weights(chunk).variance)
         return [
             LevelSolution(

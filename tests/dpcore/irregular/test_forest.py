@@ -18,11 +18,10 @@ from dpcore.irregular.planner import plan_irregular
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
-from dpcore.trees.consistency import root_count
+from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_chunks import IrregularChunking
-from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
@@ -171,7 +170,7 @@ def whole_tree(forest: IrregularForest, counts: Array, noise: PlacedNoise) -> So
     return Solved(
         estimates=estimates,
         variances=[np.broadcast_to(g, u.shape) for g, u in zip(variances, estimates, strict=True)],
-        counts=irregular_counts(tree, weights.below, estimates, root_count(estimates[0])),
+        counts=consistent_counts(tree, weights.below, estimates, root_count(estimates[0])),
     )
 
 

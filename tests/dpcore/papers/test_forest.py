@@ -180,7 +180,7 @@ def expected_counts(
         if plan.public_total:
             variances[0] = np.inf
         weights = estimation_weights(plan.tree, variances)
-        return consistent_counts(weights, list(found.levels), root[:, None])
+        return consistent_counts(weights.tree, weights.below, list(found.levels), root[:, None])
     power = 1 if consistency is Consistency.L1 else 2
     best = closest_cdf(lambda x, h: np.abs(x - h) ** power, found.prefixes, root)
     return plan.tree.level_counts(np.diff(best, axis=1, prepend=0))

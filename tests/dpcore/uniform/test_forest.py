@@ -44,7 +44,7 @@ def whole_tree(plan: TreePlan, counts: np.ndarray[Any, Any], noise: Any) -> dict
     estimates = estimate_down(
         weights, estimate_up(weights, measured), exact[0].astype(float) if public else None
     )
-    found = consistent_counts(weights, estimates, root_count(estimates[0]))
+    found = consistent_counts(weights.tree, weights.below, estimates, root_count(estimates[0]))
     root = 0.0 if public else float(weights.below[0][0])
     prefixes = prefix_weights(weights, through=True)
     return {
