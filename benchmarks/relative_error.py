@@ -44,7 +44,7 @@ from dpcore.papers.relative_estimation import smallest_threshold
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import threshold_estimates
+from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 
 EPSILON = Fraction(1)
@@ -200,7 +200,8 @@ def squares(
     found: list[list[npt.NDArray[np.float64]]] = [[] for _ in exact]
     for release in range(releases):
         stream = public_stream("relative", repr(counts[:2].tolist()), release)
-        for level, each in enumerate(threshold_estimates(plan, tree, counts, stream)):
+        for level, rounds in enumerate(finding_rounds(plan, tree, [counts], [stream])):
+            each = plan.estimates[rounds[0]]
             beyond = np.maximum(np.abs(each - exact[level]) - alpha * exact[level], 0.0)
             found[level].append(beyond**2)
     return [np.array(level) for level in found]

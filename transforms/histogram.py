@@ -22,8 +22,8 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.release.plan import ReleasePlan
+from dpcore.trees.chunks import Chunk
 from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total
-from dpcore.trees.forest import AnyChunk
 from transforms.conservation import residue, tree_chunks, tree_partials, tree_rows
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.errors import InputError
@@ -40,7 +40,7 @@ DENSE_CELLS = 2**25
 BUFFERED_ROWS = 2**23
 
 
-def chunk_key(question: ChunkedQuestion, chunk: AnyChunk) -> ChunkKey:
+def chunk_key(question: ChunkedQuestion, chunk: Chunk) -> ChunkKey:
     """What names a chunk in flight."""
     return question.name, chunk.key, chunk.index
 

@@ -19,7 +19,8 @@ from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.tables import spine_table
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.forest import AnyChunk, Measurements, RootSolutions
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import Measurements, RootSolutions
 from transforms.conservation import check_balance, check_digests, check_once
 from transforms.encoding import pack, pack_many, unpack, unpack_many
 from transforms.histogram import ChunkKey
@@ -34,7 +35,7 @@ ROOTS, SPINE_ANSWER = "roots", "spine"
 _MEASURED, _SOLVED = b"M", b"S"
 
 
-def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[ChunkedQuestion, AnyChunk]:
+def chunk_of(plan: ReleasePlan, key: ChunkKey) -> tuple[ChunkedQuestion, Chunk]:
     """The question and the chunk that a key in flight names."""
     name, first_key, index = key
     question = plan.chunked_question(name)

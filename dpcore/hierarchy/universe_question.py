@@ -7,9 +7,8 @@ is taken from the universe again where the question arrives.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,17 +18,8 @@ from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.question import ChunkedQuestion
 from dpcore.questions.tables import NODES, nodes_table
-from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
-from dpcore.trees.irregular_chunks import IrregularChunk
-
-
-class UniverseForest(ChunkedForest, Protocol):
-    """Trees of any shape in chunks: least squares, as measured, or between thresholds."""
-
-    def solve_chunk(
-        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
-    ) -> Sequence[LevelSolution]:
-        """The answer of every level of a chunk."""
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import Forest, Measurements, RootSolutions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +36,7 @@ class UniverseQuestion(ChunkedQuestion):
 
     @property
     @abstractmethod
-    def forest(self) -> UniverseForest:
+    def forest(self) -> Forest:
         """The trees in chunks."""
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
@@ -58,9 +48,9 @@ class UniverseQuestion(ChunkedQuestion):
         return self.domain.tree.is_named(level, nodes)
 
     def chunk_answer(
-        self, chunk: IrregularChunk, measured: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
-        levels = self.forest.solve_chunk(chunk, measured, roots)
+        levels, _ = self.forest.solve(chunk, measured, roots)
         total = self.released_total(roots)
         return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
 

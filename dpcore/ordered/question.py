@@ -72,7 +72,7 @@ class OrderedQuestion(ChunkedQuestion):
         return not self.plan.is_efficient or self.consistency is not Consistency.TOP_DOWN
 
     @cached_property
-    def forest(self) -> Forest:
+    def forest(self) -> Forest | PublishedForest:
         """The trees in chunks."""
         if self._is_published:
             return PublishedForest(self.plan, keys=self.key_count, consistency=self.consistency)

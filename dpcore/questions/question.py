@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,8 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.parts import ChunkAnswer, Domain, Plan, Widths
 from dpcore.rows.keys import KeyList
-from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import Forest, LevelSolution, Measurements, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]
@@ -157,7 +158,7 @@ class ChunkedQuestion(Question):
 
     @property
     @abstractmethod
-    def forest(self) -> ChunkedForest:
+    def forest(self) -> Forest:
         """The trees in chunks."""
 
     @property
@@ -213,7 +214,9 @@ class ChunkedQuestion(Question):
         )
 
     @abstractmethod
-    def chunk_answer(self, chunk: Any, measured: Measurements, roots: RootSolutions) -> ChunkAnswer:
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
         """Solves a chunk.
 
         Args:

@@ -158,11 +158,6 @@ class Classification:
         """A node is TOP if its noisy count reaches tau - Delta - R."""
         return math.ceil(self.tau) - self.error - self.noise.radius
 
-    @property
-    def spares_empty_nodes(self) -> bool:
-        """Whether a node without rows is always BOTTOM: tau - Delta - R > R."""
-        return self.acceptance > self.noise.radius
-
     def check_accuracy(self) -> None:
         """Refuse parameters for which the accuracy is not proved.
 

@@ -29,6 +29,9 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from dpcore.arrays import Floats
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
@@ -227,12 +230,10 @@ class ThresholdPlan:
             epsilon=self.epsilon, delta=self.delta, rows=self.rows, neighbors=self.neighbors
         )
 
-    @property
-    def spares_empty_nodes(self) -> bool:
-        """Whether a node without rows is never TOP: tau - Delta - R > R in the paper's terms.
-        `dpcore.thresholds.rounds` draws for all nodes of a level anyhow, and needs no such
-        condition."""
-        return all(each.floor > 0 for each in self.rounds)
+    @cached_property
+    def estimates(self) -> Floats:
+        """(rounds + 1,) what a node is estimated at: found by no round, or by each."""
+        return np.array([float(self.least), *(float(each.estimate) for each in self.rounds)])
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values; `threshold_plan_from_spec` reads it back."""

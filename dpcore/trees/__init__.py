@@ -8,32 +8,26 @@ FACE = {
     "chunks": (
         "CHUNK_LEAVES",
         "Chunk",
-        "Chunking",
+        "IrregularChunking",
+        "UniformChunking",
     ),
-    "consistency": (
-        "consistent_counts",
-        "root_count",
-    ),
+    "consistency": ("consistent_counts",),
     "exact_sums": (
         "LeafSums",
-        "level_sums",
         "saturated_sums",
         "words_of",
         "words_total",
     ),
     "forest": (
-        "AnyChunk",
-        "ChunkedForest",
+        "Forest",
         "LevelSolution",
         "Measurements",
+        "PrefixSolution",
         "RootSolutions",
         "SPINE",
+        "level_solutions",
     ),
     "irregular": ("IrregularTree",),
-    "irregular_chunks": (
-        "IrregularChunk",
-        "IrregularChunking",
-    ),
     "least_squares": (
         "EstimationWeights",
         "PrefixWeights",
@@ -42,9 +36,14 @@ FACE = {
         "estimation_weights",
         "prefix_weights",
     ),
+    "linear_forest": (
+        "Known",
+        "LinearForest",
+    ),
     "shape": ("Shape",),
     "uniform": (
         "MAX_LEAVES",
         "Tree",
     ),
+    "whole_trees": ("WholeTrees",),
 }

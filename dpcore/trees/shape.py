@@ -36,6 +36,9 @@ class Shape(Protocol):
     def level_sizes(self) -> tuple[int, ...]:
         """(n_0, ..., n_h), the number of nodes of each level."""
 
+    def node_ranges(self, level: int, first: int, stop: int) -> list[tuple[int, int]]:
+        """Per level from ``level`` to h, the range of the nodes below a range of its nodes."""
+
     def child_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Sums the children of each node: (..., n_{level+1}) -> (..., n_level)."""
 
@@ -50,3 +53,5 @@ class Shape(Protocol):
 
     def level_counts(self, leaf_counts: npt.NDArray[Number]) -> list[npt.NDArray[Number]]:
         """The counts of every level, root first, from those of the leaves, (..., K)."""
+
+    def __hash__(self) -> int: ...

@@ -11,10 +11,7 @@ FACE = {
     ),
     "batch": ("plan_batch",),
     "errors": ("TreeErrors",),
-    "forest": (
-        "Forest",
-        "PrefixSolution",
-    ),
+    "forest": ("Forest",),
     "objectives": (
         "CDF",
         "CdfObjective",

@@ -23,7 +23,7 @@ from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
@@ -140,7 +140,7 @@ class NodeNoiseLaw:
 class NodeNoiseSource:
     """In place of a source of keyed streams: says where in its level a chunk begins."""
 
-    chunking: Chunking
+    chunking: UniformChunking
 
     def of_counts(self, counts: Integers) -> NodeNoiseSource:
         return self

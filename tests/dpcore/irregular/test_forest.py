@@ -18,10 +18,10 @@ from dpcore.irregular.planner import plan_irregular
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
+from dpcore.trees.chunks import IrregularChunking
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_chunks import IrregularChunking
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
@@ -127,7 +127,7 @@ def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
         measured = [forest.measure("t", *pair, noise) for pair in zip(chunks, parts, strict=True)]
         roots = [forest.chunk_roots(*pair) for pair in zip(chunks, measured, strict=True)]
         totals = [
-            chunk.tree.level_counts(part.reshape(chunk.keys, -1))[0].reshape(-1)
+            chunk.tree.level_counts(part.reshape(chunk.rows, -1))[0].reshape(-1)
             for chunk, part in zip(chunks, parts, strict=True)
         ]
         key = chunks[0].key
@@ -345,7 +345,7 @@ def test_noise_is_drawn_once_and_afresh_for_every_class_chunk_and_count(release_
                 assert one is not None and two is not None
                 np.testing.assert_array_equal(one, two)
                 split = forest.chunking.split_level
-                chains = forest._root_chains(chunk.first, chunk.first + chunk.tree.roots)
+                chains = forest._root_chains(chunk)
                 for depth in range(level):
                     chains = chunk.tree.chains_below(depth, chains)
                 repeated = split + level < CHAINED.height and chunk.tree.fanouts[level] == 1

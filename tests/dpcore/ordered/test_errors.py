@@ -28,7 +28,7 @@ from dpcore.ordered.ranges import range_margin, range_variance
 from dpcore.papers.forest import PublishedForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import Estimator, TreePlan
@@ -92,7 +92,7 @@ def forest_of(plan: TreePlan, runs: int) -> PublishedForest:
     """Of many units, each a run; under a public total too, where a plan stands for one tree."""
     size = runs * plan.tree.leaves
     forest = PublishedForest(plan, chunk_leaves=size)
-    forest.chunking = Chunking(tree=plan.tree, keys=runs, chunk_leaves=size)
+    forest.chunking = UniformChunking(tree=plan.tree, keys=runs, chunk_leaves=size)
     return forest
 
 

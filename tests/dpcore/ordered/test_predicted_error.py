@@ -26,7 +26,7 @@ from dpcore.papers.forest import PublishedForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.release import release_counts
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.objectives import (
@@ -86,7 +86,7 @@ def errors_of_runs(plan: TreePlan) -> Errors:
     """
     size = RUNS * plan.tree.leaves
     forest = (Forest if plan.is_efficient else PublishedForest)(plan, chunk_leaves=size)
-    forest.chunking = Chunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
+    forest.chunking = UniformChunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
     chunk = forest.chunking[0]
     counts = np.random.default_rng(8).poisson(9, (RUNS, plan.tree.leaves))
     noise = NoiseSource(

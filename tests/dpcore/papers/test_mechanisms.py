@@ -35,7 +35,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.loss import certified_delta, keeps
 from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import NodeObjective, RangeObjective
 from dpcore.uniform.plan import Estimator, Mechanism, TreePlan, moved_counts
@@ -177,7 +177,9 @@ RUNS = 30_000
 def many_runs(plan: TreePlan, counts: Array) -> Array:
     """(runs, prefixes) what is measured; a tree for each run, public total or not."""
     forest = PublishedForest(plan, chunk_leaves=RUNS * plan.tree.leaves)
-    forest.chunking = Chunking(tree=plan.tree, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
+    forest.chunking = UniformChunking(
+        tree=plan.tree, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves
+    )
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
     )
