@@ -48,6 +48,7 @@ from dpcore.sparse.question import SparseQuestion
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[[Budget], ChunkedQuestion]
@@ -122,18 +123,14 @@ def _by_hand(rng: Random, leaves: int) -> Callable[..., TreePlan]:
         fanouts, left = (*fanouts, fanout), -(-left // fanout)
     units = [rng.choice([0, 0, 1, 3, 8]) for _ in fanouts] + [rng.randint(1, 8)]
 
-    def make(*, budget: Budget, public_total: bool, **fields: Any) -> TreePlan:
-        own = [0 if public_total and level == 0 else unit for level, unit in enumerate(units)]
-        whole = max(1, sum(own))
-        return TreePlan(
-            tree=Tree(leaves=leaves, fanouts=fanouts),
-            budget=budget,
-            level_amounts=tuple(budget.amount * Fraction(unit, whole) for unit in own),
-            public_total=public_total,
-            **fields,
-        )
+    def make(setting: TreeSetting) -> TreePlan:
+        public = setting.public_total
+        own = [0 if public and level == 0 else unit for level, unit in enumerate(units)]
+        parts = [Fraction(unit, max(1, sum(own))) for unit in own]
+        amounts = tuple(setting.budget.amount * part for part in parts)
+        return TreePlan.of(setting, Tree(leaves=leaves, fanouts=fanouts), amounts)
 
-    return lambda *, leaves, **fields: make(**fields)
+    return make
 
 
 def _published(rng: Random, *, public_total: bool) -> Callable[..., TreePlan]:
@@ -143,7 +140,7 @@ def _published(rng: Random, *, public_total: bool) -> Callable[..., TreePlan]:
     if public_total:
         estimators += [Estimator.ABOVE, Estimator.REFINED]
     estimator = Estimator.FULL if name == "independent" else rng.choice(estimators)
-    return lambda **fields: plan_mechanism(name, estimator=estimator, **fields)
+    return lambda setting: plan_mechanism(name, setting, estimator=estimator)
 
 
 def ordered_draft(
@@ -160,11 +157,13 @@ def ordered_draft(
 
     def make(budget: Budget) -> OrderedQuestion:
         plan = planner(
-            leaves=domain.cells,
-            budget=budget,
-            neighbors=neighbors,
-            public_total=public,
-            keyed=keys is not None,
+            TreeSetting(
+                leaves=domain.cells,
+                budget=budget,
+                neighbors=neighbors,
+                public_total=public,
+                keyed=keys is not None,
+            )
         )
         question = OrderedQuestion(
             name=name,

@@ -41,8 +41,10 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     >>> from dpcore.papers.mechanisms import independent_mechanism
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = independent_mechanism(leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
-    ...                              budget=Budget(measure=Measure.EPSILON, amount=Fraction(8)))
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> plan = independent_mechanism(TreeSetting(
+    ...     leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(8))))
     >>> errors_of(plan).prefix(3).terms
     ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
     """

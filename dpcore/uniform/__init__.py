@@ -31,6 +31,7 @@ FACE = {
         "moved_counts",
     ),
     "prefix_error": ("mean_prefix_variance",),
+    "setting": ("TreeSetting",),
     "strategies": (
         "Fanouts",
         "Strategy",

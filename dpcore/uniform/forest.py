@@ -52,8 +52,10 @@ class Forest(LinearForest):
     >>> from dpcore.ordered.planner import plan_tree
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_tree(leaves=100, neighbors=Neighbors.ADD_REMOVE, keyed=True,
-    ...                  budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> plan = plan_tree(TreeSetting(
+    ...     leaves=100, neighbors=Neighbors.ADD_REMOVE, keyed=True,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> len(Forest(plan, keys=3).chunking)
     1
     """

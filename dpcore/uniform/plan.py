@@ -16,6 +16,7 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
 from dpcore.trees.uniform import Tree
+from dpcore.uniform.setting import TreeSetting
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 _LEAST_VARIANCE = 1e-60
@@ -83,6 +84,39 @@ class TreePlan:
     keyed: bool = False
     mechanism: Mechanism = Mechanism.TREE
     estimator: Estimator = Estimator.FULL
+
+    @classmethod
+    def of(
+        cls,
+        setting: TreeSetting,
+        tree: Tree,
+        level_amounts: tuple[Fraction, ...],
+        *,
+        mechanism: Mechanism = Mechanism.TREE,
+        estimator: Estimator = Estimator.FULL,
+    ) -> TreePlan:
+        """The plan of a setting, once its shape and the split of its budget are chosen."""
+        return cls(
+            tree=tree,
+            neighbors=setting.neighbors,
+            budget=setting.budget,
+            level_amounts=level_amounts,
+            public_total=setting.public_total,
+            keyed=setting.keyed,
+            mechanism=mechanism,
+            estimator=estimator,
+        )
+
+    @property
+    def setting(self) -> TreeSetting:
+        """What was given of it."""
+        return TreeSetting(
+            leaves=self.tree.leaves,
+            budget=self.budget,
+            neighbors=self.neighbors,
+            public_total=self.public_total,
+            keyed=self.keyed,
+        )
 
     def __post_init__(self) -> None:
         self._check_amounts()

@@ -28,6 +28,7 @@ from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 
 def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:
@@ -258,11 +259,13 @@ def _make_question(
         keys=KeyList(column="carrier", keys=tuple(f"k{i}" for i in range(keys))) if keys else None,
         plan=plan
         or plan_tree(
-            leaves=leaves,
-            budget=Budget(measure=measure, amount=Fraction(amount)),
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keys > 0,
+            TreeSetting(
+                leaves=leaves,
+                budget=Budget(measure=measure, amount=Fraction(amount)),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keys > 0,
+            )
         ),
         **fields,
     )

@@ -19,6 +19,7 @@ from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -40,11 +41,13 @@ def planned(
 ) -> TreePlan:
     neighbors, public, keyed = setting
     return plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=neighbors,
-        public_total=public,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keyed,
+        )
     )
 
 
@@ -97,11 +100,13 @@ def test_candidates_by_name_and_guarantee(
         if each.label != "planned":
             assert other == plan_mechanism(
                 each.label,
-                leaves=leaves,
-                budget=plan.budget,
-                neighbors=plan.neighbors,
-                public_total=plan.public_total,
-                keyed=plan.keyed,
+                TreeSetting(
+                    leaves=leaves,
+                    budget=plan.budget,
+                    neighbors=plan.neighbors,
+                    public_total=plan.public_total,
+                    keyed=plan.keyed,
+                ),
                 estimator=other.estimator,
             )
 
@@ -131,11 +136,13 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
         for estimator in Estimator:
             try:
                 plan = tree_mechanism(
-                    leaves=tree.leaves,
-                    budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-                    neighbors=neighbors,
-                    public_total=public,
-                    keyed=keyed,
+                    TreeSetting(
+                        leaves=tree.leaves,
+                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+                        neighbors=neighbors,
+                        public_total=public,
+                        keyed=keyed,
+                    ),
                     fanouts=tree.fanouts,
                     level_budgets=[Fraction(int(unit), 100) for unit in units],
                     estimator=estimator,
@@ -153,10 +160,7 @@ def test_a_different_variance_is_another_error() -> None:
     """The comparison above sees one level that is 1 % off, for every estimate."""
     plan = planned(22, SETTINGS[0])
     plan = tree_mechanism(
-        leaves=22,
-        budget=plan.budget,
-        neighbors=SUBSTITUTE,
-        public_total=True,
+        TreeSetting(leaves=22, budget=plan.budget, neighbors=SUBSTITUTE, public_total=True),
         fanouts=(3, 2, 4),
         level_budgets="equal",
     )

@@ -32,6 +32,7 @@ from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -70,11 +71,13 @@ def make_plan(
     budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
         return independent_mechanism(
-            leaves=tree.leaves,
-            budget=budget,
-            neighbors=neighbors,
-            public_total=public,
-            keyed=keyed,
+            TreeSetting(
+                leaves=tree.leaves,
+                budget=budget,
+                neighbors=neighbors,
+                public_total=public,
+                keyed=keyed,
+            )
         )
     units = (0, *units[1:]) if public else units
     return TreePlan(
@@ -140,7 +143,7 @@ def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
     assert variances["full"] < variances["below"] < variances["none"]
     alone = independent_mechanism(
-        leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+        TreeSetting(leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True)
     )
     assert errors_of(alone).prefix(0).variance == 0.0
     widths = widths_of(alone, 0.95)

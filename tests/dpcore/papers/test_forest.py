@@ -30,6 +30,7 @@ from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
@@ -75,11 +76,13 @@ def make_plan(
         given["level_budgets"] = tuple(Fraction(amount) * Fraction(n, sum(units)) for n in units)
     return plan_mechanism(
         name,
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=neighbors,
-        public_total=public,
-        keyed=keys > 0,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keys > 0,
+        ),
         estimator=estimator,
         **given,
     )

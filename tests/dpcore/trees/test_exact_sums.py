@@ -34,6 +34,7 @@ from dpcore.trees.exact_sums import (
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
+from dpcore.uniform.setting import TreeSetting
 
 EDGES = [
     sign * (2**power + more)
@@ -235,7 +236,7 @@ def test_the_noisy_root_keeps_its_sign(sign: int) -> None:
 
 
 def test_counts_of_rows_saturate_alike() -> None:
-    plan = plan_tree(leaves=4, neighbors=Neighbors.ADD_REMOVE, budget=EPSILON)
+    plan = plan_tree(TreeSetting(leaves=4, neighbors=Neighbors.ADD_REMOVE, budget=EPSILON))
     forest = Forest(plan)
     (chunk,) = forest.chunking
     counts = np.array([2**62, 2**62, 0, 0])

@@ -22,6 +22,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform import bands
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 FALSE_ALARM = 1e-6
 
@@ -30,10 +31,12 @@ def planned(
     leaves: int, measure: Measure, public: bool, amount: Fraction | int = Fraction(1, 10)
 ) -> TreePlan:
     return plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
 
 
@@ -196,9 +199,11 @@ def test_refuses_a_confidence(confidence: float) -> None:
 
 def test_noise_that_is_practically_zero_needs_no_band() -> None:
     plan = plan_tree(
-        leaves=10**6,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=10**6,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
+            neighbors=Neighbors.ADD_REMOVE,
+        )
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

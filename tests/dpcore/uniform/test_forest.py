@@ -24,6 +24,7 @@ from dpcore.trees.least_squares import (
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -164,10 +165,12 @@ def test_a_tree_of_one_leaf(
     solve_forest: Callable[..., Any], release_key: Any, public: bool
 ) -> None:
     plan = plan_tree(
-        leaves=1,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=1,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
     plan = replace(plan)
     if not public:

@@ -27,6 +27,7 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import TreeErrors
 from dpcore.uniform.forest import Forest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import interval_widths
 
 
@@ -227,10 +228,12 @@ def test_one_width_serves_every_node_and_boundary(
 ) -> None:
     """The widths come from a few representatives; no other is more than 1 % wider."""
     plan = plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(1, 2)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(1, 2)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
     errors, widths = TreeErrors(plan), interval_widths(plan, 0.95)
     for level, size in enumerate(plan.tree.level_sizes):
@@ -246,10 +249,12 @@ def test_one_width_serves_every_node_and_boundary(
 
 def test_what_is_public_has_no_width() -> None:
     plan = plan_tree(
-        leaves=64,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
+        TreeSetting(
+            leaves=64,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+        )
     )
     assert interval_widths(plan, 0.95).levels[0] == 0.0
     assert TreeErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
