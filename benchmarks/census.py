@@ -51,9 +51,9 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import (
-    plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
+    with_best_shares,
     with_shares,
 )
 from dpcore.noise.laws import NoiseLaw
@@ -289,11 +289,9 @@ def planned_methods(tree: IrregularTree, budget: Budget) -> list[PlannedMethod]:
     return [
         PlannedMethod(
             name=name,
-            plan=plan_irregular(
-                tree=tree,
-                budget=budget,
-                neighbors=Neighbors.ADD_REMOVE,
-                weights=NodeWeights(levels=levels),
+            plan=with_best_shares(
+                IrregularPlan(tree=tree, budget=budget, neighbors=Neighbors.ADD_REMOVE),
+                NodeWeights(levels=levels),
             ),
         )
         for name, levels in WEIGHTS.items()

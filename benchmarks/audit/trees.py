@@ -283,7 +283,7 @@ def hierarchy_draft(
                 shape, neighbors, lower=measure.lower, upper=measure.upper, keyed=keyed
             )
         )
-        plan = IrregularPlan.leaves_only(
+        plan = IrregularPlan(
             tree=shape,
             neighbors=neighbors,
             budget=budget,

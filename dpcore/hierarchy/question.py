@@ -50,14 +50,16 @@ class HierarchyQuestion(UniverseQuestion):
         ValueError: parts that do not fit each other.
 
     >>> from dpcore.hierarchy.domain import HierarchyDomain
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.hierarchy.leaves import universe_from_codes
     >>> places = HierarchyDomain(
     ...     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)),
     ...     columns=("place",))
-    >>> question = HierarchyQuestion(name="people", domain=places, plan=plan_irregular(
+    >>> plan = IrregularPlan(
     ...     tree=places.tree.shape, neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> question = HierarchyQuestion(
+    ...     name="people", domain=places, plan=with_best_shares(plan))
     >>> question.node_labels(1, np.arange(2)).to_pylist()
     ['01', '02']
     """

@@ -35,11 +35,11 @@ class MeasuredForest(IrregularForest):
 
     >>> from fractions import Fraction
     >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.irregular.planner import plan_irregular, with_equal_shares
+    >>> from dpcore.irregular.planner import with_best_shares, with_equal_shares
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> plan = with_equal_shares(plan_irregular(
+    >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3))))
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))
     >>> [margins.tolist() for margins in MeasuredForest(plan).margins(0.95)]
     [[3.0], [3.0, 1.0], [3.0, 1.0]]
     """

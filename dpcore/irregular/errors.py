@@ -84,13 +84,13 @@ class _Summary:
 class IrregularTreeErrors:
     """The error laws of the estimates of one plan's irregular tree.
 
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_irregular(
+    >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), public_level=0)
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), public_level=0))
     >>> errors = IrregularTreeErrors(plan)
     >>> law, moments = errors.node(1, 0), errors.moments(1)
     >>> bool(abs(law.variance - moments.variance[0]) < 1e-9)

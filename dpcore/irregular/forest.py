@@ -39,13 +39,13 @@ class IrregularForest(LinearForest):
     Raises:
         ValueError: several keys for a plan that pays for one tree.
 
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from fractions import Fraction
-    >>> plan = plan_irregular(
+    >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[3], [4, 1, 6]]), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> len(IrregularForest(plan, chunk_leaves=6).chunking)
     2
     """

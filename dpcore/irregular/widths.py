@@ -139,13 +139,13 @@ def irregular_widths(
     Raises:
         ValueError: the confidence is not in that range.
 
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_irregular(
+    >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)), public_level=0)
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)), public_level=0))
     >>> [round(level.widest, 1) for level in irregular_widths(plan, 0.95).levels]
     [0.0, 2.0, 2.0]
     """

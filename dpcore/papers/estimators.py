@@ -71,17 +71,6 @@ class TreeEstimate:
     prefixes: Floats
     prefix_variances: Floats
 
-    @property
-    def level_standard_errors(self) -> tuple[Floats, ...]:
-        """Per level (n_l,) the standard errors in rows, the roots of the variances."""
-        return tuple(np.sqrt(variances) for variances in self.level_variances)
-
-    @property
-    def prefix_standard_errors(self) -> Floats:
-        """(K,) the standard errors of the prefixes in rows."""
-        errors: Floats = np.sqrt(self.prefix_variances)
-        return errors
-
 
 def estimate_tree(
     estimator: Estimator,

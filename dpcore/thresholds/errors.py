@@ -212,14 +212,6 @@ class ThresholdErrors:
         every = np.concatenate([spread, edges, ends, [self._root_bound]])
         return np.unique(np.clip(every, 0, self._root_bound))
 
-    def worst_alpha_rmse(self, alpha: float) -> float:
-        """The largest bound of RMSE_alpha over all counts: a bound of the alpha-mRMSE."""
-        return float(self.alpha_rmse(self.places, alpha).max())
-
-    def worst_smoothed_relative_error(self, kappa: float) -> float:
-        """The largest bound of REL_kappa over all counts."""
-        return float(self.smoothed_relative_error(self.places, kappa).max())
-
 
 def _geometric(last: int, ratio: float) -> Floats:
     """Counts from 0 to the last: all small ones, then a geometric sequence."""

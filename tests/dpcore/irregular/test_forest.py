@@ -14,7 +14,7 @@ import pytest
 
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
@@ -412,15 +412,17 @@ def test_refuses() -> None:
         IrregularChunking(tree=tree, keys=2**40)
     with pytest.raises(IndexError):
         IrregularChunking(tree=tree)[1]
-    plan = plan_irregular(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE)
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE))
     with pytest.raises(ValueError, match="stands for one tree, not 2"):
         IrregularForest(plan, keys=2)
 
 
 def test_a_tree_of_one_node() -> None:
     plan = with_laws(
-        plan_irregular(
-            tree=IrregularTree(child_starts=()), budget=EPSILON, neighbors=Neighbors.ADD_REMOVE
+        with_best_shares(
+            IrregularPlan(
+                tree=IrregularTree(child_starts=()), budget=EPSILON, neighbors=Neighbors.ADD_REMOVE
+            )
         ),
         lambda law: ZeroNoise(),
     )

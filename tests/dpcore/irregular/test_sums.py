@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
@@ -207,14 +207,16 @@ def exact_sums(rng: np.random.Generator, keys: int) -> Array:
 
 
 def sum_plan(budget: Budget) -> IrregularPlan:
-    return plan_irregular(
-        tree=CHAINED,
-        neighbors=Neighbors.SUBSTITUTE,
-        budget=budget,
-        keyed=True,
-        sensitivities=sum_sensitivities(
-            CHAINED, Neighbors.SUBSTITUTE, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
-        ),
+    return with_best_shares(
+        IrregularPlan(
+            tree=CHAINED,
+            neighbors=Neighbors.SUBSTITUTE,
+            budget=budget,
+            keyed=True,
+            sensitivities=sum_sensitivities(
+                CHAINED, Neighbors.SUBSTITUTE, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
+            ),
+        )
     )
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 from dpcore.errors.moments import blurred_excess
 from dpcore.irregular.errors import IrregularTreeErrors
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.irregular.widths import (
     IrregularWidths,
     LevelWidths,
@@ -144,7 +144,9 @@ def blocks() -> IrregularTree:
 def test_every_node_of_the_blocks_is_covered(
     blocks: IrregularTree, measure: Measure, amount: Fraction, confidence: float
 ) -> None:
-    plan = plan_irregular(tree=blocks, neighbors=ADD, budget=Budget(measure=measure, amount=amount))
+    plan = with_best_shares(
+        IrregularPlan(tree=blocks, neighbors=ADD, budget=Budget(measure=measure, amount=amount))
+    )
     assert uncovered_nodes(plan, confidence, 240, batch=80) == 0
 
 

@@ -20,11 +20,13 @@ from scipy import stats
 
 from dpcore.noise.randomness import public_stream
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound, threshold_plan_from_spec
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
+from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
@@ -204,13 +206,13 @@ def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
 
 def test_a_calibrated_plan_keeps_its_claim_by_enumeration() -> None:
     plan = calibrate(
+        GroupPrivacy(
+            epsilon=Fraction(4), delta=Fraction(1, 50), rows=1, neighbors=Neighbors.ADD_REMOVE
+        ),
         height=1,
-        epsilon=Fraction(4),
-        delta=Fraction(1, 50),
-        neighbors=Neighbors.ADD_REMOVE,
         alpha=0.6,
         root_bound=60,
-        score=lambda errors: errors.worst_alpha_rmse(0.6),
+        score=lambda errors: worst_alpha_rmse(errors, 0.6),
     )
     assert len(plan.rounds) >= 2
     used = [
