@@ -19,7 +19,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.setting import TreeSetting
 
 NOISE = NoiseSource(
@@ -54,7 +54,7 @@ def main() -> int:
 def _run(leaves: int, measure: Measure, rows_per_leaf: float) -> None:
     budget = Budget(measure=measure, amount=Fraction(1))
     plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE))
-    forest = Forest(plan)
+    forest = UniformForest(plan)
     generator = np.random.default_rng(1)
     counts = generator.poisson(rows_per_leaf, leaves)
     before, seconds = (

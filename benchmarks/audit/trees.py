@@ -46,8 +46,8 @@ from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
-from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
@@ -176,8 +176,8 @@ def ordered_draft(
         # Public, and of no matter here; to compute them takes most of a small tree's time.
         levels = (2.0,) * (plan.tree.height + 1)
         question.remember_widths(IntervalWidths(confidence=0.95, levels=levels, prefix=2.0))
-        if type(question.forest) is Forest:  # in small chunks, as if the tree were large
-            question.__dict__["forest"] = Forest(plan, question.key_count, chunk)
+        if type(question.forest) is UniformForest:  # in small chunks, as if the tree were large
+            question.__dict__["forest"] = UniformForest(plan, question.key_count, chunk)
         return question
 
     listed = {} if keys is None else {keys.column: key_palette(keys)}
@@ -187,7 +187,7 @@ def ordered_draft(
 def measures_prefixes(question: ChunkedQuestion) -> bool:
     """Whether what gets noise are prefixes."""
     plan = question.plan
-    return isinstance(plan, TreePlan) and plan.mechanism is Mechanism.INDEPENDENT
+    return isinstance(plan, TreePlan) and plan.measured is Measured.PREFIXES
 
 
 # --- hierarchies ----------------------------------------------------------------------------------

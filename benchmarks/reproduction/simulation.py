@@ -22,7 +22,7 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import LevelSolution, PrefixSolution
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import Consistency, TreePlan
 
 # Public, and so of no use for a release: it makes the figures the same in every run.
@@ -131,7 +131,7 @@ def _noise_source(release: ReleasePlan, counts: Integers) -> NoiseSource:
 
 
 def _solve(
-    forest: Forest, number: int, counts: Integers, noise: NoiseSource
+    forest: UniformForest, number: int, counts: Integers, noise: NoiseSource
 ) -> tuple[Sequence[LevelSolution], PrefixSolution]:
     """The steps of a release for the trees of one chunk."""
     chunk = forest.chunking[number]

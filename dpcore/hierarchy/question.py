@@ -18,7 +18,7 @@ from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
@@ -99,7 +99,7 @@ class HierarchyQuestion(UniverseQuestion):
     @cached_property
     def forest(self) -> IrregularForest:
         """The trees in chunks."""
-        kind = IrregularForest if self.estimation == LEAST_SQUARES else MeasuredForest
+        kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
         return kind(
             self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES, signed=self.is_signed
         )
@@ -134,7 +134,7 @@ class HierarchyQuestion(UniverseQuestion):
 
     @cached_property
     def _margins(self) -> list[Floats]:
-        if isinstance(self.forest, MeasuredForest):
+        if isinstance(self.forest, AsMeasuredForest):
             return self.forest.margins(self.confidence)
         return node_margins(self.plan, self.widths)
 

@@ -23,7 +23,7 @@ from dpcore.trees.forest import Measurements, RootSolutions
 from dpcore.trees.linear_forest import Known
 
 
-class MeasuredForest(IrregularForest):
+class AsMeasuredForest(IrregularForest):
     """The trees of one plan, one per key, without estimation.
 
     Args:
@@ -40,7 +40,7 @@ class MeasuredForest(IrregularForest):
     >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.ADD_REMOVE,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))
-    >>> [margins.tolist() for margins in MeasuredForest(plan).margins(0.95)]
+    >>> [margins.tolist() for margins in AsMeasuredForest(plan).margins(0.95)]
     [[3.0], [3.0, 1.0], [3.0, 1.0]]
     """
 
@@ -154,9 +154,9 @@ def measured_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the count as measured.
 
     Args:
-        plan: as for `MeasuredForest`.
+        plan: as for `AsMeasuredForest`.
     """
-    variances, tree = MeasuredForest(plan).node_variances, plan.tree
+    variances, tree = AsMeasuredForest(plan).node_variances, plan.tree
     weights: list[Integers | None] = [None] * tree.height
     weights.append(tree.fanouts[-1] if tree.height else None)
     return tuple(

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
@@ -69,7 +69,7 @@ class IrregularForest(LinearForest):
         self._weights_at = lru_cache(maxsize=1)(self._chunk_weights)
 
     @cached_property
-    def _errors(self) -> IrregularErrors:
+    def _errors(self) -> NodeVariances:
         return plan_errors(self.plan)
 
     @cached_property

@@ -39,7 +39,7 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.privacy.budget import Measure
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
@@ -239,9 +239,9 @@ class _Search:
         shares = shares / shares.sum()
         return _Found(shares=shares, error=self._errors(shares).weighted_sum(*self._weights))
 
-    def _errors(self, shares: Floats) -> IrregularErrors:
+    def _errors(self, shares: Floats) -> NodeVariances:
         tables = self._tables(shares)
-        return IrregularErrors(
+        return NodeVariances(
             tree=self._tree,
             variances=[
                 table[0][classes] for table, classes in zip(tables[:-1], self._classes, strict=True)

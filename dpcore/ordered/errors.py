@@ -13,8 +13,8 @@ from typing import Protocol
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.errors import UniformErrors
+from dpcore.uniform.plan import Measured, TreePlan
 from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
 
 # Boundaries whose laws are inverted, all of them in a small tree.
@@ -48,13 +48,13 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     >>> errors_of(plan).prefix(3).terms
     ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
     """
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         law = plan.laws[-1]
         if law is None:  # one leaf, publicly known
-            return TreeErrors(plan)
+            return UniformErrors(plan)
         return IndependentErrors(tree=plan.tree, law=law, public_total=plan.public_total)
     if plan.is_efficient:
-        return TreeErrors(plan)
+        return UniformErrors(plan)
     return EstimatorErrors(estimator=plan.estimator, plan=plan)
 
 

@@ -28,11 +28,11 @@ from dpcore.trees.forest import (
     level_solutions,
 )
 from dpcore.trees.whole_trees import WholeTrees
-from dpcore.uniform.forest import Forest
-from dpcore.uniform.plan import Consistency, Mechanism, TreePlan
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import Consistency, Measured, TreePlan
 
 
-class PublishedForest(WholeTrees):
+class PapersForest(WholeTrees):
     """The trees of one plan, one per key, each within one chunk.
 
     Args:
@@ -56,7 +56,7 @@ class PublishedForest(WholeTrees):
                 f"leaves: {plan.tree.leaves} are too many for the papers' estimates, which need a "
                 f"whole tree at once: at most {chunk_leaves}"
             )
-        self._efficient = Forest(plan, keys=keys, chunk_leaves=chunk_leaves)
+        self._efficient = UniformForest(plan, keys=keys, chunk_leaves=chunk_leaves)
         self.plan, self.chunking = plan, self._efficient.chunking
         self.root_is_known, self._consistency = plan.public_total, consistency
 
@@ -68,14 +68,14 @@ class PublishedForest(WholeTrees):
             None if law is None else np.zeros(size, np.int64)
             for law, size in zip(self.plan.laws, tree.level_sizes, strict=True)
         ]
-        if self.plan.mechanism is Mechanism.INDEPENDENT and nothing[-1] is not None:
+        if self.plan.measured is Measured.PREFIXES and nothing[-1] is not None:
             nothing[-1] = nothing[-1][: tree.leaves - self.plan.public_total]
         return self._estimate(nothing, np.zeros((), np.int64))
 
     def _estimate(self, measurements: Measurements, total: Integers | None) -> TreeEstimate:
         plan, leaves = self.plan, measurements[-1]
         public = total if plan.public_total else None
-        if plan.mechanism is Mechanism.INDEPENDENT or leaves is None:
+        if plan.measured is Measured.PREFIXES or leaves is None:
             batch = () if total is None else total.shape
             prefixes = np.zeros((*batch, 0), np.int64) if leaves is None else leaves
             return independent_estimates(plan.tree, prefixes, plan.variances[-1], total=public)
@@ -87,9 +87,8 @@ class PublishedForest(WholeTrees):
         return float(self._spread.level_variances[0][0])
 
     def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """As `dpcore.uniform.forest.Forest.prefix_variances`. The covariance with the total is
-        taken as the worst that the two variances allow, so that intervals of quantiles are wide
-        enough."""
+        """As `UniformForest.prefix_variances`. The covariance with the total is taken as the worst
+        that the two variances allow, so that intervals of quantiles are wide enough."""
         if self.plan.is_efficient:
             return self._efficient.prefix_variances(chunk)
         variance = self._spread.prefix_variances
@@ -101,7 +100,7 @@ class PublishedForest(WholeTrees):
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
         law, shape = self.plan.laws[-1], self.plan.tree
-        if self.plan.mechanism is Mechanism.TREE or law is None:
+        if self.plan.measured is Measured.NODES or law is None:
             return self._efficient.measure(tree, chunk, counts, noise)
         leaves = counts.reshape(chunk.rows, shape.leaves)
         prefixes = np.cumsum(leaves, axis=-1)[..., : shape.leaves - self.plan.public_total]

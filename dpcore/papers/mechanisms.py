@@ -24,7 +24,7 @@ from dpcore.papers.real_fanouts import optimal_level_budgets
 from dpcore.papers.whole_fanouts import best_fanouts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
 from dpcore.uniform.setting import TreeSetting
 
@@ -120,7 +120,7 @@ def independent_mechanism(setting: TreeSetting) -> TreePlan:
     """
     tree = Tree(leaves=setting.leaves, fanouts=_one_level(setting.leaves))
     amounts = _level_amounts(tree, setting, "equal")
-    return TreePlan.of(setting, tree, amounts, mechanism=Mechanism.INDEPENDENT)
+    return TreePlan.of(setting, tree, amounts, measured=Measured.PREFIXES)
 
 
 def _one_level(leaves: int) -> Fanouts:
@@ -140,7 +140,7 @@ def published_prefix_variance(plan: TreePlan) -> float:
     `dpcore.papers.cdf_errors`; a private total adds the variance of the K-th prefix.
     """
     tree = plan.tree
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         spread = plan.variances[-1]
         return spread * (tree.leaves - plan.public_total) / tree.leaves
     if tree.height == 0 or plan.estimator in (Estimator.FULL, Estimator.ABOVE):

@@ -15,7 +15,7 @@ from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.question import ChunkedQuestion, Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"
@@ -116,7 +116,7 @@ def scale_of(law: NoiseLaw) -> dict[str, str]:
 def counted(plan: TreePlan, level: int) -> dict[str, int]:
     """How many counts of a level may get noise: of its nodes, or of prefixes."""
     size = plan.tree.level_sizes[level]
-    if plan.mechanism is Mechanism.INDEPENDENT and level == plan.tree.height:
+    if plan.measured is Measured.PREFIXES and level == plan.tree.height:
         return {"prefixes": size - plan.public_total}
     return {"nodes": size}
 
@@ -175,7 +175,7 @@ ESTIMATES = {
 
 def estimate_in_words(plan: TreePlan) -> str:
     """Which estimate a plan names, for a person."""
-    independent = plan.mechanism is Mechanism.INDEPENDENT
+    independent = plan.measured is Measured.PREFIXES
     return ESTIMATES[Estimator.NONE if independent else plan.estimator]
 
 
@@ -206,7 +206,7 @@ def _tree_entry(question: Question) -> dict[str, object]:
         entry[question.budget.measure.value] = str(question.budget.amount)
     if isinstance(question, OrderedQuestion):
         entry |= {
-            "mechanism": question.plan.mechanism.value,
+            "mechanism": question.plan.measured.value,
             "estimation": question.plan.estimator.value,
             "consistency": question.consistency.value,
             "levels": levels_of(question.plan),

@@ -10,8 +10,8 @@ FACE = {
         "simultaneous_width",
     ),
     "batch": ("plan_batch",),
-    "errors": ("TreeErrors",),
-    "forest": ("Forest",),
+    "errors": ("UniformErrors",),
+    "forest": ("UniformForest",),
     "objectives": (
         "CDF",
         "CdfObjective",
@@ -25,7 +25,7 @@ FACE = {
     "plan": (
         "Consistency",
         "Estimator",
-        "Mechanism",
+        "Measured",
         "TreePlan",
         "check_estimator",
         "moved_counts",

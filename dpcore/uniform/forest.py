@@ -46,7 +46,7 @@ class RootWeights:
     before_alpha: Floats
 
 
-class Forest(LinearForest):
+class UniformForest(LinearForest):
     """The trees of one plan, one per key.
 
     >>> from dpcore.ordered.planner import plan_tree
@@ -56,7 +56,7 @@ class Forest(LinearForest):
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=100, neighbors=Neighbors.ADD_REMOVE, keyed=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
-    >>> len(Forest(plan, keys=3).chunking)
+    >>> len(UniformForest(plan, keys=3).chunking)
     1
     """
 

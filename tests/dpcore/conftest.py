@@ -26,7 +26,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -170,7 +170,7 @@ class SolvedForest:
 
 
 def _solve_forest(
-    forest: Forest, counts: Integers, noise: Any, quantiles: Sequence[float] = (0.5,)
+    forest: UniformForest, counts: Integers, noise: Any, quantiles: Sequence[float] = (0.5,)
 ) -> SolvedForest:
     """Measures and solves a forest chunk by chunk, as the pipeline does."""
     chunking, tree = forest.chunking, forest.plan.tree

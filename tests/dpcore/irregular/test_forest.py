@@ -23,7 +23,7 @@ from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from tests.dpcore.irregular_trees import (
     EPSILON,
@@ -260,7 +260,10 @@ def test_a_tree_of_equal_fanouts_is_solved_as_the_level_uniform_one(
         counts = rng.poisson(4, (2, plan.tree.leaves))
         forest = IrregularForest(plan, keys=2)
         noise = PlacedNoise(forest)
-        mine, theirs = solve(forest, counts, noise), solve_forest(Forest(uniform, 2), counts, noise)
+        mine, theirs = (
+            solve(forest, counts, noise),
+            solve_forest(UniformForest(uniform, 2), counts, noise),
+        )
         for level in range(plan.tree.height + 1):
             np.testing.assert_allclose(mine.estimates[level], theirs.estimates[level], atol=1e-8)
             np.testing.assert_allclose(mine.variances[level], theirs.variances[level], atol=1e-8)

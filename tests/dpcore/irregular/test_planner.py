@@ -22,7 +22,7 @@ from dpcore.irregular.planner import (
     with_best_shares,
     with_shares,
 )
-from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.irregular import IrregularTree
@@ -84,11 +84,11 @@ def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
         weights = [rng.uniform(0, 1, n) for n in sizes], rng.uniform(0, 1, sizes[-1])
 
         def error(spread: list[Any], tree: IrregularTree = tree, weights: Any = weights) -> float:
-            errors = IrregularErrors(tree=tree, variances=spread[:-1], leaf_variances=spread[-1])
+            errors = NodeVariances(tree=tree, variances=spread[:-1], leaf_variances=spread[-1])
             return errors.weighted_sum(*weights)
 
         spread = [*variances, leaves]
-        errors = IrregularErrors(tree=tree, variances=variances, leaf_variances=leaves)
+        errors = NodeVariances(tree=tree, variances=variances, leaf_variances=leaves)
         above, lowest = errors.derivatives(*weights)
         parts = 0.0
         for level, derivative in enumerate([*above, lowest]):

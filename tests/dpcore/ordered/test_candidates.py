@@ -18,7 +18,7 @@ from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
@@ -55,7 +55,7 @@ def own_variances(plan: TreePlan) -> Array:
     """(K,) of the prefixes, from the estimator itself."""
     tree, public = plan.tree, plan.public_total
     total = 0 if public else None
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         law = plan.laws[-1]
         nothing = np.zeros(tree.leaves - public)
         variance = law.variance if law else 0.0
@@ -96,7 +96,7 @@ def test_candidates_by_name_and_guarantee(
         assert (other.public_total, other.keyed) == (plan.public_total, plan.keyed)
         assert other.tree.leaves == leaves
         assert sum(other.level_amounts) == (0 if leaves == 1 and plan.public_total else 1)
-        assert (other.mechanism is Mechanism.INDEPENDENT) == (each.label == "independent")
+        assert (other.measured is Measured.PREFIXES) == (each.label == "independent")
         if each.label != "planned":
             assert other == plan_mechanism(
                 each.label,

@@ -25,12 +25,12 @@ from dpcore.noise.source import NoiseSource
 from dpcore.ordered.errors import errors_of, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.ranges import range_margin, range_variance
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -91,10 +91,10 @@ def make_plan(
     )
 
 
-def forest_of(plan: TreePlan, runs: int) -> PublishedForest:
+def forest_of(plan: TreePlan, runs: int) -> PapersForest:
     """Of many units, each a run; under a public total too, where a plan stands for one tree."""
     size = runs * plan.tree.leaves
-    forest = PublishedForest(plan, chunk_leaves=size)
+    forest = PapersForest(plan, chunk_leaves=size)
     forest.chunking = UniformChunking(tree=plan.tree, keys=runs, chunk_leaves=size)
     return forest
 
@@ -137,7 +137,7 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
 
 def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     full = make_plan("full", "add_remove")
-    assert isinstance(errors_of(full), TreeErrors)
+    assert isinstance(errors_of(full), UniformErrors)
     variances = {name: errors_of(make_plan(name, "N public")).prefix(12).variance for name in NAMES}
     assert variances["full"] == pytest.approx(variances["above"])
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]

@@ -22,13 +22,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.candidates import Candidate, candidates
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.release import release_counts
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -86,7 +86,7 @@ def errors_of_runs(plan: TreePlan) -> Errors:
     A plan with a public total stands for one tree; here it stands for the same release, many times.
     """
     size = RUNS * plan.tree.leaves
-    forest = (Forest if plan.is_efficient else PublishedForest)(plan, chunk_leaves=size)
+    forest = (UniformForest if plan.is_efficient else PapersForest)(plan, chunk_leaves=size)
     forest.chunking = UniformChunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
     chunk = forest.chunking[0]
     counts = np.random.default_rng(8).poisson(9, (RUNS, plan.tree.leaves))

@@ -23,7 +23,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroN
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_mechanism, plan_tree
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
@@ -38,7 +38,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import NodeObjective, RangeObjective
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan, moved_counts
+from dpcore.uniform.plan import Estimator, Measured, TreePlan, moved_counts
 from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
@@ -105,7 +105,7 @@ def neighbouring(
 
 def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]:
     """The largest L1 and squared L2 change of all that the mechanism measures."""
-    forest = PublishedForest(plan, keys=keys)
+    forest = PapersForest(plan, keys=keys)
 
     @cache
     def measured(rows: tuple[Row, ...]) -> Array:
@@ -179,7 +179,7 @@ RUNS = 30_000
 
 def many_runs(plan: TreePlan, counts: Array) -> Array:
     """(runs, prefixes) what is measured; a tree for each run, public total or not."""
-    forest = PublishedForest(plan, chunk_leaves=RUNS * plan.tree.leaves)
+    forest = PapersForest(plan, chunk_leaves=RUNS * plan.tree.leaves)
     forest.chunking = UniformChunking(
         tree=plan.tree, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves
     )
@@ -251,8 +251,8 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(
     for make, plan in plans.items():
         assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
         assert (plan.neighbors, plan.public_total, plan.keyed) == setting
-        wanted = Mechanism.INDEPENDENT if make is independent_mechanism else Mechanism.TREE
-        assert plan.mechanism is wanted and plan.estimator is Estimator.FULL
+        wanted = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
+        assert plan.measured is wanted and plan.estimator is Estimator.FULL
     if leaves == 1:
         return
     for make in (independent_mechanism, histogram_mechanism):

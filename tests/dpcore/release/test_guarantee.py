@@ -23,7 +23,7 @@ from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.release import release_counts
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
@@ -236,7 +236,7 @@ def audit_plan(neighbors: Neighbors, measure: Measure = Measure.EPSILON) -> Tree
 
 def noisy_runs(plan: TreePlan, counts: Array, name: str) -> list[Array | None]:
     """Everything that is measured, per level (runs, n_l), in independent runs of the mechanism."""
-    forest = Forest(plan, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
+    forest = UniformForest(plan, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release=name, spec_digest=b"s", global_digest=b"c"
     )
