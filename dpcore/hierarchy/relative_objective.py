@@ -36,8 +36,6 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import NoiseLaw
 from dpcore.thresholds.errors import ThresholdErrors
 
-__all__ = ["RelativeObjective", "level_classes", "relative_objective_from_spec"]
-
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
 

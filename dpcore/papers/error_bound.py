@@ -21,8 +21,6 @@ from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.thresholds.heavy_nodes import tree_weights
-
-__all__ = ["ErrorBound", "bound_error"]
 from dpcore.trees.shape import Shape
 
 

@@ -32,8 +32,6 @@ from dpcore.thresholds.heavy_nodes import (
     tree_weights,
     whole_tree,
 )
-
-__all__ = ["Reduction", "reduce_to_classification"]
 from dpcore.trees.shape import Shape
 
 

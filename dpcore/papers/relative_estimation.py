@@ -31,12 +31,6 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.papers.reduction import Reduction, reduce_to_classification
 from dpcore.privacy.group import check_budget, rounded_down
 from dpcore.thresholds.heavy_nodes import Classification, tree_weights
-
-__all__ = [
-    "Estimation",
-    "estimate",
-    "smallest_threshold",
-]
 from dpcore.trees.shape import Shape
 
 # Covers that rounding and float64's.

@@ -38,8 +38,6 @@ from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
-__all__ = ["calibrate"]
-
 Score = Callable[[ThresholdErrors], float]
 
 # Floors between the least that lets thresholds rise and U_j, and of the first round.

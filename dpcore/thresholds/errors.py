@@ -43,8 +43,6 @@ from dpcore.arrays import Floats
 from dpcore.noise.source import MAX_COUNT
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
-__all__ = ["ThresholdErrors", "difference_survival"]
-
 Loss = Callable[[float, Floats], Floats]
 
 # Counts up to the first are all looked at, beyond it a geometric sequence of this ratio.

@@ -35,17 +35,6 @@ from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
 from dpcore.trees.shape import Shape
 
-__all__ = [
-    "Classification",
-    "Classifier",
-    "classify",
-    "classify_forest",
-    "remaining_trees",
-    "tree_weights",
-    "whole_tree",
-]
-
-
 _MOST_COUNT = 2**40
 
 

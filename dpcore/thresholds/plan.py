@@ -37,12 +37,6 @@ from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.sparse_vector import SparseVectorParameters
 
-__all__ = [
-    "ThresholdPlan",
-    "ThresholdRound",
-    "threshold_plan_from_spec",
-]
-
 # Up to here the radius of truncated noise has a closed form in float64.
 _MOST_CLOSED_FORM = 30
 

@@ -38,9 +38,6 @@ from dpcore.arrays import Integers
 from dpcore.rows.sums import LARGEST_BOUND
 from dpcore.trees.shape import Shape
 
-__all__ = ["LARGEST_SUM", "LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"]
-
-
 LARGEST_SUM = 2**62
 _LOW_BITS = 32
 _LARGEST_HIGH = LARGEST_SUM >> _LOW_BITS
