@@ -25,13 +25,8 @@ import numpy as np
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
-from dpcore.thresholds.heavy_nodes import (
-    Classification,
-    classify,
-    remaining_trees,
-    tree_weights,
-    whole_tree,
-)
+from dpcore.papers.classification import Classification, classify
+from dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
 from dpcore.trees.shape import Shape
 
 

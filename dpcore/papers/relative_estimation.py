@@ -28,9 +28,10 @@ from functools import cached_property
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dpcore.papers.classification import Classification
 from dpcore.papers.reduction import Reduction, reduce_to_classification
 from dpcore.privacy.group import check_budget, rounded_down
-from dpcore.thresholds.heavy_nodes import Classification, tree_weights
+from dpcore.thresholds.heavy_nodes import tree_weights
 from dpcore.trees.shape import Shape
 
 # Covers that rounding and float64's.

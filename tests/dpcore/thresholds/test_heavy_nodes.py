@@ -23,9 +23,8 @@ from scipy import stats
 
 from dpcore.noise.randomness import RandomStream, public_stream
 from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.papers.classification import Classification, classify
 from dpcore.thresholds.heavy_nodes import (
-    Classification,
-    classify,
     remaining_trees,
     tree_weights,
     whole_tree,
