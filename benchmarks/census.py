@@ -51,9 +51,9 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import (
-    plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
+    with_best_shares,
     with_shares,
 )
 from dpcore.noise.laws import NoiseLaw
@@ -61,9 +61,8 @@ from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import noise_law
-from dpcore.trees.consistency import root_count
+from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import (
     EstimationWeights,
     estimate_down,
@@ -256,7 +255,7 @@ class EqualSplit:
         root = root_count(estimates[0])
         return Release(
             estimates=estimates,
-            counts=irregular_counts(self.tree, self.weights.below, estimates, root),
+            counts=consistent_counts(self.tree, self.weights.below, estimates, root),
         )
 
 
@@ -290,11 +289,9 @@ def planned_methods(tree: IrregularTree, budget: Budget) -> list[PlannedMethod]:
     return [
         PlannedMethod(
             name=name,
-            plan=plan_irregular(
-                tree=tree,
-                budget=budget,
-                neighbors=Neighbors.ADD_REMOVE,
-                weights=NodeWeights(levels=levels),
+            plan=with_best_shares(
+                IrregularPlan(tree=tree, budget=budget, neighbors=Neighbors.ADD_REMOVE),
+                NodeWeights(levels=levels),
             ),
         )
         for name, levels in WEIGHTS.items()

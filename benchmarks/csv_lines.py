@@ -23,6 +23,7 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.setting import TreeSetting
 from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.read import Split
@@ -40,7 +41,9 @@ def plan_of_domains() -> ReleasePlan:
         OrderedQuestion(
             name=domain.column,
             domain=domain,
-            plan=plan_tree(leaves=domain.cells, budget=share, neighbors=Neighbors.ADD_REMOVE),
+            plan=plan_tree(
+                TreeSetting(leaves=domain.cells, budget=share, neighbors=Neighbors.ADD_REMOVE)
+            ),
         )
         for domain in DOMAINS
     ]

@@ -19,7 +19,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.setting import TreeSetting
 
 NOISE = NoiseSource(
     key=ReleaseKey(bytes(32)), release="benchmark", spec_digest=b"", global_digest=b""
@@ -52,8 +53,8 @@ def main() -> int:
 
 def _run(leaves: int, measure: Measure, rows_per_leaf: float) -> None:
     budget = Budget(measure=measure, amount=Fraction(1))
-    plan = plan_tree(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE)
-    forest = Forest(plan)
+    plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE))
+    forest = UniformForest(plan)
     generator = np.random.default_rng(1)
     counts = generator.poisson(rows_per_leaf, leaves)
     before, seconds = (

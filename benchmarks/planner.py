@@ -22,6 +22,7 @@ from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import search_strategies
 
 LEAVES = (256, 997, 1024, 4096, 65536, 10**6, 2**20, 2**30, 2**40)
@@ -62,7 +63,9 @@ def row(leaves: int, measure: Measure) -> str:
     substitute = Neighbors.SUBSTITUTE
     search_strategies.cache_clear()
     start = time.perf_counter()
-    planned = plan_tree(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
+    planned = plan_tree(
+        TreeSetting(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
+    )
     seconds = time.perf_counter() - start
     paper = {
         each.plan.estimator.value: predicted_cdf_rmse(each.plan) ** 2
@@ -82,10 +85,12 @@ def objective_row(leaves: int, measure: Measure, name: str) -> str:
     """One line of the second table."""
     budget, neighbors = Budget(measure=measure, amount=Fraction(1)), Neighbors.ADD_REMOVE
     objective = OBJECTIVES[name](leaves)
-    cdf_plan = plan_tree(leaves=leaves, budget=budget, neighbors=neighbors)
+    cdf_plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, neighbors=neighbors))
     search_strategies.cache_clear()
     start = time.perf_counter()
-    own = plan_tree(leaves=leaves, budget=budget, neighbors=neighbors, objective=objective)
+    own = plan_tree(
+        TreeSetting(leaves=leaves, budget=budget, neighbors=neighbors), objective=objective
+    )
     seconds = time.perf_counter() - start
     errors = [predicted_error(each, objective) for each in (own, cdf_plan)]
     return (

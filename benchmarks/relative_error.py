@@ -43,8 +43,9 @@ from dpcore.noise.source import MAX_COUNT
 from dpcore.papers.relative_estimation import smallest_threshold
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import threshold_estimates
+from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 
 EPSILON = Fraction(1)
@@ -100,7 +101,7 @@ def noise_errors(name: str, objective: RelativeObjective, digits: int | None) ->
     """The least predicted errors of one noise, by column: of Laplace where there are no digits."""
     measure = Measure.EPSILON if digits is None else Measure.RHO
     amount = EPSILON if digits is None else rho_of(EPSILON, Fraction(1, 10**digits))
-    plan = IrregularPlan.leaves_only(
+    plan = IrregularPlan(
         tree=shape(name),
         neighbors=Neighbors.ADD_REMOVE,
         budget=Budget(measure=measure, amount=amount),
@@ -124,11 +125,14 @@ def threshold_plan(
 ) -> tuple[ThresholdPlan, float]:
     """The calibrated plan and the bound of its error."""
     found = threshold_candidate(
-        tree=shape(name),
-        neighbors=Neighbors.ADD_REMOVE,
-        epsilon=EPSILON,
-        delta=Fraction(1, 10**digits),
-        objective=objective,
+        shape(name),
+        GroupPrivacy(
+            epsilon=EPSILON,
+            delta=Fraction(1, 10**digits),
+            rows=1,
+            neighbors=Neighbors.ADD_REMOVE,
+        ),
+        objective,
         root_bound=root_bound,
     )
     assert found is not None and isinstance(found.plan, ThresholdPlan)
@@ -200,7 +204,8 @@ def squares(
     found: list[list[npt.NDArray[np.float64]]] = [[] for _ in exact]
     for release in range(releases):
         stream = public_stream("relative", repr(counts[:2].tolist()), release)
-        for level, each in enumerate(threshold_estimates(plan, tree, counts, stream)):
+        for level, rounds in enumerate(finding_rounds(plan, tree, [counts], [stream])):
+            each = plan.estimates[rounds[0]]
             beyond = np.maximum(np.abs(each - exact[level]) - alpha * exact[level], 0.0)
             found[level].append(beyond**2)
     return [np.array(level) for level in found]

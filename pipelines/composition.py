@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dpcore.hierarchy.question import LEAST_SQUARES, HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.planner import predicted_node_rmse
 from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
@@ -260,7 +260,7 @@ def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
         return of(question.plan)
     plan, forest = question.plan, question.forest
     weights = question.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
-    if not isinstance(forest, MeasuredForest):
+    if not isinstance(forest, AsMeasuredForest):
         return predicted_node_rmse(plan, weights)
     if plan.tree.height == 0:
         return math.sqrt(forest.node_variances[0][0])

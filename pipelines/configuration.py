@@ -18,6 +18,7 @@ from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from pipelines.composition import plan_release
 from pipelines.configuration_error import ConfigurationError, configuration_error
 from pipelines.hierarchy_plan import hierarchy_question, threshold_question
@@ -113,11 +114,13 @@ class Configuration:
         """
         return plan_mechanism(
             tree.mechanism,
-            leaves=tree.domain.cells,
-            budget=budget,
-            neighbors=self.neighbors,
-            public_total=self.public_total(tree),
-            keyed=tree.keys is not None,
+            TreeSetting(
+                leaves=tree.domain.cells,
+                budget=budget,
+                neighbors=self.neighbors,
+                public_total=self.public_total(tree),
+                keyed=tree.keys is not None,
+            ),
             objective=tree.planned_for,
             fanouts=tree.fanouts,
             level_budgets=tree.level_budgets,

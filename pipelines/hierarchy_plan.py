@@ -13,6 +13,7 @@ from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
 from dpcore.irregular.planner import with_best_shares, with_equal_shares
 from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan
 from pipelines.hierarchy_tree import HierarchyTree
@@ -78,11 +79,9 @@ def threshold_question(
         raise ValueError("delta: the mechanism thresholds needs one beside epsilon")
     shape, objective = tree.domain.tree.shape, tree.relative
     found = _threshold_candidate(
-        tree=shape,
-        neighbors=neighbors,
-        epsilon=epsilon,
-        delta=delta,
-        objective=objective,
+        shape,
+        GroupPrivacy(epsilon=epsilon, delta=delta, rows=1, neighbors=neighbors),
+        objective,
         root_bound=tree.rows_at_most,
     )
     if found is None or not isinstance(found.plan, ThresholdPlan):
@@ -149,7 +148,7 @@ def hierarchy_plan(
             shape, neighbors, lower=bounds.lower, upper=bounds.upper, keyed=keyed
         )
     amounts = tree.level_budgets
-    leaves_only = IrregularPlan.leaves_only(
+    leaves_only = IrregularPlan(
         tree=shape,
         neighbors=neighbors,
         budget=budget,

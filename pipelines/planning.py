@@ -111,7 +111,7 @@ def _error_name(objective: Objective) -> str:
 def _described(plan: TreePlan) -> dict[str, Any]:
     measure = plan.budget.measure.value
     return {
-        "mechanism": plan.mechanism.value,
+        "mechanism": plan.measured.value,
         "fanouts": list(plan.tree.fanouts),
         "levels": [
             {

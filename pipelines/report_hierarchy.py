@@ -16,7 +16,7 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.variances import plan_errors
 from dpcore.noise.laws import NoiseLaw
 from dpcore.questions.tables import NODES
@@ -122,7 +122,7 @@ def named_sizes(question: UniverseQuestion) -> tuple[int, ...]:
 def level_errors(question: HierarchyQuestion) -> list[float]:
     """The largest standard error of the estimates of each level, from the plan alone."""
     forest = question.forest
-    if isinstance(forest, MeasuredForest):
+    if isinstance(forest, AsMeasuredForest):
         return [math.sqrt(level.max()) for level in forest.node_variances]
     errors = plan_errors(question.plan)
     return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
@@ -162,7 +162,7 @@ def _facts(question: HierarchyQuestion) -> dict[str, str]:
     facts["Budget"] = f"{plan.budget.measure.value} = {float(plan.budget.amount):.6g}"
     if plan.public_level is not None:
         facts["Exact"] = _public(question, plan.public_level)
-    if isinstance(question.forest, MeasuredForest):
+    if isinstance(question.forest, AsMeasuredForest):
         facts["Estimation"] = _AS_MEASURED
     if objective is not None:
         facts["Planned for"] = objective.reads

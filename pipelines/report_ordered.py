@@ -13,7 +13,7 @@ from dpcore.ordered.errors import errors_of
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import CDF, NODES
-from dpcore.uniform.plan import Consistency, Mechanism
+from dpcore.uniform.plan import Consistency, Measured
 from pipelines.report_extent import MAX_NODES, MAX_QUANTILES, clip, left_out, shown_keys
 from pipelines.report_figure import (
     KEYS_AT_FIRST,
@@ -101,7 +101,7 @@ def _about(question: OrderedQuestion) -> str:
     text += f"; fan-outs {' x '.join(map(str, fanouts))}" if fanouts else ""
     measure, amount = question.plan.budget.measure.value, float(question.plan.budget.amount)
     text += f"; {measure} = {amount:.6g}"
-    if question.plan.mechanism is Mechanism.INDEPENDENT:
+    if question.plan.measured is Measured.PREFIXES:
         text += "; every prefix has noise of its own"
     elif not question.plan.is_efficient:
         text += (

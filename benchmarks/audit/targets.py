@@ -170,7 +170,7 @@ def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
         sensitivities = sum_sensitivities(
             domain.tree.shape, ADD_REMOVE, lower=measure.lower, upper=measure.upper
         )
-    plan = IrregularPlan.leaves_only(
+    plan = IrregularPlan(
         tree=domain.tree.shape, neighbors=ADD_REMOVE, budget=budget, sensitivities=sensitivities
     )
     question = HierarchyQuestion(

@@ -46,8 +46,9 @@ from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
-from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[[Budget], TreeQuestion]
@@ -122,18 +123,14 @@ def _by_hand(rng: Random, leaves: int) -> Callable[..., TreePlan]:
         fanouts, left = (*fanouts, fanout), -(-left // fanout)
     units = [rng.choice([0, 0, 1, 3, 8]) for _ in fanouts] + [rng.randint(1, 8)]
 
-    def make(*, budget: Budget, public_total: bool, **fields: Any) -> TreePlan:
-        own = [0 if public_total and level == 0 else unit for level, unit in enumerate(units)]
-        whole = max(1, sum(own))
-        return TreePlan(
-            tree=Tree(leaves=leaves, fanouts=fanouts),
-            budget=budget,
-            level_amounts=tuple(budget.amount * Fraction(unit, whole) for unit in own),
-            public_total=public_total,
-            **fields,
-        )
+    def make(setting: TreeSetting) -> TreePlan:
+        public = setting.public_total
+        own = [0 if public and level == 0 else unit for level, unit in enumerate(units)]
+        parts = [Fraction(unit, max(1, sum(own))) for unit in own]
+        amounts = tuple(setting.budget.amount * part for part in parts)
+        return TreePlan.of(setting, Tree(leaves=leaves, fanouts=fanouts), amounts)
 
-    return lambda *, leaves, **fields: make(**fields)
+    return make
 
 
 def _published(rng: Random, *, public_total: bool) -> Callable[..., TreePlan]:
@@ -143,7 +140,7 @@ def _published(rng: Random, *, public_total: bool) -> Callable[..., TreePlan]:
     if public_total:
         estimators += [Estimator.ABOVE, Estimator.REFINED]
     estimator = Estimator.FULL if name == "independent" else rng.choice(estimators)
-    return lambda **fields: plan_mechanism(name, estimator=estimator, **fields)
+    return lambda setting: plan_mechanism(name, setting, estimator=estimator)
 
 
 def ordered_draft(
@@ -160,11 +157,13 @@ def ordered_draft(
 
     def make(budget: Budget) -> OrderedQuestion:
         plan = planner(
-            leaves=domain.cells,
-            budget=budget,
-            neighbors=neighbors,
-            public_total=public,
-            keyed=keys is not None,
+            TreeSetting(
+                leaves=domain.cells,
+                budget=budget,
+                neighbors=neighbors,
+                public_total=public,
+                keyed=keys is not None,
+            )
         )
         question = OrderedQuestion(
             name=name,
@@ -177,8 +176,8 @@ def ordered_draft(
         # Public, and of no matter here; to compute them takes most of a small tree's time.
         levels = (2.0,) * (plan.tree.height + 1)
         question.remember_widths(IntervalWidths(confidence=0.95, levels=levels, prefix=2.0))
-        if type(question.forest) is Forest:  # in small chunks, as if the tree were large
-            question.__dict__["forest"] = Forest(plan, question.key_count, chunk)
+        if type(question.forest) is UniformForest:  # in small chunks, as if the tree were large
+            question.__dict__["forest"] = UniformForest(plan, question.key_count, chunk)
         return question
 
     listed = {} if keys is None else {keys.column: key_palette(keys)}
@@ -188,7 +187,7 @@ def ordered_draft(
 def measures_prefixes(question: TreeQuestion) -> bool:
     """Whether what gets noise are prefixes."""
     plan = question.plan
-    return isinstance(plan, TreePlan) and plan.mechanism is Mechanism.INDEPENDENT
+    return isinstance(plan, TreePlan) and plan.measured is Measured.PREFIXES
 
 
 # --- hierarchies ----------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ def hierarchy_draft(
                 shape, neighbors, lower=measure.lower, upper=measure.upper, keyed=keyed
             )
         )
-        plan = IrregularPlan.leaves_only(
+        plan = IrregularPlan(
             tree=shape,
             neighbors=neighbors,
             budget=budget,

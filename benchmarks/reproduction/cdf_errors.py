@@ -14,6 +14,7 @@ from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
 from dpcore.papers.cdf_errors import histogram_error, independent_error, refined_error, tree_error
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 LEAVES = 256
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
@@ -44,10 +45,12 @@ def public_total_plan(
     """A plan for the neighbours of the paper: one row is substituted, N is public."""
     return plan_mechanism(
         mechanism,
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=amount),
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=amount),
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+        ),
         **fields,
     )
 

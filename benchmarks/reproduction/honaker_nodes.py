@@ -14,6 +14,7 @@ from dpcore.ordered.planner import plan_mechanism
 from dpcore.papers.estimator_errors import EstimatorErrors
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 LEAVES, SIGMA_SQUARED, TREES = 16, 9, 10_000
 ESTIMATORS = (Estimator.NONE, Estimator.BELOW, Estimator.ABOVE, Estimator.FULL)
@@ -33,9 +34,11 @@ def binary_plan(
         return public_total_plan("binary", leaves, amount, Measure.RHO, estimator=estimator)
     return plan_mechanism(
         "binary",
-        leaves=leaves,
-        budget=Budget(measure=Measure.RHO, amount=Fraction(levels, 2 * SIGMA_SQUARED)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=Measure.RHO, amount=Fraction(levels, 2 * SIGMA_SQUARED)),
+            neighbors=Neighbors.ADD_REMOVE,
+        ),
         estimator=estimator,
     )
 

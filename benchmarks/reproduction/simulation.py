@@ -20,9 +20,9 @@ from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import Chunking
-from dpcore.trees.forest import LevelSolution
-from dpcore.uniform.forest import Forest, PrefixSolution
+from dpcore.trees.chunks import UniformChunking
+from dpcore.trees.forest import LevelSolution, PrefixSolution
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import Consistency, TreePlan
 
 # Public, and so of no use for a release: it makes the figures the same in every run.
@@ -98,7 +98,7 @@ def simulate(
     noise = _noise_source(release, counts)
     forest = release.questions[0].forest
     # Each run is a data set of its own: none pays for another, as the trees of keys would.
-    forest.chunking = Chunking(tree=plan.tree, keys=len(counts))
+    forest.chunking = UniformChunking(tree=plan.tree, keys=len(counts))
     solved = [_solve(forest, number, counts, noise) for number in range(len(forest.chunking))]
     levels = zip(*(levels for levels, _ in solved), strict=True)
     return Simulation(
@@ -131,7 +131,7 @@ def _noise_source(release: ReleasePlan, counts: Integers) -> NoiseSource:
 
 
 def _solve(
-    forest: Forest, number: int, counts: Integers, noise: NoiseSource
+    forest: UniformForest, number: int, counts: Integers, noise: NoiseSource
 ) -> tuple[Sequence[LevelSolution], PrefixSolution]:
     """The steps of a release for the trees of one chunk."""
     chunk = forest.chunking[number]

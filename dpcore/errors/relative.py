@@ -24,20 +24,6 @@ import numpy.typing as npt
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
-__all__ = [
-    "alpha_mrmse",
-    "alpha_rmse",
-    "gaussian_alpha_rmse",
-    "gaussian_smoothed_relative_error",
-    "law_alpha_rmse",
-    "law_smoothed_relative_error",
-    "mixed_alpha_rmse",
-    "mixed_smoothed_relative_error",
-    "relative_error_bound",
-    "smoothed_relative_error",
-]
-
-
 # A law is summed over so many standard deviations beyond what is forgiven: less than 1e-15 is left.
 _REACH = 60
 _LONGEST_SUM = 2**22

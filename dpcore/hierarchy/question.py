@@ -19,7 +19,7 @@ from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
@@ -53,14 +53,16 @@ class HierarchyQuestion(UniverseQuestion):
         ValueError: parts that do not fit each other.
 
     >>> from dpcore.hierarchy.domain import HierarchyDomain
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.hierarchy.leaves import universe_from_codes
     >>> places = HierarchyDomain(
     ...     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)),
     ...     columns=("place",))
-    >>> question = HierarchyQuestion(name="people", domain=places, plan=plan_irregular(
+    >>> plan = IrregularPlan(
     ...     tree=places.tree.shape, neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> question = HierarchyQuestion(
+    ...     name="people", domain=places, plan=with_best_shares(plan))
     >>> question.node_labels(1, np.arange(2)).to_pylist()
     ['01', '02']
     """
@@ -100,7 +102,7 @@ class HierarchyQuestion(UniverseQuestion):
     @cached_property
     def forest(self) -> IrregularForest:
         """The trees in chunks."""
-        kind = IrregularForest if self.estimation == LEAST_SQUARES else MeasuredForest
+        kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
         return kind(
             self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES, signed=self.is_signed
         )
@@ -135,7 +137,7 @@ class HierarchyQuestion(UniverseQuestion):
 
     @cached_property
     def _margins(self) -> list[Floats]:
-        if isinstance(self.forest, MeasuredForest):
+        if isinstance(self.forest, AsMeasuredForest):
             return self.forest.margins(self.confidence)
         return node_margins(self.plan, self.widths)
 

@@ -31,12 +31,10 @@ from dpcore.errors.relative import (
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
 )
-from dpcore.irregular.errors import IrregularTreeErrors
+from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import NoiseLaw
 from dpcore.thresholds.errors import ThresholdErrors
-
-__all__ = ["RelativeObjective", "level_classes", "relative_objective_from_spec"]
 
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
@@ -195,7 +193,7 @@ class RelativeObjective:
         >>> round(objective.of_estimates(plan), 3), round(objective.of_measurements(plan), 3)
         (11.547, 14.142)
         """
-        errors, tree = IrregularTreeErrors(plan), plan.tree
+        errors, tree = IrregularErrors(plan), plan.tree
         counts, levels = self.counts(tree.height), []
         for level in range(tree.height + 1):
             moments = errors.moments(level)

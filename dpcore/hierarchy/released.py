@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.widths import IrregularWidths, irregular_widths
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 
@@ -36,7 +36,7 @@ class ReleasedHierarchy(ReleasedTree):
 
     def _margin(self, level: int, std_error: float) -> float:
         forest = self.question.forest
-        if isinstance(forest, MeasuredForest):
+        if isinstance(forest, AsMeasuredForest):
             own = np.isclose(forest.node_variances[level], std_error**2, rtol=1e-9, atol=0)
             return float(forest.margins(self.confidence)[level][own].max(initial=0.0))
         # One width for the whole level: never narrower than the node's own.

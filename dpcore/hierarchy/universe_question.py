@@ -7,9 +7,8 @@ is taken from the universe again where the question arrives.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,17 +20,8 @@ from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.question import PublicTable
 from dpcore.questions.tables import NODES, nodes_table
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.forest import ChunkedForest, LevelSolution, Measurements, RootSolutions
-from dpcore.trees.irregular_chunks import IrregularChunk
-
-
-class UniverseForest(ChunkedForest, Protocol):
-    """Trees of any shape in chunks: least squares, as measured, or between thresholds."""
-
-    def solve_chunk(
-        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
-    ) -> Sequence[LevelSolution]:
-        """The answer of every level of a chunk."""
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import Forest, Measurements, RootSolutions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +39,7 @@ class UniverseQuestion(TreeQuestion):
 
     @property
     @abstractmethod
-    def forest(self) -> UniverseForest:
+    def forest(self) -> Forest:
         """The trees in chunks."""
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
@@ -61,9 +51,9 @@ class UniverseQuestion(TreeQuestion):
         return self.domain.tree.is_named(level, nodes)
 
     def chunk_answer(
-        self, chunk: IrregularChunk, measured: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
-        levels = self.forest.solve_chunk(chunk, measured, roots)
+        levels, _ = self.forest.solve(chunk, measured, roots)
         total = self.released_total(roots)
         return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
 

@@ -6,10 +6,10 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "as_measured": (
-        "MeasuredForest",
+        "AsMeasuredForest",
         "measured_level_rmse",
     ),
-    "errors": ("IrregularTreeErrors",),
+    "errors": ("IrregularErrors",),
     "forest": ("IrregularForest",),
     "node_weights": ("NodeWeights",),
     "plan": (

@@ -18,13 +18,12 @@ import numpy.typing as npt
 from dpcore.arrays import Floats, Integers
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.forest import Measurements
-from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_chunks import IrregularChunk
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dpcore.trees.forest import Measurements, RootSolutions
+from dpcore.trees.linear_forest import Known
 
 
-class MeasuredForest(IrregularForest):
+class AsMeasuredForest(IrregularForest):
     """The trees of one plan, one per key, without estimation.
 
     Args:
@@ -35,12 +34,13 @@ class MeasuredForest(IrregularForest):
         ValueError: a level is not measured.
 
     >>> from fractions import Fraction
-    >>> from dpcore.irregular.planner import plan_irregular, with_equal_shares
+    >>> from dpcore.trees.irregular import IrregularTree
+    >>> from dpcore.irregular.planner import with_best_shares, with_equal_shares
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> plan = with_equal_shares(plan_irregular(
+    >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3))))
-    >>> [margins.tolist() for margins in MeasuredForest(plan).margins(0.95)]
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))
+    >>> [margins.tolist() for margins in AsMeasuredForest(plan).margins(0.95)]
     [[3.0], [3.0, 1.0], [3.0, 1.0]]
     """
 
@@ -57,34 +57,28 @@ class MeasuredForest(IrregularForest):
             raise ValueError("estimation: none needs every level to be measured")
         super().__init__(plan, keys, chunk_leaves, signed=signed)
 
-    def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
-        return self._read(chunk.tree, self.chunking.split_level, chunk.first, measurements)[
-            0
-        ].reshape(-1)
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return self._read(chunk, measurements)[0].reshape(-1)
 
-    def _estimate_spine(self, measurements: Sequence[Integers | Floats | None]) -> list[Floats]:
-        return self._read(self.chunking.spine, 0, 0, measurements)
+    def estimate_spine(self, measurements: Known, root: Floats | None) -> list[Floats]:
+        return self._read(self.chunking.spine_chunk(0, 1), measurements)
 
-    def _estimate_chunk(
-        self, chunk: IrregularChunk, measurements: Measurements, roots: Floats
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> list[Floats]:
-        return self._read(chunk.tree, self.chunking.split_level, chunk.first, measurements)
+        return self._read(chunk, measurements)
 
-    def _read(
-        self,
-        shape: IrregularTree,
-        first_level: int,
-        first: int,
-        measurements: Sequence[Integers | Floats | None],
-    ) -> list[Floats]:
-        """The measurements of a part of the tree, those of repeated nodes taken from below."""
+    def _read(self, chunk: Chunk, measurements: Known) -> list[Floats]:
+        """The measurements of a chunk, or of the spine; of repeated nodes those from below."""
+        first_level, ranges = self.chunking.first_level(chunk), self.chunking.node_ranges(chunk)
         last = measurements[-1]
         assert last is not None
         levels = [np.asarray(last, np.float64)]
-        ranges = self.plan.tree.node_ranges(first_level, first, first + shape.roots)
-        for depth in range(shape.height - 1, -1, -1):
-            repeated = self._is_repeated(first_level + depth)[slice(*ranges[depth])]
-            own, below = measurements[depth], levels[0][..., shape.child_starts[depth][:-1]]
+        for depth in range(chunk.tree.height - 1, -1, -1):
+            level, nodes = first_level + depth, slice(*ranges[depth])
+            children = self.plan.tree.child_starts[level][nodes] - ranges[depth + 1][0]
+            own, below = measurements[depth], levels[0][..., children]
+            repeated = self._is_repeated(level)[nodes]
             levels.insert(0, below if own is None else np.where(repeated, below, own))
         return levels
 
@@ -115,26 +109,26 @@ class MeasuredForest(IrregularForest):
         return self._by_node(self.plan.class_variances)
 
     @cached_property
-    def _spine_variances(self) -> list[Floats]:
-        split, height = self.chunking.split_level, self.plan.tree.height
-        levels = self.node_variances[: split + 1]
-        if split == height > 0:
-            levels[-1] = self._of_leaves(levels[-1], 0, self.plan.tree.level_sizes[-2])
-        return levels
+    def spine_variances(self) -> list[Floats]:
+        return self._variances_of(self.chunking.spine_chunk(0, 1))
 
-    def _variances(self, chunk: IrregularChunk, weights: object) -> list[Floats]:
-        split, height = self.chunking.split_level, self.plan.tree.height
-        ranges = self._ranges(chunk)
-        if split == height:
-            return [self._spine_variances[-1][slice(*ranges[0])]]
+    def chunk_variances(self, chunk: Chunk) -> list[Floats]:
+        return self._variances_of(chunk)
+
+    def _variances_of(self, chunk: Chunk) -> list[Floats]:
+        """Per level of a chunk, or of the spine."""
+        first_level, ranges = self.chunking.first_level(chunk), self.chunking.node_ranges(chunk)
         levels = [
-            self.node_variances[split + depth][slice(*ranges[depth])]
-            for depth in range(chunk.tree.height)
+            self.node_variances[first_level + depth][slice(*nodes)]
+            for depth, nodes in enumerate(ranges)
         ]
-        return [*levels, self._of_leaves(self.node_variances[-1], *ranges[-2])]
-
-    def _of_leaves(self, by_parent: Floats, first: int, stop: int) -> Floats:
-        return np.repeat(by_parent[first:stop], self.plan.tree.fanouts[-1][first:stop])
+        if first_level + chunk.tree.height < self.plan.tree.height or not self.plan.tree.height:
+            return levels
+        if not chunk.tree.height:  # leaves alone
+            return [self.spine_variances[-1][slice(*ranges[0])]]
+        parents = slice(*ranges[-2])
+        by_parent, fanouts = self.node_variances[-1][parents], self.plan.tree.fanouts[-1][parents]
+        return [*levels[:-1], np.repeat(by_parent, fanouts)]
 
     def margins(self, confidence: float) -> list[Floats]:
         """The half-widths of the intervals of every node, in rows, from the law of its own noise.
@@ -160,9 +154,9 @@ def measured_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the count as measured.
 
     Args:
-        plan: as for `MeasuredForest`.
+        plan: as for `AsMeasuredForest`.
     """
-    variances, tree = MeasuredForest(plan).node_variances, plan.tree
+    variances, tree = AsMeasuredForest(plan).node_variances, plan.tree
     weights: list[Integers | None] = [None] * tree.height
     weights.append(tree.fanouts[-1] if tree.height else None)
     return tuple(

@@ -43,7 +43,7 @@ from dpcore.errors.merged_law import (
 )
 from dpcore.errors.moments import NodeMoments, noise_cumulant
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.laws import NoiseLaw
 
 # A law of more different coefficients is merged, into at most about so many.
@@ -81,17 +81,17 @@ class _Summary:
     widths: Floats
 
 
-class IrregularTreeErrors:
+class IrregularErrors:
     """The error laws of the estimates of one plan's irregular tree.
 
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_irregular(
+    >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), public_level=0)
-    >>> errors = IrregularTreeErrors(plan)
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), public_level=0))
+    >>> errors = IrregularErrors(plan)
     >>> law, moments = errors.node(1, 0), errors.moments(1)
     >>> bool(abs(law.variance - moments.variance[0]) < 1e-9)
     True
@@ -113,7 +113,7 @@ class IrregularTreeErrors:
         )
 
     @cached_property
-    def _variances(self) -> IrregularErrors:
+    def _variances(self) -> NodeVariances:
         return plan_errors(self._plan)
 
     @cached_property

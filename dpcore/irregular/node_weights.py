@@ -56,7 +56,7 @@ class NodeWeights:
         )
 
     def on_nodes(self, tree: IrregularTree) -> tuple[list[Floats], Floats]:
-        """The weights as `IrregularErrors` takes them.
+        """The weights as `NodeVariances` takes them.
 
         Raises:
             ValueError: another number of levels than the tree's, or a node that it does not have.

@@ -100,7 +100,8 @@ class IrregularPlan:
         neighbors: the neighbouring relation of the guarantee.
         budget: what all levels may spend together.
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
-            0: not measured by itself. The leaves' is above 0, and that of a public level is 0.
+            0: not measured by itself. The leaves' is above 0, and that of a public level is 0. By
+            default all is spent on the leaves.
         public_level: the lowest level whose counts are public, all above it being so too; None:
             none is. 0: the number of rows is public. Substitute without keys only.
         keyed: the tree stands once per key of a group-by column.
@@ -124,7 +125,7 @@ class IrregularPlan:
     tree: IrregularTree
     neighbors: Neighbors
     budget: Budget
-    level_amounts: tuple[Fraction, ...]
+    level_amounts: tuple[Fraction, ...] = ()
     public_level: int | None = None
     keyed: bool = False
     sensitivities: Sensitivities = ()
@@ -133,6 +134,9 @@ class IrregularPlan:
         least = level_sensitivities(self.tree, self.neighbors, keyed=self.keyed)
         if not self.sensitivities:
             object.__setattr__(self, "sensitivities", least)
+        if not self.level_amounts:
+            amounts = (*[Fraction(0)] * self.tree.height, self.budget.amount)
+            object.__setattr__(self, "level_amounts", amounts)
         if len(self.sensitivities) != self.tree.height + 1 or any(
             given < needed
             for pair, row in zip(self.sensitivities, least, strict=False)
@@ -173,28 +177,6 @@ class IrregularPlan:
             raise ValueError("level_amounts: the leaves must be measured")
         if self.public_level is not None and any(amounts[: self.public_level + 1]):
             raise ValueError("level_amounts: a level that is public needs no budget")
-
-    @classmethod
-    def leaves_only(
-        cls,
-        *,
-        tree: IrregularTree,
-        neighbors: Neighbors,
-        budget: Budget,
-        public_level: int | None = None,
-        keyed: bool = False,
-        sensitivities: Sensitivities = (),
-    ) -> IrregularPlan:
-        """The plan that spends everything on the leaves, from which a split is looked for."""
-        return cls(
-            tree=tree,
-            neighbors=neighbors,
-            budget=budget,
-            level_amounts=(*[Fraction(0)] * tree.height, budget.amount),
-            public_level=public_level,
-            keyed=keyed,
-            sensitivities=sensitivities,
-        )
 
     def __getstate__(self) -> dict[str, object]:
         """What travels to a worker: the plan, not what is computed from it."""

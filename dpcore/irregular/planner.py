@@ -38,10 +38,9 @@ import numpy as np
 
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan, Sensitivities
-from dpcore.irregular.variances import IrregularErrors, plan_errors
-from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.trees.irregular import IrregularTree
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.variances import NodeVariances, plan_errors
+from dpcore.privacy.budget import Measure
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
 _SHARE_UNITS = 2**20
@@ -58,55 +57,29 @@ _STEPS = {"rough": 12, "final": 200}
 _WORTH = 1 - 1e-7
 
 
-def plan_irregular(
-    *,
-    tree: IrregularTree,
-    budget: Budget,
-    neighbors: Neighbors,
-    weights: NodeWeights | None = None,
-    public_level: int | None = None,
-    keyed: bool = False,
-    sensitivities: Sensitivities = (),
-) -> IrregularPlan:
-    """The plan of the smallest predicted error for a given tree.
-
-    Args:
-        tree: the shape.
-        budget: what all levels may spend together.
-        neighbors: the neighbouring relation of the guarantee.
-        weights: what the plan is best for; by default each level's mean alike.
-        public_level, keyed, sensitivities: as for `IrregularPlan`.
-
-    Returns:
-        The plan. Its level amounts sum to the budget; levels not worth a measurement have none.
-
-    Raises:
-        ValueError: as `IrregularPlan` and `NodeWeights`.
-
-    >>> plan = plan_irregular(
-    ...     tree=IrregularTree.from_fanouts([[3], [40, 1, 60]]), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     weights=NodeWeights(levels=(1, 1, 1)))
-    >>> [round(float(amount), 2) for amount in plan.level_amounts]
-    [0.0, 0.58, 0.42]
-    """
-    leaves_only = IrregularPlan.leaves_only(
-        tree=tree,
-        neighbors=neighbors,
-        budget=budget,
-        public_level=public_level,
-        keyed=keyed,
-        sensitivities=sensitivities,
-    )
-    return with_best_shares(leaves_only, weights)
-
-
 def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) -> IrregularPlan:
     """The plan with its budget split for the smallest predicted error.
 
     Args:
         plan: any; how its budget is split does not matter.
-        weights: as for `plan_irregular`.
+        weights: what the split is best for; by default each level's mean alike.
+
+    Returns:
+        The plan. Its level amounts sum to the budget; levels not worth a measurement have none.
+
+    Raises:
+        ValueError: weights that do not fit the tree.
+
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.trees.irregular import IrregularTree
+    >>> plan = with_best_shares(
+    ...     IrregularPlan(
+    ...         tree=IrregularTree.from_fanouts([[3], [40, 1, 60]]),
+    ...         neighbors=Neighbors.ADD_REMOVE,
+    ...         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
+    ...     NodeWeights(levels=(1, 1, 1)))
+    >>> [round(float(amount), 2) for amount in plan.level_amounts]
+    [0.0, 0.58, 0.42]
     """
     height = plan.tree.height
     if height == 0:
@@ -141,10 +114,12 @@ def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 
-    >>> plan = plan_irregular(
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.trees.irregular import IrregularTree
+    >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[4]]), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)),
-    ...     weights=NodeWeights(levels=(1, 1)))
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+    >>> plan = with_best_shares(plan, NodeWeights(levels=(1, 1)))
     >>> [round(rmse, 2) for rmse in predicted_level_rmse(plan)]
     [1.31, 1.2]
     """
@@ -264,9 +239,9 @@ class _Search:
         shares = shares / shares.sum()
         return _Found(shares=shares, error=self._errors(shares).weighted_sum(*self._weights))
 
-    def _errors(self, shares: Floats) -> IrregularErrors:
+    def _errors(self, shares: Floats) -> NodeVariances:
         tables = self._tables(shares)
-        return IrregularErrors(
+        return NodeVariances(
             tree=self._tree,
             variances=[
                 table[0][classes] for table, classes in zip(tables[:-1], self._classes, strict=True)

@@ -34,7 +34,7 @@ from dpcore.trees.irregular import IrregularTree
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class IrregularErrors:
+class NodeVariances:
     """The variances of all estimates of a tree, from those of its measurements.
 
     Args:
@@ -43,7 +43,7 @@ class IrregularErrors:
             known exactly.
         leaf_variances: (n_{h-1},) s of the leaves below each lowest parent, finite.
 
-    >>> errors = IrregularErrors(tree=IrregularTree.from_fanouts([[2], [2, 2]]),
+    >>> errors = NodeVariances(tree=IrregularTree.from_fanouts([[2], [2, 2]]),
     ...     variances=(np.array([np.inf]), np.ones(2)), leaf_variances=np.ones(2))
     >>> [round(value, 6) for value in errors.level_means]
     [1.333333, 0.666667, 0.666667]
@@ -157,9 +157,9 @@ class IrregularErrors:
         return gammas
 
 
-def plan_errors(plan: IrregularPlan) -> IrregularErrors:
+def plan_errors(plan: IrregularPlan) -> NodeVariances:
     """The errors of a plan's estimates, with the discrete laws of its noise."""
-    return IrregularErrors(
+    return NodeVariances(
         tree=plan.tree,
         variances=plan.variances_above_leaves,
         leaf_variances=plan.leaf_variances,

@@ -27,7 +27,7 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
 from dpcore.errors.moments import NodeMoments, blurred_excess
-from dpcore.irregular.errors import IrregularTreeErrors
+from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
 
 # Kurtoses of one cell differ by at most this, unless they would be more cells than the most.
@@ -127,7 +127,7 @@ class IrregularWidths:
 
 
 def irregular_widths(
-    plan: IrregularPlan, confidence: float, errors: IrregularTreeErrors | None = None
+    plan: IrregularPlan, confidence: float, errors: IrregularErrors | None = None
 ) -> IrregularWidths:
     """The widths of a plan's intervals.
 
@@ -139,19 +139,19 @@ def irregular_widths(
     Raises:
         ValueError: the confidence is not in that range.
 
-    >>> from dpcore.irregular.planner import plan_irregular
+    >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = plan_irregular(
+    >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)), public_level=0)
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)), public_level=0))
     >>> [round(level.widest, 1) for level in irregular_widths(plan, 0.95).levels]
     [0.0, 2.0, 2.0]
     """
     if not 0 < confidence <= 0.9999:
         raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
-    errors = errors or IrregularTreeErrors(plan)
+    errors = errors or IrregularErrors(plan)
     return IrregularWidths(
         confidence=confidence,
         levels=tuple(
@@ -162,7 +162,7 @@ def irregular_widths(
 
 
 def node_margins(
-    plan: IrregularPlan, widths: IrregularWidths, errors: IrregularTreeErrors | None = None
+    plan: IrregularPlan, widths: IrregularWidths, errors: IrregularErrors | None = None
 ) -> list[Floats]:
     """The half-widths of the intervals of every node, in rows.
 
@@ -174,7 +174,7 @@ def node_margins(
     Returns:
         per level (n_l,); of the leaves (n_{h-1},), those below each lowest parent being alike.
     """
-    errors = errors or IrregularTreeErrors(plan)
+    errors = errors or IrregularErrors(plan)
     return [
         level.margins(moments.variance, blurred_excess(moments))
         for level, moments in (
@@ -187,13 +187,13 @@ def node_margins(
 class _Level:
     """The uncertain nodes of a level, or of the leaves the first one below each lowest parent."""
 
-    errors: IrregularTreeErrors
+    errors: IrregularErrors
     level: int
     nodes: Integers
     moments: NodeMoments
 
     @classmethod
-    def of(cls, plan: IrregularPlan, errors: IrregularTreeErrors, level: int) -> _Level:
+    def of(cls, plan: IrregularPlan, errors: IrregularErrors, level: int) -> _Level:
         moments, tree = errors.moments(level), plan.tree
         kept = moments.variance > ROUNDING
         nodes = np.arange(kept.size, dtype=np.int64)

@@ -37,8 +37,6 @@ from dpcore.arrays import Flags, Integers
 from dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
 from dpcore.noise.randomness import RandomStream
 
-__all__ = ["DigitTable", "digit_table", "draw"]
-
 Words = npt.NDArray[np.uint64]
 
 # A word of random bits holds, from the lowest: 16 of U, up to 36 of L, 12 of V.

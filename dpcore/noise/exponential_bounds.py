@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
-__all__ = ["Exponent", "exp_bounds", "survival_bounds"]
-
 Bounds = tuple[int, int]
 
 # Bits worked with beyond those asked for. The sums below lose fewer than 25 of them.

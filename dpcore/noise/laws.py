@@ -27,8 +27,6 @@ from dpcore.noise.digit_tables import digit_table, draw
 from dpcore.noise.exponential_bounds import Exponent
 from dpcore.noise.randomness import RandomStream
 
-__all__ = ["SAMPLER_VERSION", "DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "ZeroNoise"]
-
 SAMPLER_VERSION: Final = 1
 """Changes whenever any law draws other values from the same stream; part of the spec digest."""
 

@@ -28,8 +28,6 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-__all__ = ["NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"]
-
 NONCE_BYTES: Final = 16
 
 _SECRET_BYTES: Final = 32

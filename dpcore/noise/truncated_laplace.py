@@ -34,9 +34,6 @@ from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 
-__all__ = ["TruncatedLaplace", "truncated_laplace"]
-
-
 # Rejection keeps at least about 1 draw in 100 of the whole law.
 _LEAST_RADIUS = Fraction(1, 64)
 _MOST_RADIUS = 2**50

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from dpcore.ordered.planner import plan_tree
 from dpcore.papers.mechanisms import (
@@ -47,8 +46,10 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, .
     >>> from fractions import Fraction
     >>> from dpcore.ordered.planner import predicted_cdf_rmse
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> plan = plan_tree(leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> plan = plan_tree(TreeSetting(
+    ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
     >>> for each in candidates(plan):
     ...     error = predicted_cdf_rmse(each.plan)
     ...     print(f"{each.label:12}{each.plan.estimator.value:8}{error:8.1f}")
@@ -63,7 +64,7 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, .
     tree        full        12.6
     planned     full        12.6
     """
-    planned = plan_tree(**_shared(plan), objective=_for_any_shape(objective))
+    planned = plan_tree(plan.setting, objective=_for_any_shape(objective))
     shown = [*_published(plan), Candidate(label="planned", plan=planned)]
     if plan != planned:
         shown.append(Candidate(label="chosen", plan=plan))
@@ -75,25 +76,14 @@ def _for_any_shape(objective: Objective) -> Objective:
     return CDF if isinstance(objective, NodeObjective) else objective
 
 
-def _shared(plan: TreePlan) -> dict[str, Any]:
-    return {
-        "leaves": plan.tree.leaves,
-        "budget": plan.budget,
-        "neighbors": plan.neighbors,
-        "public_total": plan.public_total,
-        "keyed": plan.keyed,
-    }
-
-
 def _fitting(label: str, plan: TreePlan) -> Candidate:
     _ = plan.laws  # refuses noise that does not fit 64-bit counts
     return Candidate(label=label, plan=plan)
 
 
 def _published(plan: TreePlan) -> Iterator[Candidate]:
-    shared = _shared(plan)
     with suppress(ValueError):
-        yield _fitting("independent", independent_mechanism(**shared))
+        yield _fitting("independent", independent_mechanism(plan.setting))
     none, below, full = Estimator.NONE, Estimator.BELOW, Estimator.FULL
     refined = (Estimator.REFINED,) if plan.public_total else ()
     for label, mechanism, estimators in (
@@ -103,4 +93,4 @@ def _published(plan: TreePlan) -> Iterator[Candidate]:
     ):
         for estimator in estimators:
             with suppress(ValueError):
-                yield _fitting(label, mechanism(**shared, estimator=estimator))
+                yield _fitting(label, mechanism(plan.setting, estimator=estimator))

@@ -13,8 +13,8 @@ from typing import Protocol
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.plan import Mechanism, TreePlan
+from dpcore.uniform.errors import UniformErrors
+from dpcore.uniform.plan import Measured, TreePlan
 from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_width
 
 # Boundaries whose laws are inverted, all of them in a small tree.
@@ -41,18 +41,20 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     >>> from dpcore.papers.mechanisms import independent_mechanism
     >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
     >>> from fractions import Fraction
-    >>> plan = independent_mechanism(leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
-    ...                              budget=Budget(measure=Measure.EPSILON, amount=Fraction(8)))
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> plan = independent_mechanism(TreeSetting(
+    ...     leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(8))))
     >>> errors_of(plan).prefix(3).terms
     ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
     """
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         law = plan.laws[-1]
         if law is None:  # one leaf, publicly known
-            return TreeErrors(plan)
+            return UniformErrors(plan)
         return IndependentErrors(tree=plan.tree, law=law, public_total=plan.public_total)
     if plan.is_efficient:
-        return TreeErrors(plan)
+        return UniformErrors(plan)
     return EstimatorErrors(estimator=plan.estimator, plan=plan)
 
 

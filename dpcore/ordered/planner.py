@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from dpcore.papers.mechanisms import (
     LevelBudgets,
@@ -26,12 +25,13 @@ from dpcore.papers.mechanisms import (
     published_prefix_variance,
     tree_mechanism,
 )
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import Fanouts, Strategy, one_level, search_strategies
 
 # Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
@@ -44,24 +44,12 @@ _LEAST_FALL = 1e-6
 
 
 def plan_tree(
-    *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
-    objective: Objective = CDF,
-    fanouts: Fanouts | None = None,
+    setting: TreeSetting, *, objective: Objective = CDF, fanouts: Fanouts | None = None
 ) -> TreePlan:
     """The plan of the smallest predicted error. It is the same on every machine and in every run.
 
     Args:
-        leaves: the number K of leaves, 1 <= K <= 2^40.
-        budget: what all levels may spend together.
-        neighbors: the neighbouring relation of the guarantee.
-        public_total: the number of rows is public (substitute without keys only): the root is
-            exact and costs nothing. Otherwise the root is a level that may be measured.
-        keyed: the tree stands once per key of a group-by column.
+        setting: the leaves, and what measuring them may cost.
         objective: what the plan is best for.
         fanouts: the shape, where it is given; else it is searched.
 
@@ -73,41 +61,25 @@ def plan_tree(
             budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
             that do not fit the leaves.
 
-    >>> plan = plan_tree(leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> plan = plan_tree(TreeSetting(
+    ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
     >>> plan.tree.fanouts, round(predicted_cdf_rmse(plan), 1)
     ((16, 16), 12.6)
     """
-
-    def plan(strategy: Strategy) -> TreePlan:
-        return plan_strategy(
-            strategy,
-            leaves=leaves,
-            budget=budget,
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keyed,
-        )
-
-    shape = fanouts
+    leaves, shape = setting.leaves, fanouts
     if fanouts:
         tree = Tree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
         # The root's fan-out counts its existing children only, so that products fit 64 bits.
         shape = (tree.level_sizes[1], *fanouts[1:])
-    plans = [plan(one_level(leaves))] if fanouts is None or leaves == 1 else []
+    strategies = [one_level(leaves)] if fanouts is None or leaves == 1 else []
     if leaves > 1:
-        found = search_strategies(
-            leaves=leaves,
-            measure=budget.measure,
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keyed,
-            objective=objective,
-            fanouts=shape,
-        )
+        found = search_strategies(setting.of_one, objective=objective, fanouts=shape)
         if fanouts is not None:
             found = tuple(replace(each, fanouts=fanouts) for each in found)
-        plans = [*map(plan, found), *plans]
+        strategies = [*found, *strategies]
+    plans = [plan_strategy(each, setting) for each in strategies]
     if len(plans) == 1:
         return plans[0]
     return min(plans, key=lambda each: float(f"{predicted_error(each, objective):.9e}"))
@@ -115,12 +87,8 @@ def plan_tree(
 
 def plan_mechanism(
     name: str,
+    setting: TreeSetting,
     *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
     objective: Objective = CDF,
     fanouts: Fanouts | None = None,
     level_budgets: LevelBudgets | None = None,
@@ -131,7 +99,7 @@ def plan_mechanism(
     Args:
         name: "planned" (`plan_tree`; with level budgets, those of the given fan-outs), or "tree",
             "binary", "histogram", "independent" of `dpcore.papers.mechanisms`.
-        leaves, budget, neighbors, public_total, keyed, objective: as for `plan_tree`.
+        setting, objective: as for `plan_tree`.
         fanouts: of "planned" and "tree", the shape; by default what is best.
         level_budgets: of the same, as for `tree_mechanism`; by default what is best.
         estimator: how counts are estimated.
@@ -139,43 +107,34 @@ def plan_mechanism(
     Raises:
         ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
 
-    >>> plan_mechanism("tree", leaves=27, fanouts=(3, 9), neighbors=Neighbors.ADD_REMOVE,
-    ...                budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                level_budgets="equal").level_amounts
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> plan_mechanism("tree", TreeSetting(
+    ...     leaves=27, neighbors=Neighbors.ADD_REMOVE,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
+    ...     fanouts=(3, 9), level_budgets="equal").level_amounts
     (Fraction(0, 1), Fraction(1, 2), Fraction(1, 2))
     """
-    shared: dict[str, Any] = {
-        "leaves": leaves,
-        "budget": budget,
-        "neighbors": neighbors,
-        "public_total": public_total,
-        "keyed": keyed,
-    }
     if name in ("binary", "histogram", "independent"):
         if fanouts is not None:
             raise ValueError(f"fanouts: the mechanism {name} has its own")
         if level_budgets is not None:
             raise ValueError(f"level_budgets: the mechanism {name} has its own")
         if name == "binary":
-            return binary_mechanism(**shared, estimator=estimator)
+            return binary_mechanism(setting, estimator=estimator)
         if name == "histogram":
-            return histogram_mechanism(**shared, estimator=estimator)
+            return histogram_mechanism(setting, estimator=estimator)
         if estimator is not Estimator.FULL:
             raise ValueError("estimation: independent prefixes have one estimate only")
-        return independent_mechanism(**shared)
+        return independent_mechanism(setting)
     if name == "planned" and level_budgets is None:
-        planned = plan_tree(**shared, objective=objective, fanouts=fanouts)
+        planned = plan_tree(setting, objective=objective, fanouts=fanouts)
         return replace(planned, estimator=estimator)
     if name not in ("planned", "tree"):
         raise ValueError(f"mechanism: there is none of the name {name!r}")
     if name == "planned" and fanouts is None:
         raise ValueError("level_budgets: they need the fanouts of their levels")
-    return tree_mechanism(
-        **shared,
-        fanouts=fanouts,
-        level_budgets="optimal" if level_budgets is None else level_budgets,
-        estimator=estimator,
-    )
+    budgets = "optimal" if level_budgets is None else level_budgets
+    return tree_mechanism(setting, fanouts=fanouts, level_budgets=budgets, estimator=estimator)
 
 
 def predicted_error(plan: TreePlan, objective: Objective) -> float:
@@ -188,9 +147,11 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     Returns:
         The error in rows (of quantiles with guesses: in leaves).
 
+    >>> from dpcore.privacy.budget import Budget, Neighbors
     >>> from dpcore.uniform.objectives import RangeObjective
-    >>> plan = plan_tree(leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-    ...                  neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    >>> plan = plan_tree(TreeSetting(
+    ...     leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
     >>> round(predicted_error(plan, CDF), 2), round(predicted_error(plan, RangeObjective()), 2)
     (3.09, 3.99)
     """
@@ -210,9 +171,11 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
 
     Source: `dpcore.uniform.prefix_error`; of the papers' estimates, `dpcore.papers.mechanisms`.
 
+    >>> from dpcore.privacy.budget import Budget, Neighbors
     >>> from dpcore.papers.mechanisms import histogram_mechanism
-    >>> flat = histogram_mechanism(leaves=4, neighbors=Neighbors.ADD_REMOVE,
-    ...                            budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+    >>> flat = histogram_mechanism(TreeSetting(
+    ...     leaves=4, neighbors=Neighbors.ADD_REMOVE,
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2))))
     >>> round(predicted_cdf_rmse(flat) ** 2, 3)  # (1 + 2 + 3 + 4) / 4 times sigma^2 = 1
     2.5
     """
@@ -238,10 +201,11 @@ def budget_for_target(
         ValueError: a target that is not positive and finite, that asks for no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
+    >>> from dpcore.privacy.budget import Budget, Neighbors
     >>> def error(amount):
-    ...     return predicted_cdf_rmse(plan_tree(
+    ...     return predicted_cdf_rmse(plan_tree(TreeSetting(
     ...         leaves=256, budget=Budget(measure=Measure.EPSILON, amount=amount),
-    ...         neighbors=Neighbors.SUBSTITUTE, public_total=True))
+    ...         neighbors=Neighbors.SUBSTITUTE, public_total=True)))
     >>> budget_for_target(12.6, error, Measure.EPSILON)
     Fraction(9997, 10000)
     """
@@ -340,31 +304,18 @@ class _TargetSearch:
         return decimal_rank(math.exp(first + part * (last - first)))
 
 
-def plan_strategy(
-    strategy: Strategy,
-    *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
-) -> TreePlan:
+def plan_strategy(strategy: Strategy, setting: TreeSetting) -> TreePlan:
     """The plan of a strategy at a budget: shares are rounded down, the leaves get the remainder.
 
     Args:
         strategy: a shape and its shares.
-        leaves, budget, neighbors, public_total, keyed: as for `plan_tree`.
+        setting: as for `plan_tree`.
     """
     # Rounded first, so that a share of just a quarter is one on every machine.
     units = [math.floor(round(share * _SHARE_UNITS, 3)) for share in strategy.shares[:-1]]
     units.append(_SHARE_UNITS - sum(units))
-    if public_total and not strategy.fanouts:
+    if setting.public_total and not strategy.fanouts:
         units = [0]
-    return TreePlan(
-        tree=Tree(leaves=leaves, fanouts=strategy.fanouts),
-        neighbors=neighbors,
-        budget=budget,
-        level_amounts=tuple(budget.amount * Fraction(each, _SHARE_UNITS) for each in units),
-        public_total=public_total,
-        keyed=keyed,
-    )
+    amounts = tuple(setting.budget.amount * Fraction(each, _SHARE_UNITS) for each in units)
+    tree = Tree(leaves=setting.leaves, fanouts=strategy.fanouts)
+    return TreePlan.of(setting, tree, amounts)

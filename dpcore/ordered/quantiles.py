@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import prefix_margin
-from dpcore.uniform.forest import PrefixSolution
+from dpcore.trees.forest import PrefixSolution
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

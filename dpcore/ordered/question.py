@@ -16,7 +16,7 @@ from dpcore.ordered.errors import widths_of
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
@@ -31,9 +31,9 @@ from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.entry import levels_of
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
-from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan, moved_counts
+from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
 from dpcore.uniform.widths import IntervalWidths
 
 
@@ -79,11 +79,11 @@ class OrderedQuestion(TreeQuestion):
         return not self.plan.is_efficient or self.consistency is not Consistency.TOP_DOWN
 
     @cached_property
-    def forest(self) -> Forest:
+    def forest(self) -> UniformForest | PapersForest:
         """The trees in chunks."""
         if self._is_published:
-            return PublishedForest(self.plan, keys=self.key_count, consistency=self.consistency)
-        return Forest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
+            return PapersForest(self.plan, keys=self.key_count, consistency=self.consistency)
+        return UniformForest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
 
     @cached_property
     def widths(self) -> IntervalWidths:
@@ -139,7 +139,7 @@ class OrderedQuestion(TreeQuestion):
             {"name": self.name}
             | budget_entry(self)
             | {
-                "mechanism": self.plan.mechanism.value,
+                "mechanism": self.plan.measured.value,
                 "estimation": self.plan.estimator.value,
                 "consistency": self.consistency.value,
                 "levels": levels_of(self.plan),
@@ -165,7 +165,7 @@ class OrderedQuestion(TreeQuestion):
             "confidence": self.confidence,
             "weight": str(self.weight),
             "objective": self.objective.spec(),
-            "mechanism": plan.mechanism.value,
+            "mechanism": plan.measured.value,
             "estimation": plan.estimator.value,
             "consistency": self.consistency.value,
             "chunk_leaves": CHUNK_LEAVES,
@@ -186,7 +186,7 @@ def ordered_question_from_spec(
         level_amounts=tuple(Fraction(amount) for amount in amounts),
         public_total=bool(spec["public_total"]),
         keyed=keys is not None,
-        mechanism=Mechanism(spec["mechanism"]),
+        measured=Measured(spec["mechanism"]),
         estimator=Estimator(spec["estimation"]),
     )
     domain, objective = spec["domain"], spec["objective"]

@@ -19,8 +19,8 @@ from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 from dpcore.questions.tables import CDF
 from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import PrefixSolution
 from dpcore.uniform.bands import band_margin, simultaneous_width
-from dpcore.uniform.forest import PrefixSolution
 from dpcore.uniform.widths import IntervalWidths
 
 

@@ -12,8 +12,7 @@ from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.questions.tables import number_column, tree_and_key
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import RootSolutions
-from dpcore.uniform.forest import PrefixSolution
+from dpcore.trees.forest import PrefixSolution, RootSolutions
 
 if TYPE_CHECKING:  # which calls this file
     from dpcore.ordered.question import OrderedQuestion

@@ -9,7 +9,7 @@ FACE = {
         "EstimatorErrors",
         "IndependentErrors",
     ),
-    "forest": ("PublishedForest",),
+    "forest": ("PapersForest",),
     "mechanisms": (
         "LevelBudgets",
         "binary_mechanism",

@@ -20,9 +20,8 @@ import numpy as np
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.thresholds.heavy_nodes import CountTree, tree_weights
-
-__all__ = ["ErrorBound", "bound_error"]
+from dpcore.thresholds.heavy_nodes import tree_weights
+from dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class ErrorBound:
 
 
 def bound_error(
-    tree: CountTree,
+    tree: Shape,
     leaf_counts: Integers,
     estimates: Sequence[Integers],
     parameters: ErrorBound,

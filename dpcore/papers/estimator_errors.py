@@ -15,8 +15,8 @@ intervals of a level, on which its noise has one coefficient. So any law takes O
 leaves.
 
 Source: Honaker, equations 8 to 13; Rameshwar, Tandon, Sharma, equations 5 and 11 to 14, section
-III-A; the runs are derived here. Laws of fully efficient estimates are those of `TreeErrors`. All
-are equal to unit noise sent through the estimators (tests).
+III-A; the runs are derived here. Laws of fully efficient estimates are those of `UniformErrors`.
+All are equal to unit noise sent through the estimators (tests).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpcore.arrays import Floats
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import NoiseLaw
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Estimator, TreePlan, check_estimator
 
 # A coefficient this small beside the largest is what rounding left of one that cancelled.
@@ -103,8 +103,8 @@ class EstimatorErrors:
         check_estimator(self.estimator, public_total=self.plan.public_total)
 
     @cached_property
-    def _efficient(self) -> TreeErrors:
-        return TreeErrors(self.plan)
+    def _efficient(self) -> UniformErrors:
+        return UniformErrors(self.plan)
 
     @property
     def _is_efficient(self) -> bool:

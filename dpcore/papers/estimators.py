@@ -46,6 +46,7 @@ from dpcore.trees.least_squares import (
     estimation_weights,
     prefix_weights,
 )
+from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, check_estimator
 
@@ -69,17 +70,6 @@ class TreeEstimate:
     level_variances: tuple[Floats, ...]
     prefixes: Floats
     prefix_variances: Floats
-
-    @property
-    def level_standard_errors(self) -> tuple[Floats, ...]:
-        """Per level (n_l,) the standard errors in rows, the roots of the variances."""
-        return tuple(np.sqrt(variances) for variances in self.level_variances)
-
-    @property
-    def prefix_standard_errors(self) -> Floats:
-        """(K,) the standard errors of the prefixes in rows."""
-        errors: Floats = np.sqrt(self.prefix_variances)
-        return errors
 
 
 def estimate_tree(
@@ -133,7 +123,7 @@ def estimate_tree(
     if estimator is Estimator.BELOW:
         return _estimate(tree, from_below, weights.below, prefixes=_cover_sums)
     if estimator is Estimator.REFINED:
-        return _refined(weights, from_below)
+        return _refined(tree, weights, from_below)
     if estimator is Estimator.FULL:
         levels = estimate_down(weights, from_below)
         spreads = weights.variances(weights.below[0])
@@ -297,7 +287,7 @@ def _above(
     return levels, spreads
 
 
-def _siblings(tree: Tree, level: int, values: Floats) -> Floats:
+def _siblings(tree: Shape, level: int, values: Floats) -> Floats:
     """For each child of the nodes of a level, the sum over its siblings."""
     return tree.to_children(level, tree.child_sum(level, values)) - values
 
@@ -318,9 +308,9 @@ def _estimate(
     )
 
 
-def _refined(weights: EstimationWeights, from_below: Sequence[Floats]) -> TreeEstimate:
+def _refined(tree: Tree, weights: EstimationWeights, from_below: Sequence[Floats]) -> TreeEstimate:
     """Prefixes as (left cover + N - right cover) / 2, whose covers' errors are independent."""
-    tree, spreads, total = weights.tree, weights.below, from_below[0]
+    spreads, total = weights.below, from_below[0]
     right = _right_cover_sums(tree, from_below)
     spread = _cover_sums(tree, spreads) + _right_cover_sums(tree, spreads)
     return TreeEstimate(
@@ -351,7 +341,7 @@ def _efficient_prefixes(
     )
 
 
-def _cover_sums(tree: Tree, levels: Sequence[Floats]) -> Floats:
+def _cover_sums(tree: Shape, levels: Sequence[Floats]) -> Floats:
     """(..., K) for each prefix, the sum over its cover."""
     left = np.zeros_like(levels[0])
     for level in range(tree.height):

@@ -2,8 +2,7 @@
 closest CDF as the consistent counts.
 
 These estimates need a whole tree at once, so every tree must fit one chunk; a chunk may still hold
-the trees of many keys. What they share with `dpcore.uniform.forest` is the way: measure, estimate,
-make consistent.
+the trees of many keys.
 
 Source: `dpcore.papers.estimators` (Honaker; Rameshwar, Tandon, Sharma, Appendix B),
 `dpcore.papers.closest_cdf` (Rameshwar, Tandon, Sharma, Section VI).
@@ -11,7 +10,6 @@ Source: `dpcore.papers.estimators` (Honaker; Rameshwar, Tandon, Sharma, Appendix
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,12 +20,19 @@ from dpcore.papers.closest_cdf import closest_cdf_l1, closest_cdf_l2
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.consistency import consistent_counts
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
-from dpcore.uniform.forest import Forest, PrefixSolution
-from dpcore.uniform.plan import Consistency, Mechanism, TreePlan
+from dpcore.trees.forest import (
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+    level_solutions,
+)
+from dpcore.trees.whole_trees import WholeTrees
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import Consistency, Measured, TreePlan
 
 
-class PublishedForest(Forest):
+class PapersForest(WholeTrees):
     """The trees of one plan, one per key, each within one chunk.
 
     Args:
@@ -51,8 +56,9 @@ class PublishedForest(Forest):
                 f"leaves: {plan.tree.leaves} are too many for the papers' estimates, which need a "
                 f"whole tree at once: at most {chunk_leaves}"
             )
-        super().__init__(plan, keys=keys, chunk_leaves=chunk_leaves)
-        self._consistency = consistency
+        self._efficient = UniformForest(plan, keys=keys, chunk_leaves=chunk_leaves)
+        self.plan, self.chunking = plan, self._efficient.chunking
+        self.root_is_known, self._consistency = plan.public_total, consistency
 
     @cached_property
     def _spread(self) -> TreeEstimate:
@@ -62,14 +68,14 @@ class PublishedForest(Forest):
             None if law is None else np.zeros(size, np.int64)
             for law, size in zip(self.plan.laws, tree.level_sizes, strict=True)
         ]
-        if self.plan.mechanism is Mechanism.INDEPENDENT and nothing[-1] is not None:
+        if self.plan.measured is Measured.PREFIXES and nothing[-1] is not None:
             nothing[-1] = nothing[-1][: tree.leaves - self.plan.public_total]
         return self._estimate(nothing, np.zeros((), np.int64))
 
     def _estimate(self, measurements: Measurements, total: Integers | None) -> TreeEstimate:
         plan, leaves = self.plan, measurements[-1]
         public = total if plan.public_total else None
-        if plan.mechanism is Mechanism.INDEPENDENT or leaves is None:
+        if plan.measured is Measured.PREFIXES or leaves is None:
             batch = () if total is None else total.shape
             prefixes = np.zeros((*batch, 0), np.int64) if leaves is None else leaves
             return independent_estimates(plan.tree, prefixes, plan.variances[-1], total=public)
@@ -81,31 +87,25 @@ class PublishedForest(Forest):
         return float(self._spread.level_variances[0][0])
 
     def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """As `Forest.prefix_variances`. The covariance with the total is taken as the worst that
-        the two variances allow, so that intervals of quantiles are wide enough."""
+        """As `UniformForest.prefix_variances`. The covariance with the total is taken as the worst
+        that the two variances allow, so that intervals of quantiles are wide enough."""
         if self.plan.is_efficient:
-            return super().prefix_variances(chunk)
+            return self._efficient.prefix_variances(chunk)
         variance = self._spread.prefix_variances
         root = self.root_variance
         alpha = -np.sqrt(variance / root) if root else np.zeros_like(variance)
         return variance[None, :], alpha[None, :]
 
-    def _measure(
-        self,
-        tree: str,
-        key: int,
-        chunk: int,
-        first_level: int,
-        levels: Sequence[Integers],
-        noise: NoiseSource,
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        law = self.plan.laws[-1]
-        if self.plan.mechanism is Mechanism.TREE or law is None:
-            return super()._measure(tree, key, chunk, first_level, levels, noise)
-        measured = self.plan.tree.leaves - self.plan.public_total
-        prefixes = np.cumsum(levels[-1], axis=-1)[..., :measured]
-        stream = noise.of_counts(levels[-1]).stream(tree, key, chunk, self.plan.tree.height)
-        return [None] * self.plan.tree.height + [add_noise(law, prefixes, stream)]
+        law, shape = self.plan.laws[-1], self.plan.tree
+        if self.plan.measured is Measured.NODES or law is None:
+            return self._efficient.measure(tree, chunk, counts, noise)
+        leaves = counts.reshape(chunk.rows, shape.leaves)
+        prefixes = np.cumsum(leaves, axis=-1)[..., : shape.leaves - self.plan.public_total]
+        stream = noise.of_counts(leaves).stream(tree, chunk.key, chunk.index, shape.height)
+        return [None] * shape.height + [add_noise(law, prefixes, stream)]
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         """(units,) the estimated totals; a public one is put in their place later."""
@@ -116,32 +116,22 @@ class PublishedForest(Forest):
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution]:
-        """As `Forest.solve`."""
         found = self._estimate(measurements, roots.total_count)
         counts = self._counts(chunk, found, roots)
-        levels = [
-            LevelSolution(
-                level=level,
-                first_node=0,
-                estimate=estimate,
-                variance=np.broadcast_to(variance, estimate.shape),
-                count=count,
-            )
-            for level, (estimate, variance, count) in enumerate(
-                zip(found.levels, found.level_variances, counts, strict=True)
-            )
-        ]
+        ranges, spread = self.chunking.node_ranges(chunk), list(found.level_variances)
         variance, alpha = self.prefix_variances(chunk)
-        return levels, PrefixSolution(
+        prefixes = PrefixSolution(
             estimate=found.prefixes,
             variance=np.broadcast_to(variance, found.prefixes.shape),
             alpha=np.broadcast_to(alpha, found.prefixes.shape),
             count=np.cumsum(counts[-1], axis=-1),
         )
+        return level_solutions(0, ranges, list(found.levels), spread, counts), prefixes
 
     def _counts(self, chunk: Chunk, found: TreeEstimate, roots: RootSolutions) -> list[Integers]:
         if self._consistency is Consistency.TOP_DOWN:
-            return consistent_counts(self.weights(chunk), list(found.levels), roots.count[:, None])
+            below = self._efficient.weights(chunk).below
+            return consistent_counts(chunk.tree, below, found.levels, roots.count[:, None])
         closest = closest_cdf_l1 if self._consistency is Consistency.L1 else closest_cdf_l2
         prefixes = closest(found.prefixes, roots.count)
         return list(self.plan.tree.level_counts(np.diff(prefixes, axis=-1, prepend=0)))

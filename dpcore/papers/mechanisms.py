@@ -22,23 +22,19 @@ from typing import Literal
 from dpcore.papers.cdf_errors import refined_error_from_variances, tree_error_from_variances
 from dpcore.papers.real_fanouts import optimal_level_budgets
 from dpcore.papers.whole_fanouts import best_fanouts
-from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import plan_batch
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
+from dpcore.uniform.setting import TreeSetting
 
 Fanouts = tuple[int, ...]
 LevelBudgets = Literal["optimal", "equal"] | Sequence[Fraction]
 
 
 def tree_mechanism(
+    setting: TreeSetting,
     *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
     fanouts: Fanouts | None = None,
     level_budgets: LevelBudgets = "optimal",
     estimator: Estimator = Estimator.FULL,
@@ -46,9 +42,7 @@ def tree_mechanism(
     """A level-uniform tree with given or published fan-outs and level budgets.
 
     Args:
-        leaves: the number K of leaves.
-        budget: what all levels may spend together.
-        neighbors, public_total, keyed: as in a plan.
+        setting: the leaves, and what measuring them may cost.
         fanouts: the shape; by default the best before estimation at equal budgets.
         level_budgets: of levels 1..h, "equal", or "optimal" before estimation, ~ (n_i - 1)^(1/3)
             (rho: ^(1/2)); or amounts of the budget's measure, for levels 1..h or with the root's
@@ -61,119 +55,76 @@ def tree_mechanism(
 
     Source: Rameshwar, Tandon, Sharma, Definition IV.1, Theorem IV.2, Section V.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> plan = tree_mechanism(leaves=256, neighbors=Neighbors.SUBSTITUTE, public_total=True,
-    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                       estimator=Estimator.NONE)
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> plan = tree_mechanism(
+    ...     TreeSetting(leaves=256, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
+    ...     estimator=Estimator.NONE)
     >>> plan.tree.fanouts, round(published_prefix_variance(plan), -1)
     ((16, 16), 480.0)
     """
-    shape = best_fanouts(leaves, budget.measure) if fanouts is None else fanouts
-    return TreePlan(
-        tree=Tree(leaves=leaves, fanouts=shape),
-        neighbors=neighbors,
-        budget=budget,
-        level_amounts=_level_amounts(shape, budget, public_total, level_budgets),
-        public_total=public_total,
-        keyed=keyed,
-        estimator=estimator,
-    )
+    shape = best_fanouts(setting.leaves, setting.budget.measure) if fanouts is None else fanouts
+    tree = Tree(leaves=setting.leaves, fanouts=shape)
+    amounts = _level_amounts(tree, setting, level_budgets)
+    return TreePlan.of(setting, tree, amounts, estimator=estimator)
 
 
-def binary_mechanism(
-    *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
-    estimator: Estimator = Estimator.FULL,
-) -> TreePlan:
+def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.FULL) -> TreePlan:
     """The binary tree with equal noise at every level; a private root is measured as well.
 
     Args:
-        leaves, budget, neighbors, public_total, keyed, estimator: as for `tree_mechanism`.
+        setting, estimator: as for `tree_mechanism`.
 
     Source: Honaker, Section 3.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> binary_mechanism(leaves=16, neighbors=Neighbors.ADD_REMOVE,
-    ...                  budget=Budget(measure=Measure.RHO, amount=Fraction(1))).level_amounts[0]
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> binary_mechanism(TreeSetting(
+    ...     leaves=16, neighbors=Neighbors.ADD_REMOVE,
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)))).level_amounts[0]
     Fraction(1, 5)
     """
-    height = (leaves - 1).bit_length()
-    measured = height + (not public_total)
-    each = budget.amount / measured if measured else Fraction(0)
+    height = (setting.leaves - 1).bit_length()
+    measured = height + (not setting.public_total)
+    each = setting.budget.amount / measured if measured else Fraction(0)
+    amounts = (Fraction(0) if setting.public_total else each, *[each] * height)
     return tree_mechanism(
-        leaves=leaves,
-        budget=budget,
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
-        fanouts=(2,) * height,
-        level_budgets=(Fraction(0) if public_total else each, *[each] * height),
-        estimator=estimator,
+        setting, fanouts=(2,) * height, level_budgets=amounts, estimator=estimator
     )
 
 
-def histogram_mechanism(
-    *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
-    estimator: Estimator = Estimator.FULL,
-) -> TreePlan:
+def histogram_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.FULL) -> TreePlan:
     """Noise on the leaves alone.
 
     Args:
-        leaves, budget, neighbors, public_total, keyed, estimator: as for `tree_mechanism`.
+        setting, estimator: as for `tree_mechanism`.
 
     Source: Rameshwar, Tandon, Sharma, Section III-B.
     """
-    return tree_mechanism(
-        leaves=leaves,
-        budget=budget,
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
-        fanouts=(leaves,) if leaves > 1 else (),
-        estimator=estimator,
-    )
+    return tree_mechanism(setting, fanouts=_one_level(setting.leaves), estimator=estimator)
 
 
-def independent_mechanism(
-    *,
-    leaves: int,
-    budget: Budget,
-    neighbors: Neighbors,
-    public_total: bool = False,
-    keyed: bool = False,
-) -> TreePlan:
+def independent_mechanism(setting: TreeSetting) -> TreePlan:
     """Noise on every prefix.
 
     Args:
-        leaves, budget, neighbors, public_total, keyed: as for `tree_mechanism`.
+        setting: as for `tree_mechanism`.
 
     Source: Rameshwar, Tandon, Sharma, Section III-A.
 
-    >>> from dpcore.privacy.budget import Measure
-    >>> plan = independent_mechanism(leaves=5, neighbors=Neighbors.SUBSTITUTE, public_total=True,
-    ...                              budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> plan = independent_mechanism(TreeSetting(
+    ...     leaves=5, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> plan.laws
     (None, DiscreteLaplace(scale=Fraction(4, 1)))
     """
-    shape = (leaves,) if leaves > 1 else ()
-    return TreePlan(
-        tree=Tree(leaves=leaves, fanouts=shape),
-        neighbors=neighbors,
-        budget=budget,
-        level_amounts=_level_amounts(shape, budget, public_total, "equal"),
-        public_total=public_total,
-        keyed=keyed,
-        mechanism=Mechanism.INDEPENDENT,
-    )
+    tree = Tree(leaves=setting.leaves, fanouts=_one_level(setting.leaves))
+    amounts = _level_amounts(tree, setting, "equal")
+    return TreePlan.of(setting, tree, amounts, measured=Measured.PREFIXES)
+
+
+def _one_level(leaves: int) -> Fanouts:
+    return (leaves,) if leaves > 1 else ()
 
 
 def published_prefix_variance(plan: TreePlan) -> float:
@@ -189,7 +140,7 @@ def published_prefix_variance(plan: TreePlan) -> float:
     `dpcore.papers.cdf_errors`; a private total adds the variance of the K-th prefix.
     """
     tree = plan.tree
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         spread = plan.variances[-1]
         return spread * (tree.leaves - plan.public_total) / tree.leaves
     if tree.height == 0 or plan.estimator in (Estimator.FULL, Estimator.ABOVE):
@@ -223,11 +174,12 @@ def _measured_levels(plan: TreePlan) -> tuple[Fanouts, list[float]]:
 
 
 def _level_amounts(
-    fanouts: Fanouts, budget: Budget, public_total: bool, level_budgets: LevelBudgets
+    tree: Tree, setting: TreeSetting, level_budgets: LevelBudgets
 ) -> tuple[Fraction, ...]:
     """(h + 1,) the amounts of a plan, root first."""
+    fanouts, budget = tree.fanouts, setting.budget
     if not fanouts and isinstance(level_budgets, str):
-        return (Fraction(0) if public_total else budget.amount,)
+        return (Fraction(0) if setting.public_total else budget.amount,)
     if level_budgets == "equal":
         amounts: Sequence[Fraction] = [budget.amount / len(fanouts)] * len(fanouts)
     elif level_budgets == "optimal":

@@ -25,16 +25,9 @@ import numpy as np
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
-from dpcore.thresholds.heavy_nodes import (
-    Classification,
-    CountTree,
-    classify,
-    remaining_trees,
-    tree_weights,
-    whole_tree,
-)
-
-__all__ = ["Reduction", "reduce_to_classification"]
+from dpcore.papers.classification import Classification, classify
+from dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
+from dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +105,7 @@ class Reduction:
 
 
 def reduce_to_classification(
-    tree: CountTree, leaf_counts: Integers, parameters: Reduction, stream: RandomStream
+    tree: Shape, leaf_counts: Integers, parameters: Reduction, stream: RandomStream
 ) -> list[Integers]:
     """Estimate every node's count by classifying with falling thresholds.
 

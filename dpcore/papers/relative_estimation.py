@@ -28,16 +28,11 @@ from functools import cached_property
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from dpcore.papers.classification import Classification
 from dpcore.papers.reduction import Reduction, reduce_to_classification
 from dpcore.privacy.group import check_budget, rounded_down
-from dpcore.thresholds.heavy_nodes import Classification, CountTree, tree_weights
-
-__all__ = [
-    "Estimation",
-    "estimate",
-    "smallest_threshold",
-]
-
+from dpcore.thresholds.heavy_nodes import tree_weights
+from dpcore.trees.shape import Shape
 
 # Covers that rounding and float64's.
 _ROUNDING = 1e-9
@@ -197,7 +192,7 @@ def smallest_threshold(
 
 
 def estimate(
-    tree: CountTree, leaf_counts: Integers, parameters: Estimation, stream: RandomStream
+    tree: Shape, leaf_counts: Integers, parameters: Estimation, stream: RandomStream
 ) -> list[Integers]:
     """Estimate every node's count within a relative error.
 

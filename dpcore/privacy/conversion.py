@@ -20,19 +20,6 @@ from fractions import Fraction
 
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 
-__all__ = [
-    "DELTA_FLOOR",
-    "calibrated_rho",
-    "delta_of",
-    "epsilon_of",
-    "gaussian_rho",
-    "log_excess",
-    "optimal_tilt",
-    "rho_of",
-    "rounded_up",
-    "valid_epsilon",
-]
-
 Real = Fraction | float
 
 # What float64 can carry: deltas asked for, the least one answered, epsilons and rhos.

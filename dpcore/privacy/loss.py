@@ -60,9 +60,6 @@ from dpcore.privacy.conversion import (
     valid_epsilon,
 )
 
-__all__ = ["certified_delta", "keeps"]
-
-
 # The share of the total variance of the loss that each approximation of a law may add. It raises
 # delta by about this times log(1 / delta), and more where epsilon is a possible loss.
 _LOOSENESS = 1e-6

@@ -20,16 +20,14 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import counts_digest
 from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.trees.chunks import Chunk, Chunking
 from dpcore.trees.exact_sums import LeafSums, saturated_sums, words_of, words_total
-from dpcore.trees.forest import AnyChunk, AnyChunking
-
-__all__ = ["ChunkCounts", "DenseCounter", "SortedCounter", "chunk_place", "merged_chunk"]
 
 # Sorted: how many rows are read before the leaves that they touch leave.
 BUFFERED_ROWS = 2**23
 
 
-def chunk_place(chunk: AnyChunk) -> Place:
+def chunk_place(chunk: Chunk) -> Place:
     """The place of a chunk's counts."""
     return Place(chunk.key, chunk.index)
 
@@ -50,9 +48,10 @@ class DenseCounter(Counter):
     Args:
         chunking: of the tree.
 
-    >>> from dpcore.trees.chunks import Chunking
+    >>> from dpcore.trees.chunks import UniformChunking
     >>> from dpcore.trees.uniform import Tree
-    >>> counter = DenseCounter(Chunking(Tree(leaves=4, fanouts=(2, 2)), keys=1, chunk_leaves=2))
+    >>> counter = DenseCounter(
+    ...     UniformChunking(tree=Tree(leaves=4, fanouts=(2, 2)), keys=1, chunk_leaves=2))
     >>> counter.add(Increments(np.array([0, 3, 3])), 5)
     3
     >>> [partial.place for partial in counter.take()]
@@ -61,7 +60,7 @@ class DenseCounter(Counter):
 
     is_due = False
 
-    def __init__(self, chunking: AnyChunking) -> None:
+    def __init__(self, chunking: Chunking) -> None:
         self._chunking = chunking
         self._sums: LeafSums | None = None
 
@@ -88,7 +87,7 @@ class SortedCounter(Counter):
         chunking: of the tree.
     """
 
-    def __init__(self, chunking: AnyChunking) -> None:
+    def __init__(self, chunking: Chunking) -> None:
         self._chunking = chunking
         self._waiting: list[Increments] = []
         self._rows = 0

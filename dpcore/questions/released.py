@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.forest import SPINE, AnyChunk
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import SPINE
 
 # (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
@@ -139,12 +140,12 @@ class ReleasedTree(ABC):
             raise ValueError(f"key: tree {self.question.name} {needed}")
         return 0 if keys is None else keys.code_of(key)
 
-    def _chunks(self, code: int) -> list[AnyChunk]:
+    def _chunks(self, code: int) -> list[Chunk]:
         chunking = self._chunking
         first = chunking.number(code, 0)
         return [chunking[first + index] for index in range(chunking.chunks_per_key)]
 
-    def _key_rows(self, kind: str, chunk: AnyChunk, code: int) -> pa.Table:
+    def _key_rows(self, kind: str, chunk: Chunk, code: int) -> pa.Table:
         """The rows of a part that belong to a key."""
         table = self._read(kind, self.question.name, chunk.key, chunk.index)
         if self.question.keys is None or not self._whole:

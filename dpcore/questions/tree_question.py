@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,14 +41,8 @@ from dpcore.questions.place import (
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, spine_table
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.forest import (
-    SPINE,
-    AnyChunk,
-    ChunkedForest,
-    LevelSolution,
-    Measurements,
-    RootSolutions,
-)
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]
@@ -97,7 +91,7 @@ class TreeQuestion(Question):
 
     @property
     @abstractmethod
-    def forest(self) -> ChunkedForest:
+    def forest(self) -> Forest:
         """The trees in chunks."""
 
     @property
@@ -155,7 +149,9 @@ class TreeQuestion(Question):
         )
 
     @abstractmethod
-    def chunk_answer(self, chunk: Any, measured: Measurements, roots: RootSolutions) -> ChunkAnswer:
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
         """Solves a chunk.
 
         Args:
@@ -245,7 +241,7 @@ class TreeQuestion(Question):
     def places(self) -> Sequence[Place]:
         return [chunk_place(chunk) for chunk in self.forest.chunking]
 
-    def _chunk(self, place: Place) -> AnyChunk:
+    def _chunk(self, place: Place) -> Chunk:
         chunking = self.forest.chunking
         return chunking[chunking.number(*place)]
 

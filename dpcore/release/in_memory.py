@@ -16,8 +16,6 @@ from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 
-__all__ = ["release_counts", "release_rows"]
-
 ExactCounts = dict[Place, bytes]
 
 

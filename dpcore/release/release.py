@@ -14,13 +14,11 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.released import Answer, ReadPart, ReleasedTree
+from dpcore.questions.released import ReadPart, ReleasedTree
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.kinds import KINDS
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.released import ReleasedSparse
-
-__all__ = ["Answer", "ReadPart", "Release", "ReleasedTree"]
 
 
 class Release:

@@ -15,8 +15,6 @@ from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray
 from dpcore.rows.number_texts import ABSENT, text_buffers
 
-__all__ = ["prefix_texts", "read_addresses"]
-
 _SHORTEST, _LONGEST = len("0.0.0.0"), len("255.255.255.255")
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 

@@ -28,8 +28,6 @@ from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
-__all__ = ["KnownLevel", "certain_bounds", "known_tree"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownLevel:

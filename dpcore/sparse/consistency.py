@@ -25,8 +25,6 @@ from dpcore.arrays import Flags, Floats, Integers
 from dpcore.sparse.bounds import KnownLevel, child_sums
 from dpcore.sparse.plan import SparsePlan
 
-__all__ = ["consistent_counts"]
-
 Bounds = Sequence[tuple[Integers, Integers]]
 
 

@@ -17,8 +17,6 @@ from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
 
-__all__ = ["SparseCounter", "level_counts", "merge_shard", "shard_partials", "shard_places"]
-
 MOST_LEAVES = 2**22
 
 

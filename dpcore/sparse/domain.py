@@ -28,8 +28,6 @@ from dpcore.sparse.addresses import prefix_texts, read_addresses
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.paths import prefix_codes, refused_path
 
-__all__ = ["CodeDomain", "SparseDomain"]
-
 NOTATIONS = ("ipv4", "hex")
 
 

@@ -25,9 +25,6 @@ import numpy as np
 from dpcore.arrays import Flags, Integers
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 
-__all__ = ["published_bounds"]
-
-
 HIGHEST_CONFIDENCE = 0.9999
 # Keeps an atom at the very end of an interval inside, whatever the rounding.
 _INWARDS = 1 - 1e-9

@@ -28,8 +28,6 @@ from dpcore.sparse.node_keys import text_prefixes
 from dpcore.sparse.paths import paths_above, refused_path
 from dpcore.sparse.plan import ROOT_NAME
 
-__all__ = ["LabelDomain", "PathDomain", "domain_from_spec"]
-
 # Between the labels of a key. A label that holds it, or the sign that escapes it, is escaped.
 _JOINT, _ESCAPE = "\x00", "\x01"
 

@@ -23,8 +23,6 @@ from dpcore.questions.place import Place
 from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.sparse.node_keys import key_digest, key_parts
 
-__all__ = ["NodeCounts"]
-
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 
 

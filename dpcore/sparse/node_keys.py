@@ -19,8 +19,6 @@ from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.rows.number_texts import text_buffers
 
-__all__ = ["key_digest", "key_parts", "text_prefixes"]
-
 UInt64Array = npt.NDArray[np.uint64]
 
 # Letters hashed at once, whose products fill a few MB.

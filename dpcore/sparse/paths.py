@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from dpcore.rows.number_texts import text_buffers
 from dpcore.sparse.addresses import read_addresses
 
-__all__ = ["last_labels", "paths_above", "prefix_codes", "refused_path"]
-
 # A path is the labels above, a separator and the label of its own. Where labels are columns, a
 # backslash stands before a separator inside a label.
 _ESCAPED = r"(?s)^(?P<above>(?:[^\\]|\\.)*)/(?P<own>(?:[^\\/]|\\.)*)$"

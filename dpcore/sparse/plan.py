@@ -43,8 +43,6 @@ from typing import Any
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.budget import Neighbors
 
-__all__ = ["SparseLevel", "SparsePlan", "plan_sparse", "pure_epsilon_refusal"]
-
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
 # The level of the root, beside those that the domain names.

@@ -21,8 +21,6 @@ from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
-__all__ = ["publish_shard"]
-
 
 def publish_shard(
     plan: SparsePlan,

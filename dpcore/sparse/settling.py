@@ -34,8 +34,6 @@ from dpcore.sparse.intervals import published_bounds
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
-__all__ = ["Pruning", "SettledLevel", "settle", "settled_table"]
-
 Bounds = Sequence[tuple[Integers, Integers]]
 
 

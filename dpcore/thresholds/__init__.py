@@ -14,9 +14,7 @@ FACE = {
         "threshold_intervals",
     ),
     "heavy_nodes": (
-        "Classification",
-        "CountTree",
-        "classify",
+        "classify_forest",
         "remaining_trees",
         "tree_weights",
         "whole_tree",
@@ -25,4 +23,5 @@ FACE = {
         "ThresholdPlan",
         "threshold_plan_from_spec",
     ),
+    "sparse_vector": ("SparseVectorParameters",),
 }

@@ -34,12 +34,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-
-__all__ = ["calibrate"]
 
 Score = Callable[[ThresholdErrors], float]
 
@@ -116,25 +113,17 @@ class _Room:
 
 
 def calibrate(
-    *,
-    height: int,
-    epsilon: Fraction,
-    delta: Fraction,
-    neighbors: Neighbors,
-    score: Score,
-    alpha: float,
-    rows: int = 1,
-    root_bound: int = MAX_COUNT,
+    unit: GroupPrivacy, *, height: int, alpha: float, score: Score, root_bound: int = MAX_COUNT
 ) -> ThresholdPlan:
     """The plan of the smallest score found; no data are touched.
 
     Guarantee: the plan's; it is checked exactly when the plan is made.
 
     Args:
+        unit: the epsilon and delta, and the rows that they are for.
         height: h, the level of the leaves.
-        epsilon, delta, neighbors, rows: as for `ThresholdPlan`.
-        score: what to make small, from the bounds of a plan's errors.
         alpha: the relative error that the rounds are laid out for, above 0 and below 1.
+        score: what to make small, from the bounds of a plan's errors.
         root_bound: M, a public bound of the rows of a tree, by default the most that are counted;
             above it the guarantee holds, but not the predicted error.
 
@@ -144,10 +133,13 @@ def calibrate(
     Raises:
         ValueError: an argument out of range.
 
-    >>> plan = calibrate(height=20, epsilon=Fraction(1), delta=Fraction(1, 10**6), alpha=0.5,
-    ...                  neighbors=Neighbors.ADD_REMOVE, root_bound=10**6,
-    ...                  score=lambda errors: errors.worst_alpha_rmse(0.5))
-    >>> round(ThresholdErrors(plan, height=20, root_bound=10**6).worst_alpha_rmse(0.5))
+    >>> from dpcore.privacy.budget import Neighbors
+    >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 10**6), rows=1,
+    ...                     neighbors=Neighbors.ADD_REMOVE)
+    >>> def worst(errors: ThresholdErrors) -> float:
+    ...     return float(errors.alpha_rmse(errors.places, 0.5).max())
+    >>> plan = calibrate(unit, height=20, alpha=0.5, root_bound=10**6, score=worst)
+    >>> round(worst(ThresholdErrors(plan, height=20, root_bound=10**6)))
     120
     """
     if not 0 < alpha < 1:
@@ -156,7 +148,6 @@ def calibrate(
         raise ValueError(f"height is {height}; it must be at least 0")
     if not 1 <= root_bound <= MAX_COUNT:
         raise ValueError(f"root_bound is {root_bound}; it must be from 1 to 2^40")
-    unit = GroupPrivacy(epsilon=epsilon, delta=delta, rows=rows, neighbors=neighbors)
     setting = _Setting(
         epsilon=float(unit.row_epsilon),
         delta=float(unit.row_delta),

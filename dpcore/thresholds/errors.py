@@ -43,8 +43,6 @@ from dpcore.arrays import Floats
 from dpcore.noise.source import MAX_COUNT
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
-__all__ = ["ThresholdErrors", "difference_survival"]
-
 Loss = Callable[[float, Floats], Floats]
 
 # Counts up to the first are all looked at, beyond it a geometric sequence of this ratio.
@@ -211,14 +209,6 @@ class ThresholdErrors:
         spread = _geometric(self._root_bound, _COUNT_RATIO)
         every = np.concatenate([spread, edges, ends, [self._root_bound]])
         return np.unique(np.clip(every, 0, self._root_bound))
-
-    def worst_alpha_rmse(self, alpha: float) -> float:
-        """The largest bound of RMSE_alpha over all counts: a bound of the alpha-mRMSE."""
-        return float(self.alpha_rmse(self.places, alpha).max())
-
-    def worst_smoothed_relative_error(self, kappa: float) -> float:
-        """The largest bound of REL_kappa over all counts."""
-        return float(self.smoothed_relative_error(self.places, kappa).max())
 
 
 def _geometric(last: int, ratio: float) -> Floats:

@@ -20,12 +20,15 @@ from dpcore.noise.source import MAX_COUNT, NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import released_trees_estimates
-from dpcore.trees.chunks import CHUNK_LEAVES
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
+from dpcore.thresholds.rounds import finding_rounds
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
+from dpcore.trees.consistency import consistent_counts
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_chunks import IrregularChunk, IrregularChunking
-from dpcore.trees.irregular_consistency import irregular_counts
+from dpcore.trees.whole_trees import WholeTrees
+
+# The stream of a whole tree's rounds, where a level's number stands for measured levels.
+_ALL_ROUNDS = -2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,7 @@ class TreeThresholds:
     @property
     def estimates(self) -> Floats:
         """(rounds + 1,) what a node may be estimated at: found by no round, or by each."""
-        rounds = self.thresholds.rounds
-        return np.array([float(self.thresholds.least), *(float(each.estimate) for each in rounds)])
+        return self.thresholds.estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +156,8 @@ def _largest_missed(
     return float(low)
 
 
-class ThresholdForest:
-    """The trees of one plan, one per key; a `dpcore.trees.forest.ChunkedForest`.
+class ThresholdForest(WholeTrees):
+    """The trees of one plan, one per key.
 
     Args:
         plan: how each is measured.
@@ -167,62 +169,27 @@ class ThresholdForest:
         self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=CHUNK_LEAVES)
 
     def measure(
-        self, tree: str, chunk: IrregularChunk, counts: Integers, noise: NoiseSource
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """The estimates of a chunk's trees, each level (keys, n), as the bits of float64."""
-        found = released_trees_estimates(
-            self.plan.thresholds,
-            self.plan.tree,
-            counts.reshape(chunk.keys, chunk.tree.leaves),
-            noise,
-            name=tree,
-            first_key=chunk.key,
-            chunk=chunk.index,
-        )
-        return [np.stack(level).view(np.int64) for level in zip(*found, strict=True)]
-
-    def chunk_totals(self, chunk: IrregularChunk, counts: Integers) -> Integers:
-        """(keys,) the exact totals; the spine does not use them."""
-        totals: Integers = counts.reshape(chunk.keys, -1).sum(axis=1)
-        return totals
-
-    def chunk_roots(self, chunk: IrregularChunk, measurements: Measurements) -> Floats:
-        """(keys,) the estimates of the roots."""
-        root = measurements[0]
-        assert root is not None
-        return root.view(np.float64).reshape(-1)
-
-    def solve_spine(
-        self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
-    ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """There is nothing above whole trees: each root's solution is its estimate."""
-        nothing = np.zeros_like(roots)
-        count = np.rint(roots).astype(np.int64)
-        solutions = RootSolutions(
-            estimate=roots,
-            before=nothing,
-            total=roots,
-            count=count,
-            before_count=np.zeros_like(count),
-            total_count=count,
-        )
-        return solutions, []
-
-    def solve_chunk(
-        self, chunk: IrregularChunk, measurements: Measurements, roots: RootSolutions
-    ) -> list[LevelSolution]:
-        """The levels of a chunk's trees with integers that add up; variances are not known."""
-        estimates = [np.asarray(level).view(np.float64) for level in measurements]
-        tree = self.plan.tree
-        alike = [np.ones(size) for size in tree.level_sizes]
-        counts = irregular_counts(tree, alike, estimates, roots.count.reshape(-1, 1))
-        return [
-            LevelSolution(
-                level=level,
-                first_node=0,
-                estimate=own,
-                variance=np.broadcast_to(np.nan, own.shape),
-                count=count,
-            )
-            for level, (own, count) in enumerate(zip(estimates, counts, strict=True))
+        """The number of the round that finds each node, 0 where none does: (rows, n) per level."""
+        leaves = counts.reshape(chunk.rows, chunk.tree.leaves)
+        streams = [
+            noise.of_counts(own).stream(tree, chunk.key + row, chunk.index, _ALL_ROUNDS)
+            for row, own in enumerate(leaves)
         ]
+        return [*finding_rounds(self.plan.thresholds, self.plan.tree, list(leaves), streams)]
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return self.plan.estimates[measurements[0]].reshape(-1)
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], None]:
+        """The levels of a chunk's trees with integers that add up; variances are not known."""
+        estimates = [self.plan.estimates[numbers] for numbers in measurements]
+        alike = [np.ones(size) for size in self.plan.tree.level_sizes]
+        counts = consistent_counts(self.plan.tree, alike, estimates, roots.count[:, None])
+        unknown = [np.array(np.nan)] * len(estimates)
+        return level_solutions(
+            0, self.chunking.node_ranges(chunk), estimates, unknown, counts
+        ), None

@@ -29,16 +29,13 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from dpcore.arrays import Floats
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.sparse_vector import SparseVectorParameters
-
-__all__ = [
-    "ThresholdPlan",
-    "ThresholdRound",
-    "threshold_plan_from_spec",
-]
 
 # Up to here the radius of truncated noise has a closed form in float64.
 _MOST_CLOSED_FORM = 30
@@ -74,7 +71,7 @@ class ThresholdRound:
     Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
     acceptance and estimate are.
 
-    Proof sketch. As of `dpcore.thresholds.heavy_nodes.Classification`: the largest count of a level
+    Proof sketch. As of `dpcore.papers.classification.Classification`: the largest count of a level
     rises by at most 1 with a row added, and never falls, so the search costs search_epsilon; at
     most c levels are looked at, each at (node_epsilon / c, delta / c), a row being in one node of a
     level.
@@ -227,12 +224,10 @@ class ThresholdPlan:
             epsilon=self.epsilon, delta=self.delta, rows=self.rows, neighbors=self.neighbors
         )
 
-    @property
-    def spares_empty_nodes(self) -> bool:
-        """Whether a node without rows is never TOP: tau - Delta - R > R in the paper's terms.
-        `dpcore.thresholds.rounds` draws for all nodes of a level anyhow, and needs no such
-        condition."""
-        return all(each.floor > 0 for each in self.rounds)
+    @cached_property
+    def estimates(self) -> Floats:
+        """(rounds + 1,) what a node is estimated at: found by no round, or by each."""
+        return np.array([float(self.least), *(float(each.estimate) for each in self.rounds)])
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values; `threshold_plan_from_spec` reads it back."""

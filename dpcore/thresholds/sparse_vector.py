@@ -22,9 +22,6 @@ from dpcore.arrays import Flags, Integers
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
 
-__all__ = ["SparseVector", "SparseVectorParameters"]
-
-
 _MOST_VALUE = 2**60
 
 

@@ -6,7 +6,8 @@ projection of the children's estimates onto a simplex, weighted by how well each
 solution becomes integers by largest remainders inside the node, ties by position. Every sum holds,
 the prefix sums are a monotone CDF, and a subtree needs nothing but its root's count.
 
-Never applied to signed sums. It is post-processing: it costs no budget.
+The trees of any fan-outs, and signed sums, are split by `dpcore.trees.irregular_consistency`. It is
+post-processing: it costs no budget.
 
 Source: derived in the design (section 5); the projection is that of Duchi et al. 2008 with
 weights; compare Rameshwar, Tandon, Sharma, Section VI, which projects the CDF alone.
@@ -19,7 +20,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.trees.least_squares import EstimationWeights
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.irregular_consistency import split_among_children
+from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 
 # Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
@@ -36,57 +39,73 @@ def root_count(estimate: Floats) -> Integers:
 
 
 def consistent_counts(
-    weights: EstimationWeights, estimates: Sequence[Floats], root: Integers
+    tree: Shape,
+    below: Sequence[Floats],
+    estimates: Sequence[Floats],
+    roots: Integers,
+    *,
+    signed: bool = False,
 ) -> list[Integers]:
-    """The integer counts of every node, top down from the root's.
+    """The integer counts, or signed sums, of every node, top down from the roots'.
 
     Args:
-        weights: of the tree's shape; ``weights.below`` is a.
+        tree: the shape.
+        below: a_l per level, (n_l,), in rows^2, as ``EstimationWeights.below``.
         estimates: u_l per level, (..., n_l), root first.
-        root: (..., 1), the root's count, nonnegative.
+        roots: (..., n_0), the roots' counts, nonnegative unless ``signed``.
+        signed: sums that may be negative; of irregular trees only.
 
     Returns:
-        x_l per level, (..., n_l): nonnegative, and children sum to their parent.
+        x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
 
-    >>> from dpcore.trees.least_squares import estimation_weights
     >>> tree = Tree(leaves=3, fanouts=(3,))
-    >>> weights = estimation_weights(tree, [np.inf, 1.0, 1.0][1:])
-    >>> consistent_counts(
-    ...     weights, [np.array([5.0]), np.array([4.2, -1.0, 1.8])], np.array([5]))[1].tolist()
+    >>> estimates = [np.array([5.0]), np.array([4.2, -1.0, 1.8])]
+    >>> consistent_counts(tree, [np.ones(1), np.ones(3)], estimates, np.array([5]))[1].tolist()
     [4, 0, 1]
     """
-    tree = weights.tree
-    counts = [root]
+    counts = [roots]
     for level in range(tree.height):
-        counts.append(
-            _level_counts(tree, level, weights.below[level + 1], estimates[level + 1], counts[-1])
-        )
+        known = below[level + 1], estimates[level + 1], counts[-1]
+        if isinstance(tree, IrregularTree):
+            counts.append(_split_level(tree.fanouts[level], *known, signed=signed))
+        else:
+            assert isinstance(tree, Tree) and not signed
+            counts.append(_split_even_level(tree.fanouts[level], *known))
     return counts
 
 
-def _level_counts(
-    tree: Tree, level: int, below: Floats, estimates: Floats, parents: Integers
+def _split_level(
+    fanouts: Integers, below: Floats, estimates: Floats, parents: Integers, *, signed: bool
 ) -> Integers:
-    """The children's counts of a whole level; trimmed last nodes are a group of their own."""
-    fanout = tree.fanouts[level]
-    batch = estimates.shape[:-1]
-    whole = estimates.shape[-1] // fanout
-    body = whole * fanout
-    split = split_counts(
-        estimates[..., :body].reshape(-1, fanout),
-        # Untrimmed nodes of a level share one shape but for the trimmed path's last child.
-        np.broadcast_to(below[:body], (*batch, body)).reshape(-1, fanout),
-        parents[..., :whole].reshape(-1),
-    ).reshape(*batch, body)
-    if body == estimates.shape[-1]:
-        return split
-    rest = estimates.shape[-1] - body
-    tail = split_counts(
-        estimates[..., body:].reshape(-1, rest),
-        np.broadcast_to(below[body:], (*batch, rest)).reshape(-1, rest),
-        parents[..., whole].reshape(-1),
-    ).reshape(*batch, rest)
-    return np.concatenate([split, tail], axis=-1)
+    """The children's counts of a whole level, of any numbers of children."""
+    batch = estimates.size // estimates.shape[-1]
+    return split_among_children(
+        np.tile(fanouts, batch),
+        estimates.reshape(-1),
+        np.broadcast_to(below, estimates.shape).reshape(-1),
+        parents.reshape(-1),
+        signed=signed,
+    ).reshape(estimates.shape)
+
+
+def _split_even_level(fanout: int, below: Floats, estimates: Floats, parents: Integers) -> Integers:
+    """The same where all nodes have as many children, but for the last, which may have fewer and is
+    a group of its own."""
+    *batch, size = estimates.shape
+    whole = size // fanout
+    groups = [(fanout, slice(0, whole * fanout), slice(0, whole))]
+    if whole * fanout < size:
+        groups.append((size - whole * fanout, slice(whole * fanout, size), slice(whole, None)))
+    split = [
+        split_counts(
+            estimates[..., children].reshape(-1, width),
+            # Untrimmed nodes of a level share one shape but for the trimmed path's last child.
+            np.broadcast_to(below[children], estimates[..., children].shape).reshape(-1, width),
+            parents[..., nodes].reshape(-1),
+        ).reshape(*batch, -1)
+        for width, children, nodes in groups
+    ]
+    return split[0] if len(split) == 1 else np.concatenate(split, axis=-1)
 
 
 def split_counts(estimates: Floats, below: Floats, totals: Integers) -> Integers:

@@ -32,34 +32,15 @@ Source: the design, section 4 (sensitivity per level).
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from dpcore.arrays import Integers
 from dpcore.rows.sums import LARGEST_BOUND
-
-__all__ = ["LARGEST_SUM", "LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"]
-
+from dpcore.trees.shape import Shape
 
 LARGEST_SUM = 2**62
 _LOW_BITS = 32
 _LARGEST_HIGH = LARGEST_SUM >> _LOW_BITS
-
-
-class SummedTree(Protocol):
-    """What is asked of the shape of a tree: `dpcore.trees.uniform.Tree`,
-    `dpcore.trees.irregular`."""
-
-    @property
-    def height(self) -> int:
-        """The level of the leaves, the root being level 0."""
-
-    def child_sum(self, level: int, values: Integers) -> Integers:
-        """For each node of a level the sum over its children, (..., n)."""
-
-    def level_counts(self, leaf_counts: Integers) -> list[Integers]:
-        """The sums of every level, root first, in int64."""
 
 
 def words_of(values: Integers) -> Integers:
@@ -101,7 +82,7 @@ def saturated_sums(words: Integers) -> Integers:
     return sums
 
 
-def level_sums(tree: SummedTree, leaves: Integers) -> list[Integers]:
+def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
     """S of every node's sum, from those of the leaves.
 
     Args:

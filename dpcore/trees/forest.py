@@ -3,104 +3,89 @@
     measure      exact counts of a chunk -> noisy counts of its levels
     chunk_roots  noisy counts of a chunk -> z of its subtrees' roots, for the spine
     solve_spine  z of all roots of a key -> estimates of the spine, and each root's solution
+    solve        noisy counts of a chunk, its roots' solution -> estimates, variances, counts
 
-How a chunk is solved differs with what is asked of it (`TreeQuestion.chunk_answer`).
-`dpcore.uniform.forest` has the trees of equal fan-outs, `dpcore.irregular.forest` all others.
+Each step is a pure function of its arguments, so any worker can run it on any chunk.
+
+Implemented by `dpcore.uniform.forest` (equal fan-outs) and `dpcore.irregular.forest` (any), both by
+`dpcore.trees.linear_forest`; by `dpcore.irregular.as_measured`; and, for mechanisms that need a
+whole tree at once (`dpcore.trees.whole_trees`), by `dpcore.thresholds.forest` and
+`dpcore.papers.forest`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.source import NoiseSource
+from dpcore.trees.chunks import SPINE as SPINE
+from dpcore.trees.chunks import Chunk, Chunking
+
+Measurements = list[Integers | None]
 
 
-class AnyChunk(Protocol):
-    """A run of leaves of one key, or of whole trees; see `dpcore.trees.chunks`."""
-
-    @property
-    def key(self) -> int:
-        """The code of its (first) key."""
-
-    @property
-    def index(self) -> int:
-        """Its place among the chunks of that key, 0 where chunks hold whole trees."""
+class Forest(Protocol):
+    """The trees of one plan, one per key."""
 
     @property
-    def start(self) -> int:
-        """The global leaf id of its first leaf."""
-
-    @property
-    def leaves(self) -> int:
-        """The leaves of all its subtrees."""
-
-    @property
-    def units(self) -> int:
-        """The roots of its subtrees, over all its keys."""
-
-    @property
-    def rows(self) -> int:
-        """The rows of an array of the chunk."""
-
-
-class AnyChunking(Protocol):
-    """The cut of a tree, once per key, into chunks."""
-
-    @property
-    def cells(self) -> int:
-        """The leaves of all keys."""
-
-    @property
-    def split_level(self) -> int:
-        """The level of the chunks' subtrees' roots: 0 where a chunk holds whole trees."""
-
-    @property
-    def chunks_per_key(self) -> int:
-        """How many chunks a key has; 1 where chunks hold whole trees."""
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[AnyChunk]: ...
-
-    def __getitem__(self, number: int, /) -> AnyChunk: ...
-
-    def number(self, key: int, index: int) -> int:
-        """The running number of the chunk that a key code and an index name."""
-
-    def numbers(self, leaf_ids: Integers) -> Integers:
-        """The running number of the chunk of each global leaf id, (n,) -> (n,)."""
-
-
-class ChunkedForest(Protocol):
-    """The trees of one plan, one per key. A chunk is one of the forest's own."""
-
-    @property
-    def chunking(self) -> AnyChunking:
+    def chunking(self) -> Chunking:
         """The cut into chunks."""
 
-    def measure(self, tree: str, chunk: Any, counts: Integers, noise: NoiseSource) -> Measurements:
-        """The noisy counts of a chunk's levels from its leaves' exact counts, (leaves,)."""
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The noisy counts of the chunk's levels.
 
-    def chunk_totals(self, chunk: Any, counts: Integers) -> Integers:
-        """(units,) the exact counts of the roots of a chunk's subtrees, from its leaves'."""
+        Args:
+            tree: the name of the tree.
+            chunk: which one.
+            counts: (leaves of the chunk,) exact.
+            noise: the source.
 
-    def chunk_roots(self, chunk: Any, measurements: Measurements) -> Floats:
-        """(units,) z of the roots of a chunk's subtrees."""
+        Returns:
+            per level from the split level down, (rows, n) or None where not measured.
+        """
+
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        """(units,) z of the roots of the chunk's subtrees."""
 
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """The solution of every chunk root of a key, and of the levels above."""
+        """Solves the levels above the chunks.
 
+        Args:
+            tree: the name of the tree.
+            key: the code of the (first) key.
+            roots: (trees * spine leaves,) z of all subtrees' roots, in the order of leaf ids.
+            totals: the same shape, their exact counts.
+            noise: the source, for the spine's own levels.
 
-SPINE = -1
-Measurements = list[Integers | None]
+        Returns:
+            the solution of every root, same order; and of the levels above the split level.
+        """
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution | None]:
+        """Solves the levels of a chunk, from the split level to the leaves.
+
+        Args:
+            chunk: which one.
+            measurements: from `measure`.
+            roots: (units,) the solutions of its subtrees' roots.
+
+        Returns:
+            per level, (rows, n); and the prefixes that end in the chunk, None where leaves have no
+            order.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,11 +104,24 @@ class RootSolutions:
     before_count: Integers
     total_count: Integers
 
+    @classmethod
+    def of_spine(cls, estimates: list[Floats], counts: list[Integers]) -> RootSolutions:
+        """The solutions of the spine's leaves, in the order of leaf ids."""
+        last, final = estimates[-1], counts[-1]
+        return cls(
+            estimate=last.reshape(-1),
+            before=(np.cumsum(last, axis=-1) - last).reshape(-1),
+            total=np.broadcast_to(estimates[0], last.shape).reshape(-1),
+            count=final.reshape(-1),
+            before_count=(np.cumsum(final, axis=-1) - final).reshape(-1),
+            total_count=np.broadcast_to(counts[0], final.shape).reshape(-1),
+        )
+
     def slice(self, start: int, stop: int) -> RootSolutions:
         """The solutions of some of the roots."""
         return RootSolutions(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
 
-    def to_array(self) -> npt.NDArray[np.int64]:
+    def to_array(self) -> Integers:
         """(fields, units) int64; floats keep their bits."""
         return np.stack([getattr(self, field.name).view(np.int64) for field in fields(self)])
 
@@ -133,7 +131,7 @@ class RootSolutions:
         return len(fields(cls))
 
     @classmethod
-    def from_array(cls, array: npt.NDArray[np.int64]) -> RootSolutions:
+    def from_array(cls, array: Integers) -> RootSolutions:
         """The inverse of `to_array`."""
         names = [field.name for field in fields(cls)]
         return cls(
@@ -146,10 +144,53 @@ class RootSolutions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelSolution:
-    """The answer for some nodes of one level, (units, n) each."""
+    """The answer for some nodes of one level, (rows, n) each."""
 
     level: int
     first_node: int
     estimate: Floats
     variance: Floats
     count: Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrefixSolution:
+    """The answer for the prefixes that end in a chunk, (rows, leaves) each.
+
+    Attributes:
+        estimate: of the count of all leaves up to and with this one.
+        variance: of this estimate, and alpha, the coefficient of the whole tree's estimate in it.
+        count: the final count of the same leaves.
+    """
+
+    estimate: Floats
+    variance: Floats
+    alpha: Floats
+    count: Integers
+
+
+def level_solutions(
+    first_level: int,
+    ranges: list[tuple[int, int]],
+    estimates: list[Floats],
+    variances: list[Floats],
+    counts: list[Integers],
+) -> list[LevelSolution]:
+    """The answers of consecutive levels.
+
+    Args:
+        first_level: the uppermost.
+        ranges: per level, the nodes.
+        estimates, counts: per level, (rows, n).
+        variances: per level, of a shape that broadcasts to it.
+    """
+    return [
+        LevelSolution(
+            level=first_level + depth,
+            first_node=first,
+            estimate=estimates[depth],
+            variance=np.broadcast_to(variances[depth], estimates[depth].shape),
+            count=counts[depth],
+        )
+        for depth, (first, _) in enumerate(ranges)
+    ]

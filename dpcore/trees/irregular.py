@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Integers
-from dpcore.trees.uniform import MAX_LEAVES, Number
+from dpcore.trees.shape import Number
+from dpcore.trees.uniform import MAX_LEAVES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,56 +20,12 @@ point onto the canonical simplex of R^n, 1986.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.trees.irregular import IrregularTree
 
 # As in `dpcore.trees.consistency`: remainders closer than one part in 2^20 are ties.
 _REMAINDER_BITS = 20
-
-
-def irregular_counts(
-    tree: IrregularTree,
-    below: Sequence[Floats],
-    estimates: Sequence[Floats],
-    roots: Integers,
-    *,
-    signed: bool = False,
-) -> list[Integers]:
-    """The integer counts of every node, top down from the roots'.
-
-    Args:
-        tree: the shape.
-        below: a_l per level, (n_l,), in rows^2, as ``EstimationWeights.below``.
-        estimates: u_l per level, (..., n_l), root first.
-        roots: (..., n_0), the roots' counts, nonnegative unless ``signed``.
-        signed: sums that may be negative.
-
-    Returns:
-        x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
-
-    >>> tree = IrregularTree.from_fanouts([[2], [3, 1]])
-    >>> estimates = [np.array([9.0]), np.array([5.2, 3.8]), np.array([4.2, -1.0, 2.0, 3.8])]
-    >>> [x.tolist() for x in irregular_counts(
-    ...     tree, [np.ones(1), np.ones(2), np.ones(4)], estimates, np.array([9]))]
-    [[9], [5, 4], [4, 0, 1, 4]]
-    """
-    counts = [roots]
-    for level in range(tree.height):
-        values = estimates[level + 1]
-        batch = values.size // values.shape[-1]
-        split = split_among_children(
-            np.tile(tree.fanouts[level], batch),
-            values.reshape(-1),
-            np.broadcast_to(below[level + 1], values.shape).reshape(-1),
-            counts[-1].reshape(-1),
-            signed=signed,
-        )
-        counts.append(split.reshape(values.shape))
-    return counts
 
 
 def split_among_children(

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Floats
-from dpcore.trees.uniform import Tree
+from dpcore.trees.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +46,7 @@ class EstimationWeights:
             in the variance of the root's u.
     """
 
-    tree: Tree
+    tree: Shape
     below: tuple[Floats, ...]
     own: tuple[Floats, ...]
     children: tuple[Floats, ...]
@@ -69,7 +69,7 @@ class EstimationWeights:
         ]
 
 
-def estimation_weights(tree: Tree, variances: Sequence[float | Floats]) -> EstimationWeights:
+def estimation_weights(tree: Shape, variances: Sequence[float | Floats]) -> EstimationWeights:
     """The weights of both passes for measurements of the given variances.
 
     Args:
@@ -80,6 +80,7 @@ def estimation_weights(tree: Tree, variances: Sequence[float | Floats]) -> Estim
     Raises:
         ValueError: the leaves are not measured, or a number of variances other than the levels.
 
+    >>> from dpcore.trees.uniform import Tree
     >>> weights = estimation_weights(Tree(leaves=4, fanouts=(2, 2)), [np.inf, 1.0, 1.0])
     >>> [float(below[0]) for below in weights.below]
     [1.3333333333333333, 0.6666666666666666, 1.0]
@@ -114,7 +115,7 @@ def estimation_weights(tree: Tree, variances: Sequence[float | Floats]) -> Estim
 
 
 def _pass_up(
-    tree: Tree, measured: Sequence[Floats]
+    tree: Shape, measured: Sequence[Floats]
 ) -> tuple[list[Floats], list[Floats], list[Floats], list[Floats]]:
     """(a, a / s, a / A, A) per level, root first; A of the leaves is left out."""
     below, own, children = [measured[-1]], [np.ones_like(measured[-1])], [np.zeros(1)]
@@ -140,7 +141,7 @@ def _divide(numerator: Floats, denominator: Floats, *, otherwise: float | Floats
     return np.where(zero, otherwise, quotient)
 
 
-def _equal_share(tree: Tree, level: int) -> Floats:
+def _equal_share(tree: Shape, level: int) -> Floats:
     """1 / (number of siblings): any share will do where the children are known exactly."""
     ones = np.ones(tree.level_sizes[level + 1])
     shares: Floats = 1.0 / tree.to_children(level, tree.child_sum(level, ones))

@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Number = TypeVar("Number", np.float64, np.int64)
+from dpcore.trees.shape import Number
 
 MAX_LEAVES = 2**40
 
@@ -87,6 +86,17 @@ class Tree:
         """The leaves below a node."""
         width = self.leaves_below(level)
         return range(node * width, min((node + 1) * width, self.leaves))
+
+    def node_ranges(self, level: int, first: int, stop: int) -> list[tuple[int, int]]:
+        """Per level from ``level`` to h, the range of the nodes below a range of a level's nodes.
+
+        >>> Tree(leaves=10, fanouts=(3, 4)).node_ranges(1, 1, 3)
+        [(1, 3), (4, 10)]
+        """
+        ranges = [(first, stop)]
+        for fanout, size in zip(self.fanouts[level:], self.level_sizes[level + 1 :], strict=True):
+            ranges.append((ranges[-1][0] * fanout, min(ranges[-1][1] * fanout, size)))
+        return ranges
 
     def top(self, level: int) -> Tree:
         """The tree of levels 0 to ``level``, whose leaves are this tree's nodes of that level."""

@@ -15,11 +15,8 @@ FACE = {
         "estimate_in_words",
         "levels_of",
     ),
-    "errors": ("TreeErrors",),
-    "forest": (
-        "Forest",
-        "PrefixSolution",
-    ),
+    "errors": ("UniformErrors",),
+    "forest": ("UniformForest",),
     "objectives": (
         "CDF",
         "CdfObjective",
@@ -33,12 +30,13 @@ FACE = {
     "plan": (
         "Consistency",
         "Estimator",
-        "Mechanism",
+        "Measured",
         "TreePlan",
         "check_estimator",
         "moved_counts",
     ),
     "prefix_error": ("mean_prefix_variance",),
+    "setting": ("TreeSetting",),
     "strategies": (
         "Fanouts",
         "Strategy",

@@ -49,7 +49,7 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 
 # The chance that the simulation, over all plans, gives a factor that is too small.
@@ -226,7 +226,7 @@ def _chernoff(plan: TreePlan, variance: Floats, kurtosis: Floats) -> tuple[Float
     # Where noise is seldom anything but 0, the best s is far below 1 / sd.
     least = min(1e-1, 0.05 * math.sqrt(variance.min()), 1e-1 / normal)
     slopes = np.geomspace(max(least, 1 / _WIDEST), 60.0, 300 if least == 1e-1 else 900)
-    errors, fourth = TreeErrors(plan), np.zeros((variance.size, slopes.size))
+    errors, fourth = UniformErrors(plan), np.zeros((variance.size, slopes.size))
     for level, law in enumerate(laws):
         if isinstance(law, DiscreteLaplace):
             x = errors.largest_coefficient(level) * slopes / np.sqrt(variance)[:, None]
@@ -262,7 +262,7 @@ class ErrorBlocks:
 
 def error_blocks(plan: TreePlan) -> ErrorBlocks:
     """Bounds for the errors of all K prefixes, in few blocks whatever K is."""
-    tree, errors = plan.tree, TreeErrors(plan)
+    tree, errors = plan.tree, UniformErrors(plan)
     if all(law is None or isinstance(law, DiscreteGaussian) for law in plan.laws):
         # The bound in standard errors is the same for all; leaves of variance 0 there are none.
         everything = np.array([tree.leaves - plan.public_total], np.int64)
@@ -303,7 +303,7 @@ def _worth_opening(variance: Floats, dip: float, cost: Integers) -> npt.NDArray[
 
 
 def _run_bounds(
-    plan: TreePlan, errors: TreeErrors, level: int, first: Integers, stop: Integers
+    plan: TreePlan, errors: UniformErrors, level: int, first: Integers, stop: Integers
 ) -> tuple[Floats, Floats, float]:
     """The least variance and the largest kurtosis of prefixes that end in runs of siblings.
 
@@ -337,7 +337,7 @@ def _run_bounds(
     return variance, np.clip(kurtosis, 0.0, max(0.0, largest) / variance), dip
 
 
-def _at(errors: TreeErrors, boundary: Integers) -> tuple[Floats, Floats]:
+def _at(errors: UniformErrors, boundary: Integers) -> tuple[Floats, Floats]:
     """Variance and fourth cumulant for the leaves before each boundary; 0 for none."""
     none = np.zeros(boundary.size)
     variance, fourth = errors.moments_of_prefixes(np.maximum(boundary - 1, 0), none)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcore.noise.scales import scale_of
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
 
 ESTIMATES = {
     Estimator.NONE: "as published",
@@ -17,7 +17,7 @@ ESTIMATES = {
 def counted(plan: TreePlan, level: int) -> dict[str, int]:
     """How many counts of a level may get noise: of its nodes, or of prefixes."""
     size = plan.tree.level_sizes[level]
-    if plan.mechanism is Mechanism.INDEPENDENT and level == plan.tree.height:
+    if plan.measured is Measured.PREFIXES and level == plan.tree.height:
         return {"prefixes": size - plan.public_total}
     return {"nodes": size}
 
@@ -39,5 +39,5 @@ def levels_of(plan: TreePlan) -> list[dict[str, object]]:
 
 def estimate_in_words(plan: TreePlan) -> str:
     """Which estimate a plan names, for a person."""
-    independent = plan.mechanism is Mechanism.INDEPENDENT
+    independent = plan.measured is Measured.PREFIXES
     return ESTIMATES[Estimator.NONE if independent else plan.estimator]

@@ -21,7 +21,7 @@ from dpcore.uniform.plan import TreePlan
 Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplicity)
 
 
-class TreeErrors:
+class UniformErrors:
     """The error laws of the estimates of one plan's tree.
 
     Nodes come in two classes a level: the last one, which may be trimmed, and all others.
@@ -33,7 +33,7 @@ class TreeErrors:
     ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
-    >>> law = TreeErrors(plan).node(1, 0)
+    >>> law = UniformErrors(plan).node(1, 0)
     >>> round(law.variance / plan.variances[1], 6)  # 1 - 1/4: the total is known
     0.75
     """

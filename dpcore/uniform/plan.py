@@ -16,16 +16,17 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
 from dpcore.trees.uniform import Tree
+from dpcore.uniform.setting import TreeSetting
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 _LEAST_VARIANCE = 1e-60
 
 
-class Mechanism(Enum):
+class Measured(Enum):
     """What gets noise."""
 
-    TREE = "tree"  # the counts of the measured levels' nodes
-    INDEPENDENT = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
+    NODES = "tree"  # the counts of the measured levels' nodes
+    PREFIXES = "independent"  # the counts of all prefixes: F^ind of Rameshwar, Tandon, Sharma
 
 
 class Estimator(Enum):
@@ -58,7 +59,7 @@ class TreePlan:
             0 means that the level is not measured. The leaves always are.
         public_total: the number of rows N is public, and is the root's exact count.
         keyed: the tree stands once per key of a group-by column.
-        mechanism: what gets noise. Independent prefixes stand on a tree of one level, of which the
+        measured: what gets noise. Independent prefixes stand on a tree of one level, of which the
             leaves' amount pays for them.
         estimator: how counts are estimated from what was measured.
 
@@ -81,8 +82,41 @@ class TreePlan:
     level_amounts: tuple[Fraction, ...]
     public_total: bool = False
     keyed: bool = False
-    mechanism: Mechanism = Mechanism.TREE
+    measured: Measured = Measured.NODES
     estimator: Estimator = Estimator.FULL
+
+    @classmethod
+    def of(
+        cls,
+        setting: TreeSetting,
+        tree: Tree,
+        level_amounts: tuple[Fraction, ...],
+        *,
+        measured: Measured = Measured.NODES,
+        estimator: Estimator = Estimator.FULL,
+    ) -> TreePlan:
+        """The plan of a setting, once its shape and the split of its budget are chosen."""
+        return cls(
+            tree=tree,
+            neighbors=setting.neighbors,
+            budget=setting.budget,
+            level_amounts=level_amounts,
+            public_total=setting.public_total,
+            keyed=setting.keyed,
+            measured=measured,
+            estimator=estimator,
+        )
+
+    @property
+    def setting(self) -> TreeSetting:
+        """What was given of it."""
+        return TreeSetting(
+            leaves=self.tree.leaves,
+            budget=self.budget,
+            neighbors=self.neighbors,
+            public_total=self.public_total,
+            keyed=self.keyed,
+        )
 
     def __post_init__(self) -> None:
         self._check_amounts()
@@ -90,7 +124,7 @@ class TreePlan:
         root_known = self.public_total or self.level_amounts[0] > 0 or self.tree.height == 0
         if self.estimator is Estimator.ABOVE and not root_known:
             raise ValueError("estimator: above needs a root that is public or measured")
-        if self.mechanism is Mechanism.INDEPENDENT:
+        if self.measured is Measured.PREFIXES:
             if self.tree.height > 1 or (self.tree.height == 1 and self.level_amounts[0] > 0):
                 raise ValueError("mechanism: independent prefixes have one level, the leaves")
             if self.estimator is not Estimator.FULL:
@@ -129,7 +163,7 @@ class TreePlan:
 
         Of independent prefixes, the law of the prefixes stands at the leaves.
         """
-        if self.mechanism is Mechanism.INDEPENDENT:
+        if self.measured is Measured.PREFIXES:
             return (None,) * self.tree.height + (self._prefix_law(),)
         return tuple(
             level_law(
@@ -157,7 +191,7 @@ class TreePlan:
     @cached_property
     def is_efficient(self) -> bool:
         """Whether estimates are the best linear unbiased ones of the measured levels."""
-        return self.mechanism is Mechanism.TREE and self.estimator is Estimator.FULL
+        return self.measured is Measured.NODES and self.estimator is Estimator.FULL
 
     @cached_property
     def variances(self) -> tuple[float, ...]:
@@ -201,7 +235,7 @@ def moved_counts(plan: TreePlan) -> tuple[tuple[NoiseLaw, int], ...]:
     >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
     [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
     """
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         prefixes = prefix_sensitivity(
             plan.neighbors, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
         )

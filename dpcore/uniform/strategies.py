@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.uniform.batch import TreeBatch
 from dpcore.uniform.objectives import (
@@ -39,6 +39,7 @@ from dpcore.uniform.objectives import (
     Objective,
     RangeObjective,
 )
+from dpcore.uniform.setting import TreeSetting
 
 Fanouts = tuple[int, ...]
 
@@ -101,14 +102,7 @@ class Strategy:
 
 @lru_cache(maxsize=256)
 def search_strategies(
-    *,
-    leaves: int,
-    measure: Measure,
-    neighbors: Neighbors,
-    public_total: bool,
-    keyed: bool,
-    objective: Objective = _CDF,
-    fanouts: Fanouts | None = None,
+    setting: TreeSetting, *, objective: Objective = _CDF, fanouts: Fanouts | None = None
 ) -> tuple[Strategy, ...]:
     """The best strategies, with continuous noise, and the best of each small height.
 
@@ -116,8 +110,8 @@ def search_strategies(
     best of each height.
 
     Args:
-        leaves: the number K of leaves.
-        measure, neighbors, public_total, keyed: as in a plan; they set the noise at each level.
+        setting: the leaves, and what sets the noise at each level. The amount of its budget does
+            not matter.
         objective: of which the error is made small.
         fanouts: only the shares of this shape are searched, and no level of it is left out.
 
@@ -127,20 +121,25 @@ def search_strategies(
     Raises:
         ValueError: an objective that does not fit the leaves or the fan-outs.
 
-    >>> best = search_strategies(leaves=256, measure=Measure.EPSILON, public_total=True,
-    ...                          neighbors=Neighbors.SUBSTITUTE, keyed=False)[0]
+    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from fractions import Fraction
+    >>> best = search_strategies(TreeSetting(
+    ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))[0]
     >>> best.fanouts, round(best.mean_variance, 1)
     ((16, 16), 159.5)
     """
-    if leaves == 1:
-        return (one_level(leaves),)
+    if setting.leaves == 1:
+        return (one_level(setting.leaves),)
+    measure = setting.budget.measure
     root, levels = (
-        level_sensitivity(neighbors, single_node=single) for single in (not keyed, False)
+        level_sensitivity(setting.neighbors, single_node=single)
+        for single in (not setting.keyed, False)
     )
     search = _Search(
-        leaves=leaves,
+        leaves=setting.leaves,
         measure=measure,
-        public_total=public_total,
+        public_total=setting.public_total,
         objective=objective,
         root_precision=_unit_precision(measure, *root),
         level_precision=_unit_precision(measure, *levels),

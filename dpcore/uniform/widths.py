@@ -20,7 +20,7 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 
 # Keeps an atom at the very end of an interval inside after the rounding of a square root.
@@ -90,7 +90,7 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     Raises:
         ValueError: the confidence is not above 0 and at most 0.9999.
     """
-    errors, tree = TreeErrors(plan), plan.tree
+    errors, tree = UniformErrors(plan), plan.tree
     levels = tuple(
         max(standard_width(law, confidence) for law in _node_laws(errors, level))
         for level in range(tree.height + 1)
@@ -100,7 +100,7 @@ def interval_widths(plan: TreePlan, confidence: float) -> IntervalWidths:
     return IntervalWidths(confidence=confidence, levels=levels, prefix=prefix, line=line)
 
 
-def _node_laws(errors: TreeErrors, level: int) -> list[ErrorLaw]:
+def _node_laws(errors: UniformErrors, level: int) -> list[ErrorLaw]:
     """Those of a level's nodes that differ."""
     tree = errors.tree
     laws = []
@@ -143,7 +143,7 @@ class _Places(NamedTuple):
     excess: Floats  # its kurtosis
 
 
-def _prefix_places(errors: TreeErrors, *, public_total: bool) -> _Places:
+def _prefix_places(errors: UniformErrors, *, public_total: bool) -> _Places:
     leaf, share = _places(errors.tree, public_total=public_total)
     variance, cumulant = errors.moments_of_prefixes(leaf, share)
     uncertain, blurred = variance > ROUNDING, variance + BLUR_VARIANCE
@@ -155,7 +155,7 @@ def _prefix_places(errors: TreeErrors, *, public_total: bool) -> _Places:
 
 
 def _prefix_widths(
-    errors: TreeErrors, places: _Places, confidence: float
+    errors: UniformErrors, places: _Places, confidence: float
 ) -> tuple[float, tuple[float, float]]:
     """The widest of the prefixes in standard errors, and the line above all of them in rows."""
     if not places.leaf.size:

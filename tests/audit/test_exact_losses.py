@@ -40,7 +40,7 @@ from dpcore.sparse.plan import SparsePlan
 from dpcore.thresholds.plan import ThresholdRound
 from dpcore.thresholds.sparse_vector import SparseVector
 from dpcore.uniform import forest
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 
 Patch = pytest.MonkeyPatch
 # Claims that are met exactly in the worst case: the audit must come near them, or it sees little.
@@ -182,7 +182,7 @@ def rows_whose_fate_depends_on_others(patch: Patch) -> None:
 
 
 def exact_totals_shown(patch: Patch) -> None:
-    for kind in (Forest, IrregularForest):
+    for kind in (UniformForest, IrregularForest):
 
         def solve(
             self: Any,

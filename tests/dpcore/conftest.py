@@ -23,11 +23,12 @@ from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 
 def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> Tree:
@@ -140,7 +141,7 @@ class NodeNoiseLaw:
 class NodeNoiseSource:
     """In place of a source of keyed streams: says where in its level a chunk begins."""
 
-    chunking: Chunking
+    chunking: UniformChunking
 
     def of_counts(self, counts: Integers) -> NodeNoiseSource:
         return self
@@ -169,7 +170,7 @@ class SolvedForest:
 
 
 def _solve_forest(
-    forest: Forest, counts: Integers, noise: Any, quantiles: Sequence[float] = (0.5,)
+    forest: UniformForest, counts: Integers, noise: Any, quantiles: Sequence[float] = (0.5,)
 ) -> SolvedForest:
     """Measures and solves a forest chunk by chunk, as the pipeline does."""
     chunking, tree = forest.chunking, forest.plan.tree
@@ -258,11 +259,13 @@ def _make_question(
         keys=KeyList(column="carrier", keys=tuple(f"k{i}" for i in range(keys))) if keys else None,
         plan=plan
         or plan_tree(
-            leaves=leaves,
-            budget=Budget(measure=measure, amount=Fraction(amount)),
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keys > 0,
+            TreeSetting(
+                leaves=leaves,
+                budget=Budget(measure=measure, amount=Fraction(amount)),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keys > 0,
+            )
         ),
         **fields,
     )

@@ -23,7 +23,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.ranges import range_margin
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.widths import interval_widths
 
@@ -160,7 +160,7 @@ def test_any_level_of_confidence_holds_and_is_not_wasted(
     found = measured(noise, sparse)
     plan, widths = found.plan, interval_widths(found.plan, confidence)
     least, most = limits(len(found.truth), confidence)
-    errors = TreeErrors(plan)
+    errors = UniformErrors(plan)
     for level, (exact, (estimate, _, _)) in enumerate(
         zip(plan.tree.level_counts(found.truth), found.levels, strict=True)
     ):

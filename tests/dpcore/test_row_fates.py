@@ -29,8 +29,8 @@ from dpcore.hierarchy.leaves import (
 )
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
-from dpcore.irregular.plan import sum_sensitivities
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.planner import with_best_shares
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.domain import OrderedDomain
@@ -123,7 +123,7 @@ def hierarchy_question(
     if measure is not None:
         bounds = {"lower": measure.lower, "upper": measure.upper, "keyed": False}
         summed = {"sensitivities": sum_sensitivities(tree, ADD_REMOVE, **bounds)}
-    plan = plan_irregular(tree=tree, budget=BUDGET, neighbors=ADD_REMOVE, **summed)
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGET, neighbors=ADD_REMOVE, **summed))
     return HierarchyQuestion(name="tree", domain=domain, plan=plan, measure=measure)
 
 

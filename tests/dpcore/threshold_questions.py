@@ -14,6 +14,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
+from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.forest import TreeThresholds
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import domain_of
@@ -104,3 +105,8 @@ def stated_plan_of(*questions: Question) -> ReleasePlan:
         questions=questions,
         stated=stated,
     )
+
+
+def worst_alpha_rmse(errors: ThresholdErrors, alpha: float) -> float:
+    """The largest bound of RMSE_alpha over all counts: a bound of the alpha-mRMSE."""
+    return float(errors.alpha_rmse(errors.places, alpha).max())

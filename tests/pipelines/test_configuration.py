@@ -23,6 +23,7 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.uniform.setting import TreeSetting
 from pipelines import configuration_rules as rules
 from pipelines import section, sections
 from pipelines.by_section import BySection
@@ -875,10 +876,12 @@ def test_the_plan_is_the_planners() -> None:
         assert question.weight == 1
         assert question.objective == tree.planned_for
         assert question.plan == plan_tree(
-            leaves=tree.domain.cells,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),
-            neighbors=Neighbors.ADD_REMOVE,
-            keyed=tree.keys is not None,
+            TreeSetting(
+                leaves=tree.domain.cells,
+                budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),
+                neighbors=Neighbors.ADD_REMOVE,
+                keyed=tree.keys is not None,
+            ),
             objective=tree.planned_for,
         )
     assert load_configuration(str(FLIGHTS)).plan().digest == plan.digest

@@ -17,7 +17,7 @@ import yaml
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Measure, Neighbors
@@ -153,7 +153,7 @@ def test_the_laplace_and_the_gaussian_tree(
 ) -> None:
     question = question_of(folder, privacy, mechanism="tree", estimation="none", noise=noise)
     assert isinstance(question, HierarchyQuestion)
-    assert isinstance(question.forest, MeasuredForest)
+    assert isinstance(question.forest, AsMeasuredForest)
     plan = question.plan
     share = float(plan.budget.amount) / (HEIGHT + 1)
     assert [float(amount) for amount in plan.level_amounts] == pytest.approx([share] * 9, rel=1e-3)

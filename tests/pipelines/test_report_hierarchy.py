@@ -18,8 +18,8 @@ from dpcore.hierarchy.calendar import universe_from_calendar
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.plan import sum_sensitivities
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
@@ -78,13 +78,15 @@ def hierarchy(
         sensitivities = sum_sensitivities(
             domain.tree.shape, neighbors, lower=measure.lower, upper=measure.upper
         )
-    plan = plan_irregular(
-        tree=domain.tree.shape,
-        neighbors=neighbors,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        public_level=public_level,
-        keyed=keys is not None,
-        sensitivities=sensitivities,
+    plan = with_best_shares(
+        IrregularPlan(
+            tree=domain.tree.shape,
+            neighbors=neighbors,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            public_level=public_level,
+            keyed=keys is not None,
+            sensitivities=sensitivities,
+        )
     )
     return HierarchyQuestion(name=name, domain=domain, plan=plan, keys=keys, measure=measure)
 

@@ -13,7 +13,8 @@ import pytest
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -278,10 +279,12 @@ def files() -> HierarchyQuestion:
         universe=universe_from_paths(pa.array(["usr/bin", "usr/lib", "etc"]), "/"),
         columns=("path",),
     )
-    plan = plan_irregular(
-        tree=domain.tree.shape,
-        neighbors=Neighbors.ADD_REMOVE,
-        budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+    plan = with_best_shares(
+        IrregularPlan(
+            tree=domain.tree.shape,
+            neighbors=Neighbors.ADD_REMOVE,
+            budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+        )
     )
     return HierarchyQuestion(name="files", domain=domain, plan=plan)
 

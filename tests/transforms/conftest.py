@@ -23,6 +23,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from transforms.key_reference import KeyReference
 from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 from transforms.readers.read import ReadBatches
@@ -70,7 +71,9 @@ def _tree_plan(
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     if fanouts is None:
         return plan_tree(
-            leaves=cells, budget=budget, neighbors=neighbors, public_total=public, keyed=keyed
+            TreeSetting(
+                leaves=cells, budget=budget, neighbors=neighbors, public_total=public, keyed=keyed
+            )
         )
     levels = len(fanouts) + 1
     root = Fraction(0) if public else Fraction(1, levels)

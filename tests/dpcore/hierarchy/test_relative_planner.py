@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import RelativeChoice, noise_candidates, plan_relative
+from dpcore.hierarchy.relative_planner import (
+    RelativeCandidate,
+    noise_candidates,
+    threshold_candidate,
+)
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_shares
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.conversion import delta_of
+from dpcore.privacy.conversion import delta_of, rho_of
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
 
@@ -23,39 +29,52 @@ DELTA = Fraction(1, 10**6)
 WORST = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
 
-def choice(**changes: object) -> RelativeChoice:
-    given = {
-        "tree": TREE,
-        "neighbors": Neighbors.ADD_REMOVE,
-        "epsilon": Fraction(1),
-        "objective": WORST,
-        "root_bound": 1000,
-        **changes,
-    }
-    return plan_relative(**given)  # type: ignore[arg-type]
+def candidates(
+    *,
+    tree: IrregularTree = TREE,
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    objective: RelativeObjective = WORST,
+    delta: Fraction | None = None,
+    rows: int = 1,
+    root_bound: int = 1000,
+    **fields: Any,
+) -> list[RelativeCandidate]:
+    """All ways to spend an epsilon of 1, with or without a delta, by rising predicted error."""
+    objective.check_height(tree.height)
+    budgets = [Budget(measure=Measure.EPSILON, amount=Fraction(1))]
+    if delta is not None:
+        budgets.append(Budget(measure=Measure.RHO, amount=rho_of(Fraction(1), delta)))
+    found: list[RelativeCandidate | None] = []
+    for budget in budgets:
+        plan = IrregularPlan(tree=tree, neighbors=neighbors, budget=budget, **fields)
+        found += noise_candidates(plan, objective)
+    if delta is not None:
+        unit = GroupPrivacy(epsilon=Fraction(1), delta=delta, rows=rows, neighbors=neighbors)
+        found.append(threshold_candidate(tree, unit, objective, root_bound=root_bound))
+    return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
 
-def labels(found: RelativeChoice) -> set[str]:
-    return {each.label for each in found.candidates}
+def labels(found: list[RelativeCandidate]) -> set[str]:
+    return {each.label for each in found}
 
 
 def test_pure_epsilon_has_laplace_candidates_only() -> None:
-    found = choice()
+    found = candidates()
     assert labels(found) == {
         "Laplace tree",
         "least squares, Laplace, equal split",
         "least squares, Laplace, best split",
     }
-    for each in found.candidates:
+    for each in found:
         assert isinstance(each.plan, IrregularPlan)
         assert each.plan.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
 
 
 @pytest.mark.parametrize("neighbors", list(Neighbors))
 def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
-    found = choice(delta=DELTA, neighbors=neighbors)
-    assert len(found.candidates) == 7
-    for each in found.candidates:
+    found = candidates(delta=DELTA, neighbors=neighbors)
+    assert len(found) == 7
+    for each in found:
         if isinstance(each.plan, ThresholdPlan):
             assert (each.estimation, each.label) == ("thresholds", "thresholds")
             assert (each.plan.epsilon, each.plan.delta) == (1, DELTA)
@@ -75,24 +94,21 @@ def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
 def test_the_baselines_are_those_of_the_paper() -> None:
     """Corollary 2.7: Laplace noise of scale d / epsilon, Gaussian noise of variance d / (2 rho)."""
     even = IrregularTree.from_fanouts([[2], [2, 2], [2] * 4])
-    predicted = {each.label: each.predicted for each in choice(tree=even, delta=DELTA).candidates}
+    predicted = {each.label: each.predicted for each in candidates(tree=even, delta=DELTA)}
     q = math.exp(-1 / 4)
     assert predicted["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q))
     gaussian = next(
-        each for each in choice(tree=even, delta=DELTA).candidates if each.label == "Gaussian tree"
+        each for each in candidates(tree=even, delta=DELTA) if each.label == "Gaussian tree"
     )
     assert isinstance(gaussian.plan, IrregularPlan)
     rho = float(gaussian.plan.budget.amount)
     assert gaussian.predicted == pytest.approx(math.sqrt(4 / (2 * rho)), rel=1e-9)
 
 
-def test_the_best_is_the_least_predicted() -> None:
-    found = choice(delta=DELTA)
-    predicted = [each.predicted for each in found.candidates]
-    assert found.predicted == min(predicted) and predicted == sorted(predicted)
-    assert (found.plan, found.label) == (found.candidates[0].plan, found.candidates[0].label)
+def test_the_best_split_is_better_than_an_equal_one_and_that_than_none() -> None:
+    found = candidates(delta=DELTA)
     for noise in ("Laplace", "Gaussian"):
-        by = {each.label: each.predicted for each in found.candidates if noise in each.label}
+        by = {each.label: each.predicted for each in found if noise in each.label}
         best, equal = (by[f"least squares, {noise}, {split} split"] for split in ("best", "equal"))
         assert best <= equal < by[f"{noise} tree"]
 
@@ -100,7 +116,7 @@ def test_the_best_is_the_least_predicted() -> None:
 def test_thresholds_win_where_nearly_all_of_a_count_is_forgiven_and_else_do_not() -> None:
     for alpha, wins in ((0.5, False), (0.995, True)):
         objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-        assert (choice(delta=DELTA, objective=objective).label == "thresholds") == wins
+        assert (candidates(delta=DELTA, objective=objective)[0].label == "thresholds") == wins
 
 
 @pytest.mark.parametrize(
@@ -119,7 +135,7 @@ def test_the_best_split_is_not_far_behind_random_ones(
     objective: RelativeObjective, measure: Measure, amount: Fraction
 ) -> None:
     found = noise_candidates(
-        IrregularPlan.leaves_only(
+        IrregularPlan(
             tree=TREE,
             neighbors=Neighbors.ADD_REMOVE,
             budget=Budget(measure=measure, amount=amount),
@@ -142,7 +158,7 @@ def test_guesses_change_the_plan() -> None:
     amounts = []
     for objective in (heavy, plain):
         plan = noise_candidates(
-            IrregularPlan.leaves_only(
+            IrregularPlan(
                 tree=TREE,
                 neighbors=Neighbors.ADD_REMOVE,
                 budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
@@ -158,7 +174,7 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
     one, many = (
         next(
             each
-            for each in choice(delta=DELTA, rows=rows, root_bound=10**4).candidates
+            for each in candidates(delta=DELTA, rows=rows, root_bound=10**4)
             if each.estimation == "thresholds"
         )
         for rows in (1, 4)
@@ -168,40 +184,40 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
 
 
 def test_public_levels_are_not_measured() -> None:
-    found = choice(neighbors=Neighbors.SUBSTITUTE, public_level=1)
-    for each in found.candidates:
+    found = candidates(neighbors=Neighbors.SUBSTITUTE, public_level=1)
+    for each in found:
         assert isinstance(each.plan, IrregularPlan)
         assert each.plan.level_amounts[:2] == (0, 0) and each.predicted < math.inf
 
 
 def test_a_tree_of_one_node_has_candidates() -> None:
     one = IrregularTree.from_fanouts([])
-    assert choice(tree=one, delta=DELTA).predicted == pytest.approx(1.357, abs=1e-3)
+    assert candidates(tree=one, delta=DELTA)[0].predicted == pytest.approx(1.357, abs=1e-3)
 
 
 def test_large_trees_and_exact_errors_have_no_thresholds() -> None:
     plain = RelativeObjective(metric="alpha_mrmse", alpha=0.0)
-    assert "thresholds" not in labels(choice(delta=DELTA, objective=plain))
+    assert "thresholds" not in labels(candidates(delta=DELTA, objective=plain))
     large = IrregularTree.from_fanouts([[2**17 + 1]])
-    assert "thresholds" not in labels(choice(tree=large, delta=DELTA))
+    assert "thresholds" not in labels(candidates(tree=large, delta=DELTA))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (
-            lambda: choice(objective=RelativeObjective(metric="alpha_rmse", alpha=1, guess=(1,))),
+            lambda: candidates(
+                objective=RelativeObjective(metric="alpha_rmse", alpha=1, guess=(1,))
+            ),
             "guess: 1 of them for 4 levels",
         ),
         (
-            lambda: choice(
+            lambda: candidates(
                 delta=DELTA,
                 objective=RelativeObjective(metric="alpha_rmse", alpha=0.5, guess=(2000, 1, 1, 1)),
             ),
             "guess: 2000 rows are above root_bound",
         ),
-        (lambda: choice(epsilon=Fraction(0)), "epsilon: 0"),
-        (lambda: RelativeChoice(candidates=()), "candidates"),
     ],
 )
 def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:

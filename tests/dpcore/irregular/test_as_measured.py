@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.irregular.as_measured import MeasuredForest
+from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_equal_shares
 from dpcore.noise.laws import DiscreteLaplace
@@ -46,7 +46,7 @@ def test_chunks_give_the_measurements(seed: int, public: bool) -> None:
     counts = rng.integers(0, 40, (1, plan.tree.leaves))
     answers = []
     for size in (1, 3, 8, 2**17):
-        forest = MeasuredForest(plan, chunk_leaves=size)
+        forest = AsMeasuredForest(plan, chunk_leaves=size)
         answers.append(solve(forest, counts, PlacedNoise(forest)))
     whole, exact = answers[-1], plan.tree.level_counts(counts)
     for level, estimates in enumerate(whole.estimates):
@@ -94,8 +94,8 @@ def test_intervals_cover(budget: Budget) -> None:
     tolerance = 5.5 * np.sqrt(confidence * (1 - confidence) / keys)
 
     def coverage(drawn: IrregularPlan) -> list[float]:
-        solved = solve(MeasuredForest(drawn, keys=keys), counts, noise)
-        margins = MeasuredForest(plan).margins(confidence)
+        solved = solve(AsMeasuredForest(drawn, keys=keys), counts, noise)
+        margins = AsMeasuredForest(plan).margins(confidence)
         margins[-1] = np.repeat(margins[-1], tree.fanouts[-1])
         return [
             float((np.abs(estimates - truth) <= margin).mean(axis=0).min())
@@ -112,4 +112,4 @@ def test_needs_all_levels() -> None:
     plan = equal_plan(np.random.default_rng(3), public=False)
     amounts = (Fraction(0), *plan.level_amounts[1:])
     with pytest.raises(ValueError, match="estimation: none needs every level"):
-        MeasuredForest(replace(plan, level_amounts=amounts))
+        AsMeasuredForest(replace(plan, level_amounts=amounts))

@@ -14,7 +14,7 @@ import dpcore.irregular.errors
 from dpcore.errors.law import ErrorLaw
 from dpcore.errors.merged_law import MergedLaw
 from dpcore.errors.moments import noise_cumulant
-from dpcore.irregular.errors import IrregularTreeErrors
+from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.privacy.budget import Neighbors
@@ -77,7 +77,7 @@ def test_the_coefficients_are_those_of_unit_noise_sent_through_the_estimator() -
     seen = 0
     for plan in random_plans(40):
         laws, estimates = responses(plan)
-        errors = IrregularTreeErrors(plan)
+        errors = IrregularErrors(plan)
         for level, size in enumerate(plan.tree.level_sizes):
             for node in range(0, size, 1 + size // 12):
                 law = errors.node(level, node)
@@ -96,7 +96,7 @@ def test_moments_are_those_of_the_laws_and_variances_are_g() -> None:
         anything: Any = shape
         weights = estimation_weights(anything, node_variances(plan))
         spread = weights.variances(float(weights.below[0][0]))
-        errors = IrregularTreeErrors(plan)
+        errors = IrregularErrors(plan)
         for level, size in enumerate(tree.level_sizes):
             moments = errors.moments(level)
             rows = np.stack([moments.variance, moments.fourth, moments.sixth])
@@ -143,7 +143,7 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     """Whole, merged, and merged with the first siblings apart; all of one variance; the merged
     transform is within E|D t| of the exact one, and intervals are hardly wider."""
     plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
-    exact = IrregularTreeErrors(plan)
+    exact = IrregularErrors(plan)
     nodes = [(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
     wanted = [exact.node(*each) for each in nodes]
     assert all(law.difference == 0 for law in wanted)
@@ -154,7 +154,7 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     for large in (10**9, 0):
         monkeypatch.setattr(dpcore.irregular.errors, "_LARGE", large)
         for each, law in zip(nodes, wanted, strict=True):
-            merged = IrregularTreeErrors(plan).node(*each)
+            merged = IrregularErrors(plan).node(*each)
             assert merged.variance == pytest.approx(law.variance, rel=1e-9)
             assert merged.difference_fourth >= merged.difference**2
             t = np.linspace(0.0, 3.0, 40) / np.sqrt(law.variance)
@@ -196,7 +196,7 @@ def test_one_node_and_no_node() -> None:
         budget=EPSILON,
         level_amounts=(Fraction(1),),
     )
-    errors = IrregularTreeErrors(plan)
+    errors = IrregularErrors(plan)
     assert errors.node(0, 0).law.terms == ((DiscreteLaplace(scale=Fraction(1)), 1.0, 1),)
     assert errors.moments(0).variance[0] == pytest.approx(errors.node(0, 0).variance)
     for level, node in itertools.product((-1, 0, 1), (-1, 1)):
@@ -209,10 +209,10 @@ def test_a_wrong_gain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = random_irregular_plan(
         np.random.default_rng(3), tree=random_irregular_tree(np.random.default_rng(5))
     )
-    errors = IrregularTreeErrors(plan)
+    errors = IrregularErrors(plan)
     node = (plan.tree.height, 0)
     before = errors.node(*node).variance
-    errors = IrregularTreeErrors(plan)
+    errors = IrregularErrors(plan)
     errors.__dict__["_gains"] = [0.99 * gain for gain in errors._gains]
     assert errors.node(*node).variance != pytest.approx(before, rel=1e-9)
 
@@ -221,10 +221,10 @@ def test_siblings_taken_apart_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     for plan in random_plans(60, seed=2):
         nodes = [(level, size - 1) for level, size in enumerate(plan.tree.level_sizes)]
         monkeypatch.setattr(dpcore.irregular.errors, "_LARGE", 10**9)
-        whole = [IrregularTreeErrors(plan).node(*each) for each in nodes]
+        whole = [IrregularErrors(plan).node(*each) for each in nodes]
         monkeypatch.setattr(dpcore.irregular.errors, "_LARGE", 0)
         for each, law in zip(nodes, whole, strict=True):
-            apart = IrregularTreeErrors(plan).node(*each)
+            apart = IrregularErrors(plan).node(*each)
             assert apart.variance == pytest.approx(law.variance, rel=1e-9, abs=1e-9)
             kurtosis = law.law.fourth_cumulant
             assert apart.law.fourth_cumulant == pytest.approx(kurtosis, rel=1e-6, abs=1e-8)

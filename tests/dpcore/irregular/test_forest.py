@@ -14,17 +14,16 @@ import pytest
 
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
-from dpcore.trees.consistency import root_count
+from dpcore.trees.chunks import IrregularChunking
+from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_chunks import IrregularChunking
-from dpcore.trees.irregular_consistency import irregular_counts
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 from tests.dpcore.irregular_trees import (
     EPSILON,
@@ -128,7 +127,7 @@ def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
         measured = [forest.measure("t", *pair, noise) for pair in zip(chunks, parts, strict=True)]
         roots = [forest.chunk_roots(*pair) for pair in zip(chunks, measured, strict=True)]
         totals = [
-            chunk.tree.level_counts(part.reshape(chunk.keys, -1))[0].reshape(-1)
+            chunk.tree.level_counts(part.reshape(chunk.rows, -1))[0].reshape(-1)
             for chunk, part in zip(chunks, parts, strict=True)
         ]
         key = chunks[0].key
@@ -171,7 +170,7 @@ def whole_tree(forest: IrregularForest, counts: Array, noise: PlacedNoise) -> So
     return Solved(
         estimates=estimates,
         variances=[np.broadcast_to(g, u.shape) for g, u in zip(variances, estimates, strict=True)],
-        counts=irregular_counts(tree, weights.below, estimates, root_count(estimates[0])),
+        counts=consistent_counts(tree, weights.below, estimates, root_count(estimates[0])),
     )
 
 
@@ -261,7 +260,10 @@ def test_a_tree_of_equal_fanouts_is_solved_as_the_level_uniform_one(
         counts = rng.poisson(4, (2, plan.tree.leaves))
         forest = IrregularForest(plan, keys=2)
         noise = PlacedNoise(forest)
-        mine, theirs = solve(forest, counts, noise), solve_forest(Forest(uniform, 2), counts, noise)
+        mine, theirs = (
+            solve(forest, counts, noise),
+            solve_forest(UniformForest(uniform, 2), counts, noise),
+        )
         for level in range(plan.tree.height + 1):
             np.testing.assert_allclose(mine.estimates[level], theirs.estimates[level], atol=1e-8)
             np.testing.assert_allclose(mine.variances[level], theirs.variances[level], atol=1e-8)
@@ -346,7 +348,7 @@ def test_noise_is_drawn_once_and_afresh_for_every_class_chunk_and_count(release_
                 assert one is not None and two is not None
                 np.testing.assert_array_equal(one, two)
                 split = forest.chunking.split_level
-                chains = forest._root_chains(chunk.first, chunk.first + chunk.tree.roots)
+                chains = forest._root_chains(chunk)
                 for depth in range(level):
                     chains = chunk.tree.chains_below(depth, chains)
                 repeated = split + level < CHAINED.height and chunk.tree.fanouts[level] == 1
@@ -413,15 +415,17 @@ def test_refuses() -> None:
         IrregularChunking(tree=tree, keys=2**40)
     with pytest.raises(IndexError):
         IrregularChunking(tree=tree)[1]
-    plan = plan_irregular(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE)
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE))
     with pytest.raises(ValueError, match="stands for one tree, not 2"):
         IrregularForest(plan, keys=2)
 
 
 def test_a_tree_of_one_node() -> None:
     plan = with_laws(
-        plan_irregular(
-            tree=IrregularTree(child_starts=()), budget=EPSILON, neighbors=Neighbors.ADD_REMOVE
+        with_best_shares(
+            IrregularPlan(
+                tree=IrregularTree(child_starts=()), budget=EPSILON, neighbors=Neighbors.ADD_REMOVE
+            )
         ),
         lambda law: ZeroNoise(),
     )

@@ -17,12 +17,12 @@ from dpcore.irregular import planner as irregular_planner
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import (
-    plan_irregular,
     predicted_level_rmse,
     predicted_node_rmse,
+    with_best_shares,
     with_shares,
 )
-from dpcore.irregular.variances import IrregularErrors, plan_errors
+from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.irregular import IrregularTree
@@ -84,11 +84,11 @@ def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
         weights = [rng.uniform(0, 1, n) for n in sizes], rng.uniform(0, 1, sizes[-1])
 
         def error(spread: list[Any], tree: IrregularTree = tree, weights: Any = weights) -> float:
-            errors = IrregularErrors(tree=tree, variances=spread[:-1], leaf_variances=spread[-1])
+            errors = NodeVariances(tree=tree, variances=spread[:-1], leaf_variances=spread[-1])
             return errors.weighted_sum(*weights)
 
         spread = [*variances, leaves]
-        errors = IrregularErrors(tree=tree, variances=variances, leaf_variances=leaves)
+        errors = NodeVariances(tree=tree, variances=variances, leaf_variances=leaves)
         above, lowest = errors.derivatives(*weights)
         parts = 0.0
         for level, derivative in enumerate([*above, lowest]):
@@ -136,7 +136,9 @@ def test_predicted_is_the_mean_of_all_variances_on_rhode_island(
     shared_data: Path, measure: str
 ) -> None:
     tree, _ = rhode_island(shared_data)
-    plan = plan_irregular(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE)
+    plan = with_best_shares(
+        IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE)
+    )
     assert sum(plan.level_amounts) == plan.budget.amount
     leaves = np.repeat(plan.leaf_variances, tree.fanouts[-1])
     whole = estimation_weights(tree, [*plan.variances_above_leaves, leaves])  # type: ignore[arg-type]
@@ -168,7 +170,9 @@ def test_as_good_as_the_best_of_500_random_splits(
     tree, _ = rhode_island(shared_data)
     weights = NodeWeights(levels=levels)
     neighbors = Neighbors.SUBSTITUTE if "large" in measure else Neighbors.ADD_REMOVE
-    plan = plan_irregular(tree=tree, budget=BUDGETS[measure], neighbors=neighbors, weights=weights)
+    plan = with_best_shares(
+        IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=neighbors), weights
+    )
     rng = np.random.default_rng(3)
     splits = rng.dirichlet(np.ones(5), 450)
     sparse = rng.dirichlet(np.ones(5), 50) * (rng.random((50, 5)) < [0.5, 0.5, 0.5, 0.5, 1])
@@ -197,12 +201,14 @@ def test_no_small_change_of_shares_is_better(measure: str, public: bool) -> None
         weights = NodeWeights(
             levels=tuple(rng.uniform(0.1, 1, tree.height + 1)), nodes=((1, node, 1.0),)
         )
-        plan = plan_irregular(
-            tree=tree,
-            budget=BUDGETS[measure],
-            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-            public_level=0 if public else None,
-            weights=weights,
+        plan = with_best_shares(
+            IrregularPlan(
+                tree=tree,
+                budget=BUDGETS[measure],
+                neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+                public_level=0 if public else None,
+            ),
+            weights,
         )
         found = predicted_node_rmse(plan, weights)
         shares = np.array([float(each / plan.budget.amount) for each in plan.level_amounts])
@@ -226,11 +232,9 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
         errors = []
         for exhaustive in (2**22, 0):
             monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", exhaustive)
-            plan = plan_irregular(
-                tree=tree,
-                budget=BUDGETS[measure],
-                neighbors=Neighbors.ADD_REMOVE,
-                weights=weights,
+            plan = with_best_shares(
+                IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE),
+                weights,
             )
             errors.append(predicted_node_rmse(plan, weights))
         assert errors[1] <= errors[0] * 1.001
@@ -238,18 +242,14 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
 
 def test_levels_not_worth_a_measurement_get_none() -> None:
     tree = IrregularTree.from_fanouts([[2], [2, 2], [50, 40, 60, 70]])
-    leaves_only = plan_irregular(
-        tree=tree,
-        budget=EPSILON,
-        neighbors=Neighbors.ADD_REMOVE,
-        weights=NodeWeights(levels=(0, 0, 0, 1)),
+    leaves_only = with_best_shares(
+        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE),
+        NodeWeights(levels=(0, 0, 0, 1)),
     )
     assert leaves_only.level_amounts == (0, 0, 0, 1)
-    named = plan_irregular(
-        tree=tree,
-        budget=EPSILON,
-        neighbors=Neighbors.ADD_REMOVE,
-        weights=NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)),
+    named = with_best_shares(
+        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE),
+        NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)),
     )
     assert [round(float(amount), 2) for amount in named.level_amounts] == [0, 1, 0, 0]
 
@@ -259,7 +259,9 @@ def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
     tree = IrregularTree.from_fanouts([[40], np.full(40, 25), 6000 + rng.integers(0, 4000, 1000)])
     assert tree.leaves > 7_000_000
     tracemalloc.start()
-    plan = plan_irregular(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    plan = with_best_shares(
+        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    )
     predicted_level_rmse(plan)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -268,7 +270,9 @@ def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
 
 def test_a_tree_of_one_node() -> None:
     tree = IrregularTree(child_starts=())
-    plan = plan_irregular(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    plan = with_best_shares(
+        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
+    )
     assert plan.level_amounts == (1,)
     law = DiscreteLaplace(scale=Fraction(1))
     assert predicted_level_rmse(plan) == (math.sqrt(law.variance),)
@@ -288,9 +292,11 @@ def test_a_tree_of_one_node() -> None:
 )
 def test_refuses(weights: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plan_irregular(
-            tree=IrregularTree.from_fanouts([[2]]),
-            budget=EPSILON,
-            neighbors=Neighbors.ADD_REMOVE,
-            weights=NodeWeights(**weights),
+        with_best_shares(
+            IrregularPlan(
+                tree=IrregularTree.from_fanouts([[2]]),
+                budget=EPSILON,
+                neighbors=Neighbors.ADD_REMOVE,
+            ),
+            NodeWeights(**weights),
         )

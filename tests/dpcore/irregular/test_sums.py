@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.rows.sums import MeasureColumn
-from dpcore.trees.irregular_consistency import irregular_counts, split_among_children
+from dpcore.trees.consistency import consistent_counts
+from dpcore.trees.irregular_consistency import split_among_children
 from dpcore.trees.least_squares import estimation_weights
 from tests.dpcore.irregular.test_forest import (
     CHAINED,
@@ -86,7 +87,7 @@ def test_signed_sums_add_up_at_every_node_and_are_near_the_real_solution(
     estimates = [rng.normal(0, scale, (3, n)) for n in tree.level_sizes]
     below: list[Any] = [rng.uniform(0.1, 3, n) for n in tree.level_sizes]
     roots = np.rint(rng.normal(0, scale, (3, 2))).astype(np.int64)
-    sums = irregular_counts(tree, below, estimates, roots, signed=True)
+    sums = consistent_counts(tree, below, estimates, roots, signed=True)
     np.testing.assert_array_equal(sums[0], roots)
     for level in range(tree.height):
         values, spread = estimates[level + 1], below[level + 1]
@@ -107,8 +108,8 @@ def test_equals_the_nonnegative_integers_where_nothing_is_negative() -> None:
             below = [np.ones(n) for n in tree.level_sizes]
             roots = np.maximum(0, np.rint(estimates[0])).astype(np.int64)
             pairs = zip(
-                irregular_counts(tree, below, estimates, roots, signed=True),
-                irregular_counts(tree, below, estimates, roots),
+                consistent_counts(tree, below, estimates, roots, signed=True),
+                consistent_counts(tree, below, estimates, roots),
                 strict=True,
             )
             equal = all(np.array_equal(mine, theirs) for mine, theirs in pairs)
@@ -136,7 +137,7 @@ def test_children_that_are_known_exactly_keep_their_sums() -> None:
     truth = tree.level_counts(rng.integers(-9, 9, tree.leaves))
     known = [np.zeros(n) for n in tree.level_sizes]
     estimates = [y + rng.uniform(-1e-9, 1e-9, y.shape) for y in truth]
-    found = irregular_counts(tree, known, estimates, truth[0], signed=True)
+    found = consistent_counts(tree, known, estimates, truth[0], signed=True)
     for mine, exact in zip(found, truth, strict=True):
         np.testing.assert_array_equal(mine, exact)
 
@@ -166,7 +167,7 @@ def test_chunks_of_any_size_give_the_same_sums(public: bool, seed: int) -> None:
         [*plan.variances_above_leaves, np.repeat(plan.leaf_variances, tree.fanouts[-1])],
     )
     root = np.rint(found.estimates[0]).astype(np.int64)
-    whole = irregular_counts(tree, weights.below, found.estimates, root, signed=True)
+    whole = consistent_counts(tree, weights.below, found.estimates, root, signed=True)
     for level, (ours, theirs) in enumerate(zip(found.counts, whole, strict=True)):
         np.testing.assert_array_equal(ours, theirs)
         if public and plan.public_level is not None and level <= plan.public_level:
@@ -206,14 +207,16 @@ def exact_sums(rng: np.random.Generator, keys: int) -> Array:
 
 
 def sum_plan(budget: Budget) -> IrregularPlan:
-    return plan_irregular(
-        tree=CHAINED,
-        neighbors=Neighbors.SUBSTITUTE,
-        budget=budget,
-        keyed=True,
-        sensitivities=sum_sensitivities(
-            CHAINED, Neighbors.SUBSTITUTE, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
-        ),
+    return with_best_shares(
+        IrregularPlan(
+            tree=CHAINED,
+            neighbors=Neighbors.SUBSTITUTE,
+            budget=budget,
+            keyed=True,
+            sensitivities=sum_sensitivities(
+                CHAINED, Neighbors.SUBSTITUTE, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
+            ),
+        )
     )
 
 

@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from dpcore.errors.moments import blurred_excess
-from dpcore.irregular.errors import IrregularTreeErrors
+from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.irregular.planner import plan_irregular
+from dpcore.irregular.planner import with_best_shares
 from dpcore.irregular.widths import (
     IrregularWidths,
     LevelWidths,
@@ -144,7 +144,9 @@ def blocks() -> IrregularTree:
 def test_every_node_of_the_blocks_is_covered(
     blocks: IrregularTree, measure: Measure, amount: Fraction, confidence: float
 ) -> None:
-    plan = plan_irregular(tree=blocks, neighbors=ADD, budget=Budget(measure=measure, amount=amount))
+    plan = with_best_shares(
+        IrregularPlan(tree=blocks, neighbors=ADD, budget=Budget(measure=measure, amount=amount))
+    )
     assert uncovered_nodes(plan, confidence, 240, batch=80) == 0
 
 
@@ -176,7 +178,7 @@ def test_laws_that_were_not_inverted_are_covered(seed: int, confidence: float) -
     """Random nodes, each by its own law."""
     plan = middling_plan(seed)
     margins = margins_of_nodes(plan, irregular_widths(plan, confidence))
-    errors, rng = IrregularTreeErrors(plan), np.random.default_rng(seed)
+    errors, rng = IrregularErrors(plan), np.random.default_rng(seed)
     for level, size in enumerate(plan.tree.level_sizes):
         for node in set(rng.integers(0, size, 6).tolist()):
             law = errors.node(level, node)
@@ -185,7 +187,7 @@ def test_laws_that_were_not_inverted_are_covered(seed: int, confidence: float) -
 
 def test_a_narrower_width_is_seen() -> None:
     plan = middling_plan(0)
-    law = IrregularTreeErrors(plan).node(2, 3)
+    law = IrregularErrors(plan).node(2, 3)
     assert covered(law.law, 0.95 * law.half_width(0.95)) < 0.95
 
 
@@ -235,7 +237,7 @@ def test_a_tree_of_millions_of_leaves_is_quick(measure: Measure) -> None:
     begun = time.process_time()
     widths = irregular_widths(plan, 0.95)
     assert time.process_time() - begun < 6  # 1.6 measured
-    errors = IrregularTreeErrors(plan)
+    errors = IrregularErrors(plan)
     for level, each in enumerate(widths.levels):
         assert np.isfinite(each.margins(errors.moments(level).variance)).all()
         assert np.isfinite(blurred_excess(errors.moments(level))).all()

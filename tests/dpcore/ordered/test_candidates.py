@@ -18,7 +18,8 @@ from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Estimator, Measured, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -40,11 +41,13 @@ def planned(
 ) -> TreePlan:
     neighbors, public, keyed = setting
     return plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=neighbors,
-        public_total=public,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keyed,
+        )
     )
 
 
@@ -52,7 +55,7 @@ def own_variances(plan: TreePlan) -> Array:
     """(K,) of the prefixes, from the estimator itself."""
     tree, public = plan.tree, plan.public_total
     total = 0 if public else None
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         law = plan.laws[-1]
         nothing = np.zeros(tree.leaves - public)
         variance = law.variance if law else 0.0
@@ -93,15 +96,17 @@ def test_candidates_by_name_and_guarantee(
         assert (other.public_total, other.keyed) == (plan.public_total, plan.keyed)
         assert other.tree.leaves == leaves
         assert sum(other.level_amounts) == (0 if leaves == 1 and plan.public_total else 1)
-        assert (other.mechanism is Mechanism.INDEPENDENT) == (each.label == "independent")
+        assert (other.measured is Measured.PREFIXES) == (each.label == "independent")
         if each.label != "planned":
             assert other == plan_mechanism(
                 each.label,
-                leaves=leaves,
-                budget=plan.budget,
-                neighbors=plan.neighbors,
-                public_total=plan.public_total,
-                keyed=plan.keyed,
+                TreeSetting(
+                    leaves=leaves,
+                    budget=plan.budget,
+                    neighbors=plan.neighbors,
+                    public_total=plan.public_total,
+                    keyed=plan.keyed,
+                ),
                 estimator=other.estimator,
             )
 
@@ -131,11 +136,13 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
         for estimator in Estimator:
             try:
                 plan = tree_mechanism(
-                    leaves=tree.leaves,
-                    budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-                    neighbors=neighbors,
-                    public_total=public,
-                    keyed=keyed,
+                    TreeSetting(
+                        leaves=tree.leaves,
+                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+                        neighbors=neighbors,
+                        public_total=public,
+                        keyed=keyed,
+                    ),
                     fanouts=tree.fanouts,
                     level_budgets=[Fraction(int(unit), 100) for unit in units],
                     estimator=estimator,
@@ -153,10 +160,7 @@ def test_a_different_variance_is_another_error() -> None:
     """The comparison above sees one level that is 1 % off, for every estimate."""
     plan = planned(22, SETTINGS[0])
     plan = tree_mechanism(
-        leaves=22,
-        budget=plan.budget,
-        neighbors=SUBSTITUTE,
-        public_total=True,
+        TreeSetting(leaves=22, budget=plan.budget, neighbors=SUBSTITUTE, public_total=True),
         fanouts=(3, 2, 4),
         level_budgets="equal",
     )

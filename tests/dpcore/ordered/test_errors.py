@@ -25,13 +25,14 @@ from dpcore.noise.source import NoiseSource
 from dpcore.ordered.errors import errors_of, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.ranges import range_margin, range_variance
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -70,11 +71,13 @@ def make_plan(
     budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
         return independent_mechanism(
-            leaves=tree.leaves,
-            budget=budget,
-            neighbors=neighbors,
-            public_total=public,
-            keyed=keyed,
+            TreeSetting(
+                leaves=tree.leaves,
+                budget=budget,
+                neighbors=neighbors,
+                public_total=public,
+                keyed=keyed,
+            )
         )
     units = (0, *units[1:]) if public else units
     return TreePlan(
@@ -88,11 +91,11 @@ def make_plan(
     )
 
 
-def forest_of(plan: TreePlan, runs: int) -> PublishedForest:
+def forest_of(plan: TreePlan, runs: int) -> PapersForest:
     """Of many units, each a run; under a public total too, where a plan stands for one tree."""
     size = runs * plan.tree.leaves
-    forest = PublishedForest(plan, chunk_leaves=size)
-    forest.chunking = Chunking(tree=plan.tree, keys=runs, chunk_leaves=size)
+    forest = PapersForest(plan, chunk_leaves=size)
+    forest.chunking = UniformChunking(tree=plan.tree, keys=runs, chunk_leaves=size)
     return forest
 
 
@@ -134,13 +137,13 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
 
 def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     full = make_plan("full", "add_remove")
-    assert isinstance(errors_of(full), TreeErrors)
+    assert isinstance(errors_of(full), UniformErrors)
     variances = {name: errors_of(make_plan(name, "N public")).prefix(12).variance for name in NAMES}
     assert variances["full"] == pytest.approx(variances["above"])
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
     assert variances["full"] < variances["below"] < variances["none"]
     alone = independent_mechanism(
-        leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+        TreeSetting(leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True)
     )
     assert errors_of(alone).prefix(0).variance == 0.0
     widths = widths_of(alone, 0.95)

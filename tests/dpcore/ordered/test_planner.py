@@ -26,6 +26,7 @@ from dpcore.uniform.objectives import (
 )
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
+from dpcore.uniform.setting import TreeSetting
 
 ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
 # (neighbours, N public, keyed)
@@ -50,11 +51,13 @@ def test_any_number_of_leaves(
     leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
 ) -> None:
     plan = plan_tree(
-        leaves=leaves,
-        budget=budget(measure),
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=budget(measure),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
     )
     assert plan.tree.leaves == leaves
     assert (plan.neighbors, plan.public_total, plan.keyed) == (neighbors, public_total, keyed)
@@ -71,7 +74,9 @@ def test_any_number_of_leaves(
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("leaves", [10**6, 2**40])
 def test_large_domains(leaves: int, measure: Measure) -> None:
-    plan = plan_tree(leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True)
+    plan = plan_tree(
+        TreeSetting(leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True)
+    )
     assert sum(plan.level_amounts) == 1
     # The error grows as the cube of log K for epsilon, as its square for rho, from K = 1024 on.
     power, at_1024 = (3, 315.4) if measure is Measure.EPSILON else (2, 9.58)
@@ -87,11 +92,13 @@ def test_levels_never_exceed_the_budget(
 ) -> None:
     neighbors, public_total, keyed = case
     planned = plan_tree(
-        leaves=leaves,
-        budget=budget(measure, amount),
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=budget(measure, amount),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
     )
     for plan in (each.plan for each in candidates(planned)):
         assert all(isinstance(each, Fraction) and each >= 0 for each in plan.level_amounts)
@@ -131,11 +138,13 @@ def test_never_worse_than_random_plans(
     leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
 ) -> None:
     planned = plan_tree(
-        leaves=leaves,
-        budget=budget(measure),
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=budget(measure),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
     )
     rng = np.random.default_rng(leaves)
     errors = [predicted_cdf_rmse(random_plan(rng, planned)) for _ in range(500)]
@@ -154,7 +163,9 @@ def test_never_worse_than_random_plans(
 def test_figures_with_discrete_noise(measure: Measure, figures: dict[int, float]) -> None:
     for leaves, figure in figures.items():
         plan = plan_tree(
-            leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
+            TreeSetting(
+                leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
+            )
         )
         assert 0.99 * figure <= predicted_cdf_rmse(plan) ** 2 <= figure
 
@@ -167,11 +178,13 @@ def test_a_larger_budget_is_never_worse(
     errors = [
         predicted_cdf_rmse(
             plan_tree(
-                leaves=100,
-                budget=budget(measure, Fraction(5, 4) ** power),
-                neighbors=neighbors,
-                public_total=public_total,
-                keyed=keyed,
+                TreeSetting(
+                    leaves=100,
+                    budget=budget(measure, Fraction(5, 4) ** power),
+                    neighbors=neighbors,
+                    public_total=public_total,
+                    keyed=keyed,
+                )
             )
         )
         for power in range(-6, 12)
@@ -182,10 +195,12 @@ def test_a_larger_budget_is_never_worse(
 def test_large_budgets_favour_low_trees() -> None:
     heights = [
         plan_tree(
-            leaves=1000,
-            budget=budget(Measure.EPSILON, amount),
-            neighbors=SUBSTITUTE,
-            public_total=True,
+            TreeSetting(
+                leaves=1000,
+                budget=budget(Measure.EPSILON, amount),
+                neighbors=SUBSTITUTE,
+                public_total=True,
+            )
         ).tree.height
         for amount in (1, 10, 40)
     ]
@@ -195,11 +210,13 @@ def test_large_budgets_favour_low_trees() -> None:
 def test_the_root_is_measured_only_where_it_is_private() -> None:
     def root(neighbors: Neighbors, public_total: bool, keyed: bool) -> tuple[Fraction, float]:
         plan = plan_tree(
-            leaves=60,
-            budget=budget(Measure.RHO),
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keyed,
+            TreeSetting(
+                leaves=60,
+                budget=budget(Measure.RHO),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keyed,
+            )
         )
         return plan.level_amounts[0], plan.variances[0]
 
@@ -212,7 +229,11 @@ def test_the_root_is_measured_only_where_it_is_private() -> None:
 
 def test_keys_change_nothing_under_add_remove() -> None:
     one, many = (
-        plan_tree(leaves=60, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE, keyed=keyed)
+        plan_tree(
+            TreeSetting(
+                leaves=60, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE, keyed=keyed
+            )
+        )
         for keyed in (False, True)
     )
     assert one.level_amounts == many.level_amounts
@@ -225,11 +246,13 @@ def test_candidates(
     leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
 ) -> None:
     planned = plan_tree(
-        leaves=leaves,
-        budget=budget(measure),
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=budget(measure),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
     )
     shown = candidates(planned)
     labels = [each.label for each in shown]
@@ -243,7 +266,9 @@ def test_candidates(
 
 def test_published_tree_before_and_after_estimation() -> None:
     planned = plan_tree(
-        leaves=65536, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+        TreeSetting(
+            leaves=65536, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+        )
     )
     errors = {
         each.plan.estimator.value: predicted_cdf_rmse(each.plan) ** 2
@@ -280,11 +305,13 @@ def test_each_objective_is_served_best_by_its_own_plan(
 ) -> None:
     own, other = (
         plan_tree(
-            leaves=997,
-            budget=budget(measure),
-            neighbors=neighbors,
-            public_total=public_total,
-            keyed=keyed,
+            TreeSetting(
+                leaves=997,
+                budget=budget(measure),
+                neighbors=neighbors,
+                public_total=public_total,
+                keyed=keyed,
+            ),
             objective=each,
         )
         for each in (objective, CdfObjective())
@@ -303,10 +330,9 @@ def test_each_objective_is_served_best_by_its_own_plan(
 def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
     plans = [
         plan_tree(
-            leaves=60,
-            budget=budget(Measure.EPSILON),
-            neighbors=SUBSTITUTE,
-            public_total=True,
+            TreeSetting(
+                leaves=60, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+            ),
             objective=each,
         )
         for each in (CdfObjective(), QUARTILES)
@@ -319,9 +345,7 @@ def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
 def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) -> None:
     fanouts, objective = (5, 4, 3), NodeObjective(weights=weights)
     plan = plan_tree(
-        leaves=59,
-        budget=budget(measure),
-        neighbors=ADD_REMOVE,
+        TreeSetting(leaves=59, budget=budget(measure), neighbors=ADD_REMOVE),
         fanouts=fanouts,
         objective=objective,
     )
@@ -340,17 +364,16 @@ def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) ->
 
 def test_a_given_tree_for_the_cdf() -> None:
     plan = plan_tree(
-        leaves=1024,
-        budget=budget(Measure.EPSILON),
-        neighbors=SUBSTITUTE,
-        public_total=True,
+        TreeSetting(
+            leaves=1024, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+        ),
         fanouts=(8, 8, 16),
     )
     assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(315.4, rel=5e-3)
 
 
 def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
-    valid = {"leaves": 9, "budget": budget(Measure.EPSILON), "neighbors": ADD_REMOVE}
+    valid = TreeSetting(leaves=9, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE)
     for arguments, rule in (
         ({"fanouts": (2, 2)}, "fanouts"),
         ({"fanouts": (1, 9)}, "fanouts"),
@@ -358,7 +381,7 @@ def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
         ({"objective": RangeObjective(widths=(10,))}, "widths: 10 is more"),
     ):
         with pytest.raises(ValueError, match=rule):
-            plan_tree(**{**valid, **arguments})  # type: ignore[arg-type]
+            plan_tree(valid, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -373,7 +396,7 @@ def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
 def test_bad_arguments(arguments: dict[str, object], rule: str) -> None:
     valid = {"leaves": 5, "budget": budget(Measure.EPSILON), "neighbors": SUBSTITUTE}
     with pytest.raises(ValueError, match=rule):
-        plan_tree(**{**valid, **arguments})  # type: ignore[arg-type]
+        plan_tree(TreeSetting(**{**valid, **arguments}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -385,11 +408,13 @@ def test_budget_for_target(
     def error(amount: Fraction) -> float:
         return predicted_cdf_rmse(
             plan_tree(
-                leaves=60,
-                budget=budget(measure, amount),
-                neighbors=neighbors,
-                public_total=public_total,
-                keyed=keyed,
+                TreeSetting(
+                    leaves=60,
+                    budget=budget(measure, amount),
+                    neighbors=neighbors,
+                    public_total=public_total,
+                    keyed=keyed,
+                )
             )
         )
 
@@ -418,7 +443,9 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
     def error(amount: Fraction) -> float:
         calls.append(amount)
         return predicted_cdf_rmse(
-            plan_tree(leaves=1024, budget=budget(measure, amount), neighbors=ADD_REMOVE)
+            plan_tree(
+                TreeSetting(leaves=1024, budget=budget(measure, amount), neighbors=ADD_REMOVE)
+            )
         )
 
     amount = budget_for_target(1e-3, error, measure)
@@ -428,7 +455,9 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
 
 def test_targets_that_no_budget_reaches() -> None:
     def planned(amount: Fraction) -> float:
-        plan = plan_tree(leaves=60, budget=budget(Measure.RHO, amount), neighbors=ADD_REMOVE)
+        plan = plan_tree(
+            TreeSetting(leaves=60, budget=budget(Measure.RHO, amount), neighbors=ADD_REMOVE)
+        )
         return predicted_cdf_rmse(plan)
 
     def refusing(amount: Fraction) -> float:
@@ -472,9 +501,7 @@ def test_a_root_of_more_children_than_64_bits_count() -> None:
     for leaves in (13, 16):
         plans = [
             plan_tree(
-                leaves=leaves,
-                budget=budget(Measure.EPSILON),
-                neighbors=ADD_REMOVE,
+                TreeSetting(leaves=leaves, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE),
                 fanouts=(root, 4),
             )
             for root in (4, 10**20)
@@ -492,10 +519,9 @@ def test_objectives_known_exactly_still_have_a_plan(measure: Measure) -> None:
         (2, None, QuantileObjective(quantiles=(1.0,), guesses=(Guess(stop=2, density=3.0),))),
     ):
         plan = plan_tree(
-            leaves=leaves,
-            budget=budget(measure),
-            neighbors=SUBSTITUTE,
-            public_total=True,
+            TreeSetting(
+                leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
+            ),
             fanouts=fanouts,
             objective=objective,
         )

@@ -22,13 +22,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.candidates import Candidate, candidates
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import published_prefix_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_counts
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -38,6 +38,7 @@ from dpcore.uniform.objectives import (
     RangeObjective,
 )
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
@@ -85,8 +86,8 @@ def errors_of_runs(plan: TreePlan) -> Errors:
     A plan with a public total stands for one tree; here it stands for the same release, many times.
     """
     size = RUNS * plan.tree.leaves
-    forest = (Forest if plan.is_efficient else PublishedForest)(plan, chunk_leaves=size)
-    forest.chunking = Chunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
+    forest = (UniformForest if plan.is_efficient else PapersForest)(plan, chunk_leaves=size)
+    forest.chunking = UniformChunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
     chunk = forest.chunking[0]
     counts = np.random.default_rng(8).poisson(9, (RUNS, plan.tree.leaves))
     noise = NoiseSource(
@@ -191,9 +192,11 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
     """With the rank of quantiles where N is private: prefixes and the total err together."""
     objective = OBJECTIVES[name]
     plan = plan_tree(
-        leaves=LEAVES,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=LEAVES,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
+            neighbors=Neighbors.ADD_REMOVE,
+        ),
         objective=objective,
     )
     found = squared_errors(objective, errors_of_runs(plan))
@@ -206,11 +209,13 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
 def candidates_of(setting: str, measure: Measure) -> tuple[Candidate, ...]:
     neighbors, public, keyed = SETTINGS[setting]
     planned = plan_tree(
-        leaves=LEAVES,
-        budget=Budget(measure=measure, amount=Fraction(1)),
-        neighbors=neighbors,
-        public_total=public,
-        keyed=keyed,
+        TreeSetting(
+            leaves=LEAVES,
+            budget=Budget(measure=measure, amount=Fraction(1)),
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keyed,
+        )
     )
     return candidates(planned)
 
@@ -269,9 +274,11 @@ def test_released_candidates_err_as_predicted(
 
 def one_leaf() -> TreePlan:
     return plan_tree(
-        leaves=1,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=1,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.ADD_REMOVE,
+        )
     )
 
 
@@ -307,9 +314,11 @@ def test_one_leaf_refuses_an_objective_of_more(objective: Objective) -> None:
 @pytest.mark.parametrize("name", ["cdf", "quantiles", "ranges"])
 def test_a_huge_budget_predicts_a_number(name: str) -> None:
     plan = plan_tree(
-        leaves=4,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(400)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=4,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(400)),
+            neighbors=Neighbors.ADD_REMOVE,
+        ),
         objective=OBJECTIVES[name],
     )
     assert predicted_error(plan, OBJECTIVES[name]) < 1e-9
@@ -318,9 +327,11 @@ def test_a_huge_budget_predicts_a_number(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
 def test_the_candidates_of_a_huge_budget_have_errors() -> None:
     planned = plan_tree(
-        leaves=4,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(10_000)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=4,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(10_000)),
+            neighbors=Neighbors.ADD_REMOVE,
+        )
     )
     for candidate in candidates(planned):
         assert predicted_cdf_rmse(candidate.plan) < 1e-9, candidate.label

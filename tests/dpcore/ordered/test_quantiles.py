@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.errors.intervals import prefix_margin
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dpcore.uniform.forest import PrefixSolution
+from dpcore.trees.forest import PrefixSolution
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7

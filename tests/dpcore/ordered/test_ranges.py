@@ -13,8 +13,8 @@ from dpcore.ordered.ranges import range_error, range_margin, range_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.least_squares import estimate_down, estimate_up
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.errors import UniformErrors
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
 
 
@@ -39,7 +39,7 @@ def test_the_law_has_the_coefficients_of_the_estimator(
 ) -> None:
     """Noise of one row in one node at a time, through the estimation, gives each coefficient."""
     plan = random_plan(np.random.default_rng(30 + seed), public=seed % 2 == 0)
-    tree, forest = plan.tree, Forest(plan)
+    tree, forest = plan.tree, UniformForest(plan)
     weights = forest.weights(forest.chunking[0])
     root = np.zeros(1) if plan.public_total else None
     measured = [law is not None for law in plan.laws]
@@ -76,7 +76,7 @@ def test_prefixes_nodes_and_the_whole_are_ranges(
     random_plan: Callable[..., TreePlan], public: bool
 ) -> None:
     plan = random_plan(np.random.default_rng(5), public=public)
-    tree, errors = plan.tree, TreeErrors(plan)
+    tree, errors = plan.tree, UniformErrors(plan)
     for leaf in range(tree.leaves):
         assert range_variance(plan, 0, leaf + 1) == pytest.approx(
             errors.prefix(leaf).variance, abs=1e-8
@@ -87,7 +87,7 @@ def test_prefixes_nodes_and_the_whole_are_ranges(
             assert range_variance(plan, mine.start, mine.stop) == pytest.approx(
                 errors.node(level, node).variance, abs=1e-8
             )
-    assert range_variance(plan, 0, tree.leaves) == pytest.approx(Forest(plan).root_variance)
+    assert range_variance(plan, 0, tree.leaves) == pytest.approx(UniformForest(plan).root_variance)
 
 
 def test_an_empty_range_has_no_error(random_plan: Callable[..., TreePlan]) -> None:
@@ -109,7 +109,7 @@ def test_an_empty_range_has_no_error_but_its_share_of_the_total() -> None:
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
     )
-    errors = TreeErrors(plan)
+    errors = UniformErrors(plan)
     for place in range(5):
         assert errors.range(place, place).variance == 0
         less = errors.range(place, place, less_total=0.5).variance

@@ -22,7 +22,7 @@ from dpcore.ordered.planner import plan_mechanism
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.papers.closest_cdf import closest_cdf
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_counts
 from dpcore.release.release import Release
@@ -30,7 +30,8 @@ from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Consistency, Estimator, Mechanism, TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
@@ -76,11 +77,13 @@ def make_plan(
         given["level_budgets"] = tuple(Fraction(amount) * Fraction(n, sum(units)) for n in units)
     return plan_mechanism(
         name,
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=neighbors,
-        public_total=public,
-        keyed=keys > 0,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=neighbors,
+            public_total=public,
+            keyed=keys > 0,
+        ),
         estimator=estimator,
         **given,
     )
@@ -159,7 +162,7 @@ def redrawn(release: Release, counts: Array, key: ReleaseKey) -> TreeEstimate:
         return measured
 
     total = counts.sum(axis=1) if plan.public_total else None
-    if plan.mechanism is Mechanism.INDEPENDENT:
+    if plan.measured is Measured.PREFIXES:
         law = plan.laws[-1]
         assert law is not None
         exact = np.cumsum(counts, axis=1)[:, : tree.leaves - plan.public_total]
@@ -181,7 +184,7 @@ def expected_counts(
         if plan.public_total:
             variances[0] = np.inf
         weights = estimation_weights(plan.tree, variances)
-        return consistent_counts(weights, list(found.levels), root[:, None])
+        return consistent_counts(weights.tree, weights.below, list(found.levels), root[:, None])
     power = 1 if consistency is Consistency.L1 else 2
     best = closest_cdf(lambda x, h: np.abs(x - h) ** power, found.prefixes, root)
     return plan.tree.level_counts(np.diff(best, axis=1, prepend=0))
@@ -408,7 +411,7 @@ def test_keys_in_any_chunk_are_solved_alike(
         planted = replace_laws(plan, lambda _, law=law: law)
         found = [
             solved(
-                PublishedForest(planted, keys=7, chunk_leaves=size, consistency=consistency),
+                PapersForest(planted, keys=7, chunk_leaves=size, consistency=consistency),
                 counts,
                 node_noise_source,
             )
@@ -419,7 +422,7 @@ def test_keys_in_any_chunk_are_solved_alike(
                 np.testing.assert_array_equal(ours, theirs)
 
 
-def solved(forest: PublishedForest, counts: Array, make_noise: Make) -> list[Array]:
+def solved(forest: PapersForest, counts: Array, make_noise: Make) -> list[Array]:
     """All answers, the keys in front."""
     noise, parts = make_noise(chunking=forest.chunking), []
     for chunk in forest.chunking:
@@ -494,7 +497,7 @@ def test_more_cells_than_a_chunk_are_refused_but_for_the_default(
         with pytest.raises(ValueError, match=f"^domain: {leaves} cells are too many for the pap"):
             make_question(leaves=leaves, plan=plan, consistency=consistency)
     with pytest.raises(ValueError, match=f"^leaves: {leaves} are too many for the papers' estim"):
-        PublishedForest(plan, consistency=consistency)
+        PapersForest(plan, consistency=consistency)
 
 
 def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_question: Make) -> None:
@@ -510,5 +513,5 @@ def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_questi
 def test_one_tree_stands_for_one_key_under_substitute() -> None:
     plan = make_plan("tree", "substitute", estimator=Estimator.NONE)
     with pytest.raises(ValueError, match=r"^keys: a plan without keys stands for one tree, not 2"):
-        PublishedForest(plan, keys=2)
-    assert PublishedForest(replace(plan, keyed=True), keys=2).chunking.keys == 2
+        PapersForest(plan, keys=2)
+    assert PapersForest(replace(plan, keyed=True), keys=2).chunking.keys == 2

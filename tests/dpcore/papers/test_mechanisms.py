@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroN
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_mechanism, plan_tree
-from dpcore.papers.forest import PublishedForest
+from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import (
     binary_mechanism,
     histogram_mechanism,
@@ -35,10 +35,11 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.loss import certified_delta, keeps
 from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
 from dpcore.release.plan import ReleasePlan
-from dpcore.trees.chunks import Chunking
+from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import NodeObjective, RangeObjective
-from dpcore.uniform.plan import Estimator, Mechanism, TreePlan, moved_counts
+from dpcore.uniform.plan import Estimator, Measured, TreePlan, moved_counts
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -66,11 +67,13 @@ def independent(
 ) -> TreePlan:
     neighbors, public_total, keyed = setting
     return independent_mechanism(
-        leaves=leaves,
-        budget=given or budget(),
-        neighbors=neighbors,
-        public_total=public_total,
-        keyed=keyed,
+        TreeSetting(
+            leaves=leaves,
+            budget=given or budget(),
+            neighbors=neighbors,
+            public_total=public_total,
+            keyed=keyed,
+        )
     )
 
 
@@ -102,7 +105,7 @@ def neighbouring(
 
 def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]:
     """The largest L1 and squared L2 change of all that the mechanism measures."""
-    forest = PublishedForest(plan, keys=keys)
+    forest = PapersForest(plan, keys=keys)
 
     @cache
     def measured(rows: tuple[Row, ...]) -> Array:
@@ -176,8 +179,10 @@ RUNS = 30_000
 
 def many_runs(plan: TreePlan, counts: Array) -> Array:
     """(runs, prefixes) what is measured; a tree for each run, public total or not."""
-    forest = PublishedForest(plan, chunk_leaves=RUNS * plan.tree.leaves)
-    forest.chunking = Chunking(tree=plan.tree, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
+    forest = PapersForest(plan, chunk_leaves=RUNS * plan.tree.leaves)
+    forest.chunking = UniformChunking(
+        tree=plan.tree, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves
+    )
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
     )
@@ -232,22 +237,22 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(
     leaves: int, measure: Measure, setting: tuple[Neighbors, bool, bool]
 ) -> None:
     neighbors, public, keyed = setting
-    shared: dict[str, Any] = {
-        "leaves": leaves,
-        "budget": budget(measure, "3/7"),
-        "neighbors": neighbors,
-        "public_total": public,
-        "keyed": keyed,
-    }
+    given = TreeSetting(
+        leaves=leaves,
+        budget=budget(measure, "3/7"),
+        neighbors=neighbors,
+        public_total=public,
+        keyed=keyed,
+    )
     plans = {
-        make: make(**shared)
+        make: make(given)
         for make in (independent_mechanism, histogram_mechanism, binary_mechanism, tree_mechanism)
     }
     for make, plan in plans.items():
         assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
         assert (plan.neighbors, plan.public_total, plan.keyed) == setting
-        wanted = Mechanism.INDEPENDENT if make is independent_mechanism else Mechanism.TREE
-        assert plan.mechanism is wanted and plan.estimator is Estimator.FULL
+        wanted = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
+        assert plan.measured is wanted and plan.estimator is Estimator.FULL
     if leaves == 1:
         return
     for make in (independent_mechanism, histogram_mechanism):
@@ -265,32 +270,25 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(
 def test_the_best_level_budgets_before_estimation(measure: Measure, power: float) -> None:
     """~ (n_i - 1)^(1/3), and ^(1/2) for rho: no other split has a smaller error."""
     fanouts, whole = (2, 5, 9), Fraction(3)
-    shared: dict[str, Any] = {
-        "leaves": 90,
-        "budget": budget(measure, whole),
-        "neighbors": SUBSTITUTE,
-        "public_total": True,
-        "fanouts": fanouts,
-    }
-    plan = tree_mechanism(**shared)
+    setting = TreeSetting(
+        leaves=90, budget=budget(measure, whole), neighbors=SUBSTITUTE, public_total=True
+    )
+    made = partial(tree_mechanism, setting, fanouts=fanouts)
+    plan = made()
     weights = np.array([n - 1 for n in fanouts]) ** power
     shares = np.array([float(each / whole) for each in plan.level_amounts[1:]])
     np.testing.assert_allclose(shares, weights / weights.sum(), rtol=1e-6)
     assert plan.level_amounts[1:] == tuple(optimal_level_budgets(fanouts, whole, measure))
-    assert tree_mechanism(**shared, level_budgets="equal").level_amounts == tuple(
-        map(Fraction, (0, 1, 1, 1))
-    )
+    assert made(level_budgets="equal").level_amounts == tuple(map(Fraction, (0, 1, 1, 1)))
     given = (Fraction(1, 2), Fraction(2), Fraction(1, 3))
-    assert tree_mechanism(**shared, level_budgets=given).level_amounts == (Fraction(0), *given)
+    assert made(level_budgets=given).level_amounts == (Fraction(0), *given)
 
 
 def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
     amounts = (Fraction(1, 4), Fraction(0), Fraction(3, 4))
     plan = plan_mechanism(
         "tree",
-        leaves=6,
-        budget=budget(),
-        neighbors=ADD_REMOVE,
+        TreeSetting(leaves=6, budget=budget(), neighbors=ADD_REMOVE),
         fanouts=(2, 3),
         level_budgets=amounts,
         estimator=Estimator.ABOVE,
@@ -302,25 +300,20 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
 @pytest.mark.parametrize("name", ["tree", "binary", "histogram", "planned"])
 @pytest.mark.parametrize("estimator", list(Estimator))
 def test_any_tree_has_any_estimate(name: str, estimator: Estimator) -> None:
-    shared: dict[str, Any] = {
-        "leaves": 23,
-        "budget": budget(),
-        "neighbors": SUBSTITUTE,
-        "public_total": True,
-    }
-    plan = plan_mechanism(name, **shared, estimator=estimator)
+    setting = TreeSetting(leaves=23, budget=budget(), neighbors=SUBSTITUTE, public_total=True)
+    plan = plan_mechanism(name, setting, estimator=estimator)
     assert plan.estimator is estimator
     assert plan.is_efficient == (estimator is Estimator.FULL)
     # An estimate is post-processing: it changes nothing that is measured.
-    assert replace(plan, estimator=Estimator.FULL) == plan_mechanism(name, **shared)
+    assert replace(plan, estimator=Estimator.FULL) == plan_mechanism(name, setting)
 
 
 def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
-    shared: dict[str, Any] = {"leaves": 12, "budget": budget(), "neighbors": ADD_REMOVE}
+    setting = TreeSetting(leaves=12, budget=budget(), neighbors=ADD_REMOVE)
     given: dict[str, Any] = {"fanouts": (3, 4), "level_budgets": "equal"}
-    assert plan_mechanism("planned", **shared, **given) == plan_mechanism("tree", **shared, **given)
-    best = plan_mechanism("planned", **shared, fanouts=(3, 4))
-    assert best == plan_tree(**shared, fanouts=(3, 4)) and best.tree.fanouts == (3, 4)
+    assert plan_mechanism("planned", setting, **given) == plan_mechanism("tree", setting, **given)
+    best = plan_mechanism("planned", setting, fanouts=(3, 4))
+    assert best == plan_tree(setting, fanouts=(3, 4)) and best.tree.fanouts == (3, 4)
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -391,9 +384,10 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
 def test_refuses_in_one_sentence_that_starts_with_the_field(
     name: str, change: dict[str, Any], message: str
 ) -> None:
-    given: dict[str, Any] = {"leaves": 5, "budget": budget(), "neighbors": ADD_REMOVE}
+    given: dict[str, Any] = {"leaves": 5, "budget": budget(), "neighbors": ADD_REMOVE, **change}
+    own = {each.name: given.pop(each.name) for each in fields(TreeSetting) if each.name in given}
     with pytest.raises(ValueError, match=f"^{message}") as refused:
-        plan_mechanism(name, **(given | change))
+        plan_mechanism(name, TreeSetting(**own), **given)
     sentence = str(refused.value)
     assert "\n" not in sentence and not sentence.endswith(".") and ". " not in sentence
 
@@ -402,7 +396,7 @@ def test_refuses_in_one_sentence_that_starts_with_the_field(
 def test_refuses_noise_that_does_not_fit_counts(name: str) -> None:
     tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**42))
     with pytest.raises(ValueError, match="scale"):
-        plan = plan_mechanism(name, leaves=5, budget=tiny, neighbors=ADD_REMOVE)
+        plan = plan_mechanism(name, TreeSetting(leaves=5, budget=tiny, neighbors=ADD_REMOVE))
         assert plan.laws  # published plans make their laws when asked
 
 
@@ -427,16 +421,16 @@ def test_a_plan_of_independent_prefixes_has_one_level_and_one_estimate(
 @pytest.mark.parametrize("given", [(Fraction(5),), (Fraction(1, 2), Fraction(1, 2))])
 def test_refuses_level_budgets_that_do_not_fit_one_leaf(given: tuple[Fraction, ...]) -> None:
     with pytest.raises(ValueError, match="level_"):
-        tree_mechanism(leaves=1, budget=budget(), neighbors=ADD_REMOVE, level_budgets=given)
+        tree_mechanism(
+            TreeSetting(leaves=1, budget=budget(), neighbors=ADD_REMOVE), level_budgets=given
+        )
 
 
 def test_refuses_no_level_budgets() -> None:
     with pytest.raises(ValueError, match="level_budgets"):
         plan_mechanism(
             "tree",
-            leaves=6,
-            budget=budget(),
-            neighbors=ADD_REMOVE,
+            TreeSetting(leaves=6, budget=budget(), neighbors=ADD_REMOVE),
             fanouts=(2, 3),
             level_budgets=(),
         )
@@ -484,7 +478,8 @@ def test_a_release_that_does_not_keep_what_it_states_is_refused(
     neighbors, public, keyed = setting
     given = budget(Measure.RHO, "1/20")
     tree = plan_mechanism(
-        name, leaves=12, budget=given, neighbors=neighbors, public_total=public, keyed=keyed
+        name,
+        TreeSetting(leaves=12, budget=given, neighbors=neighbors, public_total=public, keyed=keyed),
     )
     question = make_question(leaves=12, plan=tree, keys=2 if keyed else 0, public_total=public)
 

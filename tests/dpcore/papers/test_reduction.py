@@ -12,8 +12,8 @@ import pytest
 
 from dpcore.noise.randomness import public_stream
 from dpcore.papers import reduction as threshold_reduction
+from dpcore.papers.classification import Classification
 from dpcore.papers.reduction import Reduction, reduce_to_classification
-from dpcore.thresholds.heavy_nodes import Classification
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
 

@@ -23,8 +23,9 @@ from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
 Make = Callable[..., Any]
@@ -91,10 +92,12 @@ def test_the_predicted_error_is_the_measured_one(
     """Over 6,000 trees, within 4.9 standard errors of their mean (false alarms: 1e-6). Noise 10 %
     or 30 % smaller or larger than planned is seen."""
     plan = plan_tree(
-        leaves=50,
-        budget=Budget(measure=measure, amount=Fraction(1, 2)),
-        neighbors=neighbors,
-        keyed=True,
+        TreeSetting(
+            leaves=50,
+            budget=Budget(measure=measure, amount=Fraction(1, 2)),
+            neighbors=neighbors,
+            keyed=True,
+        )
     )
     z = squared_error_z(make_question, make_release_plan, plan, 2000, 3)
     assert abs(z) < SIGMAS
@@ -109,10 +112,12 @@ def test_the_predicted_error_is_the_measured_one_where_the_total_is_public(
 ) -> None:
     """Over 400 releases under names of their own, as above."""
     plan = plan_tree(
-        leaves=24,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
+        TreeSetting(
+            leaves=24,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+        )
     )
 
     def make(**fields: Any) -> Any:
@@ -173,10 +178,12 @@ def too_wide(inside: Array) -> bool:
 def coverage_plan(measure: Measure) -> TreePlan:
     amount = Fraction(1, 4) if measure is Measure.EPSILON else Fraction(1, 200)
     return plan_tree(
-        leaves=CELLS,
-        budget=Budget(measure=measure, amount=amount),
-        neighbors=Neighbors.ADD_REMOVE,
-        keyed=True,
+        TreeSetting(
+            leaves=CELLS,
+            budget=Budget(measure=measure, amount=amount),
+            neighbors=Neighbors.ADD_REMOVE,
+            keyed=True,
+        )
     )
 
 
@@ -229,7 +236,7 @@ def audit_plan(neighbors: Neighbors, measure: Measure = Measure.EPSILON) -> Tree
 
 def noisy_runs(plan: TreePlan, counts: Array, name: str) -> list[Array | None]:
     """Everything that is measured, per level (runs, n_l), in independent runs of the mechanism."""
-    forest = Forest(plan, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
+    forest = UniformForest(plan, keys=RUNS, chunk_leaves=RUNS * plan.tree.leaves)
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release=name, spec_digest=b"s", global_digest=b"c"
     )

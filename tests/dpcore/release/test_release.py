@@ -26,6 +26,7 @@ from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import RangeObjective
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 23, (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -348,7 +349,9 @@ def test_what_is_known_exactly_is_told_exactly(
     leaves, rng = 50, np.random.default_rng(7)
     for run in range(20):
         plan = plan_tree(
-            leaves=leaves, budget=budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+            TreeSetting(
+                leaves=leaves, budget=budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
+            )
         )
         domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
         question = OrderedQuestion(name=f"t{run}", domain=domain, plan=plan)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from dpcore.papers.relative_estimation import smallest_threshold
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
+from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 
 def calibrated(
@@ -29,19 +31,16 @@ def calibrated(
     score: Callable[[ThresholdErrors], float] | None = None,
 ) -> ThresholdPlan:
     return calibrate(
+        GroupPrivacy(epsilon=epsilon, delta=delta, rows=rows, neighbors=neighbors),
         height=height,
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=neighbors,
-        rows=rows,
         alpha=alpha,
         root_bound=root_bound,
-        score=score or (lambda errors: errors.worst_alpha_rmse(alpha)),
+        score=score or (lambda errors: worst_alpha_rmse(errors, alpha)),
     )
 
 
 def worst(plan: ThresholdPlan, *, height: int = 6, root_bound: int = 5000) -> float:
-    return ThresholdErrors(plan, height=height, root_bound=root_bound).worst_alpha_rmse(0.5)
+    return worst_alpha_rmse(ThresholdErrors(plan, height=height, root_bound=root_bound), 0.5)
 
 
 @settings(max_examples=4, deadline=None)
@@ -79,7 +78,7 @@ def test_plans_spend_nearly_all_and_never_more(
         assert looks <= each.delta
         assert each.noise.scale == each.cutoff / each.node_epsilon
         assert each.sparse_vector.query_law.scale == 2 * each.cutoff / each.search_epsilon
-    assert plan.spares_empty_nodes
+    assert all(each.floor > 0 for each in plan.rounds)
     estimates = [plan.least, *(each.estimate for each in plan.rounds)]
     assert all(low <= high for low, high in pairwise(estimates))
 

@@ -25,10 +25,9 @@ from dpcore.thresholds.forest import (
     threshold_intervals,
 )
 from dpcore.thresholds.plan import ThresholdPlan
-from dpcore.thresholds.rounds import released_threshold_estimates
-from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.thresholds.rounds import finding_rounds
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.irregular import IrregularTree
-from dpcore.trees.irregular_chunks import IrregularChunk
 from dpcore.trees.uniform import Tree
 from tests.dpcore.threshold_questions import claiming, round_of, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
@@ -61,7 +60,7 @@ def solved(forest: ThresholdForest, counts: np.ndarray) -> list[list[np.ndarray]
         roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, own)
         solutions, spine = forest.solve_spine("tree", chunk.key, roots, totals, SOURCE)
         assert spine == []
-        parts = forest.solve_chunk(chunk, measured, solutions)
+        parts = forest.solve(chunk, measured, solutions)[0]
         assert [part.level for part in parts] == list(range(forest.plan.tree.height + 1))
         assert all(np.isnan(part.variance).all() for part in parts)
         assert all(part.variance.shape == part.estimate.shape for part in parts)
@@ -104,11 +103,10 @@ def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str, monkeypat
         for one, other in zip(mine, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
     for key in range(keys):
-        expected = released_threshold_estimates(
-            plan.thresholds, plan.tree, counts, SOURCE, name="tree", key=key
-        )
-        for (estimate, _), wanted in zip(together, expected, strict=True):
-            np.testing.assert_array_equal(estimate[key], wanted)
+        stream = SOURCE.of_counts(counts).stream("tree", key, 0, -2)
+        expected = finding_rounds(plan.thresholds, plan.tree, [counts], [stream])
+        for (estimate, _), rounds in zip(together, expected, strict=True):
+            np.testing.assert_array_equal(estimate[key], plan.estimates[rounds[0]])
 
 
 def test_keys_trees_and_data_have_streams_of_their_own() -> None:
@@ -119,12 +117,21 @@ def test_keys_trees_and_data_have_streams_of_their_own() -> None:
     forest = ThresholdForest(plan, keys=2)
     (chunk,) = forest.chunking
 
-    def leaves(name: str = "tree", source: NoiseSource = SOURCE) -> np.ndarray:
-        return forest.measure(name, chunk, np.tile(counts, 2), source)[-1]
+    def leaves(
+        name: str = "tree",
+        source: NoiseSource = SOURCE,
+        *,
+        own: np.ndarray = counts,
+        index: int = 0,
+    ) -> np.ndarray:
+        place = replace(chunk, index=index)
+        return forest.measure(name, place, np.tile(own, 2), source)[-1]
 
     first = leaves()
     others = [first[1], leaves("other")[0], leaves(source=replace(SOURCE, spec_digest=b"x"))[0]]
     others.append(leaves(source=replace(SOURCE, global_digest=b"x"))[0])
+    others.append(leaves(index=1)[0])
+    others.append(leaves(own=np.where(np.arange(200) == 9, 301, 300))[0])
     assert all((first[0] != other).any() for other in others)
     np.testing.assert_array_equal(first, leaves())
 
@@ -258,5 +265,5 @@ def test_intervals_come_back_from_their_specification() -> None:
 def test_a_chunk_of_several_keys_is_a_whole_tree_each() -> None:
     forest = ThresholdForest(plan_of("uneven", keyed=True), keys=4)
     (chunk,) = forest.chunking
-    assert isinstance(chunk, IrregularChunk)
-    assert (chunk.keys, chunk.index, forest.chunking.split_level) == (4, 0, 0)
+    assert isinstance(chunk, Chunk)
+    assert (chunk.rows, chunk.index, forest.chunking.split_level) == (4, 0, 0)

@@ -18,14 +18,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.randomness import ReleaseKey, public_stream
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.randomness import public_stream
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound, threshold_plan_from_spec
-from dpcore.thresholds.rounds import released_threshold_estimates, threshold_estimates
+from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
+from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
@@ -205,13 +206,13 @@ def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
 
 def test_a_calibrated_plan_keeps_its_claim_by_enumeration() -> None:
     plan = calibrate(
+        GroupPrivacy(
+            epsilon=Fraction(4), delta=Fraction(1, 50), rows=1, neighbors=Neighbors.ADD_REMOVE
+        ),
         height=1,
-        epsilon=Fraction(4),
-        delta=Fraction(1, 50),
-        neighbors=Neighbors.ADD_REMOVE,
         alpha=0.6,
         root_bound=60,
-        score=lambda errors: errors.worst_alpha_rmse(0.6),
+        score=lambda errors: worst_alpha_rmse(errors, 0.6),
     )
     assert len(plan.rounds) >= 2
     used = [
@@ -231,11 +232,11 @@ def p_value(seen: Counter[Outcome], law: Law) -> float:
 
 def test_estimates_follow_the_exact_law() -> None:
     plan, counts = plan_of(LOW, HIGH), (24, 44)
-    numbers = {float(plan.least): 0, 40.0: 1, 90.0: 2}
+    assert plan.estimates.tolist() == [float(plan.least), 40.0, 90.0]
     seen: Counter[Outcome] = Counter()
     for run in range(RUNS):
-        levels = threshold_estimates(plan, TINY, np.array(counts), public_stream("law", run))
-        root, left, right = (numbers[float(each)] for each in np.concatenate(levels))
+        levels = finding_rounds(plan, TINY, [np.array(counts)], [public_stream("law", run)])
+        root, left, right = np.concatenate(levels, axis=1)[0].tolist()
         seen[root, left, right] += 1
     law = exact_law(plan, counts)
     assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-9)
@@ -250,40 +251,14 @@ def test_estimates_follow_the_exact_law() -> None:
 def test_estimates_never_rise_below_a_node_and_spare_empty_nodes() -> None:
     tree = IrregularTree.from_fanouts([[3], [2, 0, 3], [2, 1, 2, 1, 0]])
     plan, rng = plan_of(LOW, HIGH), np.random.default_rng(3)
-    assert plan.spares_empty_nodes
-    assert not plan_of(replace(LOW, acceptance=3)).spares_empty_nodes
     for trial in range(50):
         counts = rng.integers(0, 60, tree.leaves) * rng.integers(0, 2, tree.leaves)
-        levels = threshold_estimates(plan, tree, counts, public_stream("tree", trial))
+        found = finding_rounds(plan, tree, [counts], [public_stream("tree", trial)])
+        levels = [plan.estimates[level[0]] for level in found]
         for level in range(tree.height):
             assert np.all(levels[level + 1] <= tree.to_children(level, levels[level]))
         for exact, estimate in zip(tree.level_counts(counts), levels, strict=True):
             assert np.all(estimate[exact < LOW.floor] == float(plan.least))
-
-
-def test_released_estimates_are_a_keyed_function_of_the_counts() -> None:
-    plan, tree = plan_of(LOW, HIGH), Tree(leaves=64, fanouts=(8, 8))
-    source = NoiseSource(
-        key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g"
-    )
-    counts = np.full(64, 25)
-
-    def released(counts: np.ndarray, **place: object) -> list[float]:
-        given = {"name": "t", "key": 0, "chunk": 0, "noise": source, **place}
-        levels = released_threshold_estimates(plan, tree, counts, **given)  # type: ignore[arg-type]
-        return np.concatenate(levels).tolist()
-
-    first = released(counts)
-    assert first == released(counts.copy())
-    others = [
-        released(counts, key=1),
-        released(counts, chunk=1),
-        released(counts, name="u"),
-        released(counts, noise=replace(source, global_digest=b"h")),
-        released(counts, noise=replace(source, spec_digest=b"h")),
-        released(np.where(np.arange(64) == 9, 26, 25)),
-    ]
-    assert all(first != other for other in others)
 
 
 def test_a_specification_is_read_back() -> None:
@@ -324,9 +299,7 @@ def test_the_least_overspending_is_refused() -> None:
         (lambda: replace(plan_of(LOW), least=Fraction(-1)), "least is -1"),
         (lambda: replace(plan_of(LOW), rows=0), "rows is 0"),
         (
-            lambda: threshold_estimates(
-                plan_of(LOW), TINY, np.array([1, -1]), public_stream("bad")
-            ),
+            lambda: finding_rounds(plan_of(LOW), TINY, [np.array([1, -1])], [public_stream("bad")]),
             "negative",
         ),
     ],

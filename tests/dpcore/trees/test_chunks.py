@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.trees.chunks import MAX_CELLS, Chunking
+from dpcore.trees.chunks import MAX_CELLS, UniformChunking
 from dpcore.trees.uniform import Tree
 
 FORESTS = [
@@ -23,12 +23,12 @@ SIZES = [1, 2, 4, 8, 16, 40, 100_000]
 
 
 @pytest.fixture(params=[(forest, size) for forest in FORESTS for size in SIZES], ids=str)
-def chunking(request: pytest.FixtureRequest) -> Chunking:
+def chunking(request: pytest.FixtureRequest) -> UniformChunking:
     (leaves, fanouts, keys), size = request.param
-    return Chunking(tree=Tree(leaves=leaves, fanouts=fanouts), keys=keys, chunk_leaves=size)
+    return UniformChunking(tree=Tree(leaves=leaves, fanouts=fanouts), keys=keys, chunk_leaves=size)
 
 
-def test_chunks_partition_the_leaves_in_order(chunking: Chunking) -> None:
+def test_chunks_partition_the_leaves_in_order(chunking: UniformChunking) -> None:
     position = 0
     for number, chunk in enumerate(chunking):
         assert chunk.start == position
@@ -39,12 +39,12 @@ def test_chunks_partition_the_leaves_in_order(chunking: Chunking) -> None:
     assert len(chunking) == len(list(chunking))
 
 
-def test_every_leaf_finds_its_chunk(chunking: Chunking) -> None:
+def test_every_leaf_finds_its_chunk(chunking: UniformChunking) -> None:
     expected = np.concatenate([np.full(c.leaves, n) for n, c in enumerate(chunking)])
     assert (chunking.numbers(np.arange(chunking.cells)) == expected).all()
 
 
-def test_chunks_hold_whole_subtrees(chunking: Chunking) -> None:
+def test_chunks_hold_whole_subtrees(chunking: UniformChunking) -> None:
     tree, split = chunking.tree, chunking.split_level
     for chunk in chunking:
         if split == 0:
@@ -58,7 +58,7 @@ def test_chunks_hold_whole_subtrees(chunking: Chunking) -> None:
             assert chunk.tree.fanouts == tree.fanouts[split:]
 
 
-def test_the_split_level_is_the_highest_that_fits(chunking: Chunking) -> None:
+def test_the_split_level_is_the_highest_that_fits(chunking: UniformChunking) -> None:
     tree, split = chunking.tree, chunking.split_level
     assert chunking.spine.level_sizes == (tree.level_sizes[: split + 1] if split else (1,))
     if split:
@@ -69,11 +69,11 @@ def test_the_split_level_is_the_highest_that_fits(chunking: Chunking) -> None:
 @pytest.mark.parametrize("number", [-1, 100])
 def test_refuses_the_number_of_no_chunk(number: int) -> None:
     with pytest.raises(IndexError):
-        Chunking(tree=Tree(leaves=4, fanouts=(4,)))[number]
+        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)))[number]
 
 
 def test_refuses_no_keys_and_too_many_counts() -> None:
     with pytest.raises(ValueError, match="keys: 0 is not at least 1"):
-        Chunking(tree=Tree(leaves=4, fanouts=(4,)), keys=0)
+        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)), keys=0)
     with pytest.raises(ValueError, match=r"2\^40"):
-        Chunking(tree=Tree(leaves=4, fanouts=(4,)), keys=MAX_CELLS // 4 + 1)
+        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)), keys=MAX_CELLS // 4 + 1)

@@ -148,14 +148,16 @@ def test_a_whole_tree_adds_up_and_its_cdf_is_monotone(random_tree: Callable[...,
         truth = tree.level_counts(rng.poisson(2, (4, tree.leaves)))
         noisy = [exact + rng.integers(-9, 10, exact.shape) for exact in truth]
         estimates = estimate_down(weights, estimate_up(weights, noisy))
-        counts = consistent_counts(weights, estimates, root_count(estimates[0]))
+        counts = consistent_counts(weights.tree, weights.below, estimates, root_count(estimates[0]))
         assert (counts[0] == np.maximum(0, np.rint(estimates[0]))).all()
         for level in range(tree.height):
             assert (tree.child_sum(level, counts[level + 1]) == counts[level]).all()
         assert (counts[-1] >= 0).all()
         cdf = np.cumsum(counts[-1], axis=-1)
         assert (np.diff(cdf, axis=-1) >= 0).all() and (cdf[:, -1:] == counts[0]).all()
-        alone = consistent_counts(weights, [u[1] for u in estimates], counts[0][1])
+        alone = consistent_counts(
+            weights.tree, weights.below, [u[1] for u in estimates], counts[0][1]
+        )
         for one, batch in zip(alone, counts, strict=True):
             assert (one == batch[1]).all()
 
@@ -166,7 +168,9 @@ def test_true_counts_stay_as_they_are(random_tree: Callable[..., Tree]) -> None:
         tree = random_tree(rng)
         weights = estimation_weights(tree, list(rng.uniform(0.5, 30, tree.height + 1)))
         truth = tree.level_counts(rng.poisson(2, (3, tree.leaves)))
-        found = consistent_counts(weights, [t.astype(float) for t in truth], truth[0])
+        found = consistent_counts(
+            weights.tree, weights.below, [t.astype(float) for t in truth], truth[0]
+        )
         for level, exact in zip(found, truth, strict=True):
             assert (level == exact).all()
 

@@ -33,7 +33,8 @@ from dpcore.trees.exact_sums import (
 )
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.setting import TreeSetting
 
 EDGES = [
     sign * (2**power + more)
@@ -235,8 +236,8 @@ def test_the_noisy_root_keeps_its_sign(sign: int) -> None:
 
 
 def test_counts_of_rows_saturate_alike() -> None:
-    plan = plan_tree(leaves=4, neighbors=Neighbors.ADD_REMOVE, budget=EPSILON)
-    forest = Forest(plan)
+    plan = plan_tree(TreeSetting(leaves=4, neighbors=Neighbors.ADD_REMOVE, budget=EPSILON))
+    forest = UniformForest(plan)
     (chunk,) = forest.chunking
     counts = np.array([2**62, 2**62, 0, 0])
     assert forest.chunk_totals(chunk, counts).tolist() == [LARGEST_SUM]

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.trees import irregular_consistency
 from dpcore.trees.consistency import consistent_counts, split_counts
-from dpcore.trees.irregular_consistency import irregular_counts, split_among_children
+from dpcore.trees.irregular_consistency import split_among_children
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree
 from tests.dpcore.irregular_trees import random_irregular_tree
@@ -44,8 +44,8 @@ def test_equals_the_level_uniform_tree(random_tree: Callable[..., Tree]) -> None
         estimates = [rng.normal(4, 9, (3, n)) for n in uniform.level_sizes]
         roots = rng.integers(0, 90, (3, 1))
         pairs = zip(
-            irregular_counts(irregular(uniform), weights.below, estimates, roots),
-            consistent_counts(weights, estimates, roots),
+            consistent_counts(irregular(uniform), weights.below, estimates, roots),
+            consistent_counts(weights.tree, weights.below, estimates, roots),
             strict=True,
         )
         for mine, theirs in pairs:
@@ -58,7 +58,7 @@ def test_sums_hold_at_every_node_and_no_count_is_negative() -> None:
         tree = random_irregular_tree(rng, height=5, roots=2)
         estimates = [rng.normal(3, 40, (4, n)) for n in tree.level_sizes]
         below: list[Any] = [rng.uniform(0, 3, n) for n in tree.level_sizes]
-        counts = irregular_counts(tree, below, estimates, rng.integers(0, 10**9, (4, 2)))
+        counts = consistent_counts(tree, below, estimates, rng.integers(0, 10**9, (4, 2)))
         for level in range(tree.height):
             np.testing.assert_array_equal(tree.child_sum(level, counts[level + 1]), counts[level])
             assert counts[level + 1].min() >= 0 and counts[level + 1].dtype == np.int64
@@ -69,7 +69,7 @@ def test_children_that_are_known_exactly_keep_their_counts() -> None:
     tree = random_irregular_tree(rng)
     truth = tree.level_counts(rng.integers(0, 9, tree.leaves))
     known = [np.zeros(n) for n in tree.level_sizes]
-    found = irregular_counts(tree, known, [y.astype(np.float64) for y in truth], truth[0])
+    found = consistent_counts(tree, known, [y.astype(np.float64) for y in truth], truth[0])
     for mine, exact in zip(found, truth, strict=True):
         np.testing.assert_array_equal(mine, exact)
 

@@ -20,8 +20,9 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform import bands
-from dpcore.uniform.errors import TreeErrors
+from dpcore.uniform.errors import UniformErrors
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 FALSE_ALARM = 1e-6
 
@@ -30,10 +31,12 @@ def planned(
     leaves: int, measure: Measure, public: bool, amount: Fraction | int = Fraction(1, 10)
 ) -> TreePlan:
     return plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(amount)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(amount)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
 
 
@@ -131,7 +134,7 @@ def test_blocks_bound_every_prefix(
         monkeypatch.setattr(bands, "_MOST_BLOCKS", 40)
     blocks = bands.error_blocks(plan)
     last = plan.tree.leaves - int(plan.public_total)
-    variance, fourth = TreeErrors(plan).moments_of_prefixes(np.arange(last), np.zeros(last))
+    variance, fourth = UniformErrors(plan).moments_of_prefixes(np.arange(last), np.zeros(last))
     assert blocks.count.sum() == last
     # Sorted, the k-th least bound is below the k-th least variance; kurtoses likewise.
     bounds = np.repeat(np.sort(blocks.variance), blocks.count[np.argsort(blocks.variance)])
@@ -147,7 +150,7 @@ def test_exponents_bound_the_cumulant_functions(
 ) -> None:
     """ln E exp(s error), from the error's own coefficients, is below the bound for each prefix."""
     plan = random_plan(np.random.default_rng(seed), measure=list(Measure)[seed % 2])
-    errors = TreeErrors(plan)
+    errors = UniformErrors(plan)
     for leaf in range(0, plan.tree.leaves - 1, 3):
         law = errors.prefix(leaf)
         moments = errors.moments_of_prefixes(np.array([leaf]), np.zeros(1))
@@ -196,9 +199,11 @@ def test_refuses_a_confidence(confidence: float) -> None:
 
 def test_noise_that_is_practically_zero_needs_no_band() -> None:
     plan = plan_tree(
-        leaves=10**6,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
-        neighbors=Neighbors.ADD_REMOVE,
+        TreeSetting(
+            leaves=10**6,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
+            neighbors=Neighbors.ADD_REMOVE,
+        )
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -22,8 +22,9 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -44,7 +45,7 @@ def whole_tree(plan: TreePlan, counts: np.ndarray[Any, Any], noise: Any) -> dict
     estimates = estimate_down(
         weights, estimate_up(weights, measured), exact[0].astype(float) if public else None
     )
-    found = consistent_counts(weights, estimates, root_count(estimates[0]))
+    found = consistent_counts(weights.tree, weights.below, estimates, root_count(estimates[0]))
     root = 0.0 if public else float(weights.below[0][0])
     prefixes = prefix_weights(weights, through=True)
     return {
@@ -75,10 +76,12 @@ def test_chunked_equals_whole(
     counts = rng.poisson(rng.choice([0.3, 5, 200]), (keys, plan.tree.leaves))
     first = None
     for size in SIZES:
-        forest = Forest(plan, keys=keys, chunk_leaves=size)
+        forest = UniformForest(plan, keys=keys, chunk_leaves=size)
         noise = node_noise_source(chunking=forest.chunking)
         found = solve_forest(forest, counts, noise, QUANTILES)
-        expected = whole_tree(plan, counts, node_noise_source(chunking=Forest(plan).chunking))
+        expected = whole_tree(
+            plan, counts, node_noise_source(chunking=UniformForest(plan).chunking)
+        )
         for name in ("estimates", "variances"):
             for ours, theirs in zip(getattr(found, name), expected[name], strict=True):
                 np.testing.assert_allclose(
@@ -120,7 +123,7 @@ def test_zero_noise_gives_the_truth_back(
             )
         tree, keys = plan.tree, 1 if public else 3
         counts = rng.poisson(1.5, (keys, tree.leaves))
-        forest = Forest(plan, keys=keys, chunk_leaves=size)
+        forest = UniformForest(plan, keys=keys, chunk_leaves=size)
         noise = node_noise_source(chunking=forest.chunking)
         found = solve_forest(forest, counts, noise, QUANTILES)
         for level, truth in enumerate(tree.level_counts(counts)):
@@ -146,8 +149,8 @@ def test_many_keys_in_a_chunk_equal_one_key_at_a_time(
     for _ in range(6):
         plan = replace_laws(random_plan(rng, public=False), lambda law: node_noise_law(width=5))
         counts = rng.poisson(4, (7, plan.tree.leaves))
-        together = Forest(plan, keys=7)
-        alone = Forest(plan, keys=7, chunk_leaves=plan.tree.leaves)
+        together = UniformForest(plan, keys=7)
+        alone = UniformForest(plan, keys=7, chunk_leaves=plan.tree.leaves)
         assert len(together.chunking) == 1 and len(alone.chunking) == 7
         many, one = (
             solve_forest(forest, counts, node_noise_source(chunking=forest.chunking))
@@ -164,15 +167,17 @@ def test_a_tree_of_one_leaf(
     solve_forest: Callable[..., Any], release_key: Any, public: bool
 ) -> None:
     plan = plan_tree(
-        leaves=1,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=1,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
     plan = replace(plan)
     if not public:
         plan.__dict__["laws"] = (ZeroNoise(),)
-    found = solve_forest(Forest(plan), np.array([[5]]), _NoStreams())
+    found = solve_forest(UniformForest(plan), np.array([[5]]), _NoStreams())
     assert found.counts[0].tolist() == [[5]] and found.prefix_count.tolist() == [[5]]
 
 
@@ -190,7 +195,7 @@ def test_variances_come_from_the_plan_alone(
     """The widths of an answer must not tell anything of the counts."""
     plan = random_plan(np.random.default_rng(4), tree=Tree(leaves=22, fanouts=(4, 6)))
     for size in (4, 100):
-        forest = Forest(plan, chunk_leaves=size)
+        forest = UniformForest(plan, chunk_leaves=size)
         for chunk in forest.chunking:
             variance, alpha = forest.prefix_variances(chunk)
             expected = prefix_weights(forest_weights(plan), through=True)

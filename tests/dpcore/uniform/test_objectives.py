@@ -25,6 +25,7 @@ from dpcore.uniform.objectives import (
     objective_from_spec,
 )
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [
@@ -182,13 +183,13 @@ def test_guesses_must_be_boundaries_of_the_tree(stop: int) -> None:
 def test_a_search_approximates_what_is_predicted() -> None:
     """Ranges of a width are searched at a few of their places: near enough to rank plans."""
     objective = RangeObjective(widths=(5, 60))
-    shared: dict[str, Any] = {
-        "leaves": 300,
-        "budget": Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        "neighbors": Neighbors.ADD_REMOVE,
-    }
-    own = plan_tree(**shared, objective=objective)
-    other = plan_tree(**shared)
+    setting = TreeSetting(
+        leaves=300,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        neighbors=Neighbors.ADD_REMOVE,
+    )
+    own = plan_tree(setting, objective=objective)
+    other = plan_tree(setting)
     assert predicted_error(own, objective) < predicted_error(other, objective)
     assert objective.is_costly and not CdfObjective().is_costly
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.batch import TreeBatch, level_parts
 from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
 from dpcore.uniform.prefix_error import prefix_variance
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import (
     Strategy,
     one_level,
@@ -27,11 +29,13 @@ PRECISION = {EPSILON: 1 / 8, RHO: 1.0}
 
 def best_public(leaves: int, measure: Measure) -> Strategy:
     return search_strategies(
-        leaves=leaves,
-        measure=measure,
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
-        keyed=False,
+        TreeSetting(
+            leaves=leaves,
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+            keyed=False,
+            budget=Budget(measure=measure, amount=Fraction(1)),
+        )
     )[0]
 
 
@@ -116,7 +120,13 @@ def test_detects_shares_that_are_not_best() -> None:
 @pytest.mark.parametrize("neighbors", list(Neighbors))
 def test_private_roots(neighbors: Neighbors, keyed: bool, measure: Measure) -> None:
     private = search_strategies(
-        leaves=200, measure=measure, neighbors=neighbors, public_total=False, keyed=keyed
+        TreeSetting(
+            leaves=200,
+            neighbors=neighbors,
+            public_total=False,
+            keyed=keyed,
+            budget=Budget(measure=measure, amount=Fraction(1)),
+        )
     )[0]
     assert sum(private.shares) == pytest.approx(1)
     if neighbors is Neighbors.SUBSTITUTE:
@@ -127,11 +137,13 @@ def test_private_roots(neighbors: Neighbors, keyed: bool, measure: Measure) -> N
 
 def test_order_and_heights() -> None:
     strategies = search_strategies(
-        leaves=1000,
-        measure=EPSILON,
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
-        keyed=False,
+        TreeSetting(
+            leaves=1000,
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+            keyed=False,
+            budget=Budget(measure=EPSILON, amount=Fraction(1)),
+        )
     )
     variances = [strategy.mean_variance for strategy in strategies]
     assert variances == pytest.approx(sorted(variances), rel=1e-9)
@@ -164,11 +176,13 @@ def test_objectives_that_look_at_places_are_searched_fast(
 ) -> None:
     began = time.process_time()
     found = search_strategies(
-        leaves=999_983,
-        measure=measure,
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
-        keyed=False,
+        TreeSetting(
+            leaves=999_983,
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+            keyed=False,
+            budget=Budget(measure=measure, amount=Fraction(1)),
+        ),
         objective=objective,
     )
     assert time.process_time() - began < 10  # about 1 s on a quiet machine
@@ -189,11 +203,13 @@ def test_what_is_known_exactly_has_shares_all_the_same(
 ) -> None:
     for fanouts in (None, (10, 10)):
         for found in search_strategies(
-            leaves=97,
-            measure=measure,
-            neighbors=Neighbors.SUBSTITUTE,
-            public_total=True,
-            keyed=False,
+            TreeSetting(
+                leaves=97,
+                neighbors=Neighbors.SUBSTITUTE,
+                public_total=True,
+                keyed=False,
+                budget=Budget(measure=measure, amount=Fraction(1)),
+            ),
             objective=objective,
             fanouts=fanouts,
         ):

@@ -24,9 +24,10 @@ from dpcore.trees.least_squares import (
     prefix_weights,
 )
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.errors import TreeErrors
-from dpcore.uniform.forest import Forest
+from dpcore.uniform.errors import UniformErrors
+from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import interval_widths
 
 
@@ -122,7 +123,7 @@ def test_refuses_a_confidence(confidence: float) -> None:
 def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:
     """(level, the estimated leaves) for noise of one row in each measured node."""
     tree = plan.tree
-    weights = Forest(plan).weights(Forest(plan).chunking[0])
+    weights = UniformForest(plan).weights(UniformForest(plan).chunking[0])
     responses = []
     for level, law in enumerate(plan.laws):
         for node in range(tree.level_sizes[level] if law else 0):
@@ -177,7 +178,7 @@ def test_the_laws_are_the_coefficients_of_all_measurements(
             level_amounts=tuple(Fraction(int(each), 100) for each in units),
             public_total=public,
         )
-        responses, errors = unit_responses(plan), TreeErrors(plan)
+        responses, errors = unit_responses(plan), UniformErrors(plan)
         for level, size in enumerate(tree.level_sizes):
             masks = level_matrix(tree, level)
             for node in range(size):
@@ -205,7 +206,7 @@ def test_variances_are_those_of_the_estimation_weights(
     rng = np.random.default_rng(50 + seed)
     for measure in Measure:
         plan = random_plan(rng, measure=measure)
-        errors, forest = TreeErrors(plan), Forest(plan)
+        errors, forest = UniformErrors(plan), UniformForest(plan)
         weights, root = forest.weights(forest.chunking[0]), forest.root_variance
         assert errors.root_variance == pytest.approx(root)
         for level, variances in enumerate(weights.variances(root)):
@@ -227,12 +228,14 @@ def test_one_width_serves_every_node_and_boundary(
 ) -> None:
     """The widths come from a few representatives; no other is more than 1 % wider."""
     plan = plan_tree(
-        leaves=leaves,
-        budget=Budget(measure=measure, amount=Fraction(1, 2)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
-        public_total=public,
+        TreeSetting(
+            leaves=leaves,
+            budget=Budget(measure=measure, amount=Fraction(1, 2)),
+            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            public_total=public,
+        )
     )
-    errors, widths = TreeErrors(plan), interval_widths(plan, 0.95)
+    errors, widths = UniformErrors(plan), interval_widths(plan, 0.95)
     for level, size in enumerate(plan.tree.level_sizes):
         for node in {0, size // 2, size - 1}:
             law = errors.node(level, node)
@@ -246,13 +249,15 @@ def test_one_width_serves_every_node_and_boundary(
 
 def test_what_is_public_has_no_width() -> None:
     plan = plan_tree(
-        leaves=64,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.SUBSTITUTE,
-        public_total=True,
+        TreeSetting(
+            leaves=64,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            neighbors=Neighbors.SUBSTITUTE,
+            public_total=True,
+        )
     )
     assert interval_widths(plan, 0.95).levels[0] == 0.0
-    assert TreeErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
+    assert UniformErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
     alone = estimation_weights(Tree(leaves=1, fanouts=()), [3.0])
     assert alone.variances(3.0)[0].tolist() == [3.0]
 
@@ -298,7 +303,7 @@ def test_random_plans_are_covered_everywhere(
     rng = np.random.default_rng(900 + seed)
     plan = random_plan(rng, measure=list(Measure)[seed % 2])
     confidence = [0.5, 0.8, 0.9, 0.95, 0.99, 0.999][seed % 6]
-    errors, widths, tree = TreeErrors(plan), interval_widths(plan, confidence), plan.tree
+    errors, widths, tree = UniformErrors(plan), interval_widths(plan, confidence), plan.tree
     laws = [
         (errors.node(level, node), widths.levels[level])
         for level, size in enumerate(tree.level_sizes)
@@ -318,7 +323,7 @@ def test_random_plans_are_covered_everywhere(
 def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
     """The check above fails with widths 5 % too small."""
     plan = random_plan(np.random.default_rng(4), tree=Tree(leaves=16, fanouts=(4, 4)))
-    law = TreeErrors(plan).prefix(6)
+    law = UniformErrors(plan).prefix(6)
     assert covered(law, 0.95 * law.half_width(0.95)) < 0.95
 
 

@@ -20,6 +20,7 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
 from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
@@ -53,7 +54,9 @@ SIZES = st.integers(1, LIMIT)
 def plan_of_texts() -> ReleasePlan:
     domain = CategoryDomain(column="value", categories=("1", "2"))
     budget = Budget(measure=Measure.EPSILON, amount=1)
-    plan = plan_tree(leaves=domain.cells, budget=budget, neighbors=Neighbors.ADD_REMOVE)
+    plan = plan_tree(
+        TreeSetting(leaves=domain.cells, budget=budget, neighbors=Neighbors.ADD_REMOVE)
+    )
     question = OrderedQuestion(name="value", domain=domain, plan=plan)
     return ReleasePlan(
         name="csv", neighbors=Neighbors.ADD_REMOVE, budget=budget, questions=(question,)

@@ -23,6 +23,7 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
 from transforms.readers import csv_rows
 from transforms.readers.csv_rows import _typed
@@ -40,9 +41,9 @@ def plan_of(*domains: OrderedDomain) -> ReleasePlan:
             name=f"tree{index}",
             domain=domain,
             plan=plan_tree(
-                leaves=domain.cells,
-                budget=budget.share(1),
-                neighbors=Neighbors.ADD_REMOVE,
+                TreeSetting(
+                    leaves=domain.cells, budget=budget.share(1), neighbors=Neighbors.ADD_REMOVE
+                )
             ),
         )
         for index, domain in enumerate(domains)

@@ -1,0 +1,166 @@
+"""Trees of noisy counts, one per key, estimated linearly: the steps that all shapes share.
+
+The result of the four steps equals, to rounding, that of the whole tree in one array; the integer
+counts are the same.
+
+Source: `dpcore.trees.least_squares` and `dpcore.trees.consistency`, taken apart at the split level.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.source import NoiseSource
+from dpcore.trees.chunks import Chunk, Chunking
+from dpcore.trees.consistency import consistent_counts, root_count
+from dpcore.trees.exact_sums import level_sums
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
+from dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
+
+Known = Sequence[Integers | Floats | None]
+
+
+class LinearForest(ABC):
+    """The steps of `dpcore.trees.forest.Forest`, but for how levels are measured and what each
+    measurement weighs.
+
+    Attributes:
+        chunking: the cut into chunks.
+        signed: the counts are sums of values of either sign, so none is made nonnegative.
+        root_is_known: the root is no measurement but a public number.
+    """
+
+    # Of which level of the exact spine, from below, the noise of the spine is a function.
+    spine_noise_level: ClassVar[int]
+
+    chunking: Chunking
+    signed: bool = False
+    root_is_known: bool = False
+
+    @abstractmethod
+    def measure_levels(
+        self, tree: str, chunk: Chunk, levels: Sequence[Integers], own: NoiseSource
+    ) -> Measurements:
+        """The noisy counts of levels of a chunk, or of the spine, from its roots down.
+
+        Args:
+            tree: the name of the tree.
+            chunk: which one.
+            levels: per level (rows, n) exact.
+            own: the source of noise, for these very counts.
+
+        Returns:
+            per level (rows, n), with zeros at nodes that are not measured, or None where none is.
+        """
+
+    @abstractmethod
+    def weights(self, chunk: Chunk) -> EstimationWeights:
+        """Of least squares on the chunk's shape."""
+
+    @property
+    @abstractmethod
+    def spine_weights(self) -> EstimationWeights:
+        """Of the spine, whose leaves are the roots of the chunks' subtrees."""
+
+    @abstractmethod
+    def chunk_variances(self, chunk: Chunk) -> list[Floats]:
+        """Per level of a chunk the variances of the estimates, (n,) or (rows, n)."""
+
+    @cached_property
+    def root_variance(self) -> float:
+        """g of the root of a key's tree."""
+        return 0.0 if self.root_is_known else float(self.spine_weights.below[0][0])
+
+    @cached_property
+    def spine_variances(self) -> list[Floats]:
+        """Per level of the spine the variances of the estimates, (n,)."""
+        return self.spine_weights.variances(self.root_variance)
+
+    def estimate_spine(self, measurements: Known, root: Floats | None) -> list[Floats]:
+        """The estimates of the spine's levels, the last one those of the chunk roots.
+
+        Args:
+            measurements: per level of the spine, (trees, n); of the last, z of the roots.
+            root: (trees, 1) the public number in place of an estimate of the root.
+        """
+        weights = self.spine_weights
+        return estimate_down(weights, estimate_up(weights, measurements), root)
+
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[Floats]:
+        """(rows, n) per level of a chunk: u, the least squares estimates."""
+        up = self._up(chunk, measurements)
+        return estimate_down(self.weights(chunk), up, roots.estimate.reshape(chunk.rows, -1))
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """As `dpcore.trees.forest.Forest.measure`."""
+        levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
+        return self.measure_levels(tree, chunk, levels, noise.of_counts(levels[-1]))
+
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
+        return level_sums(chunk.tree, counts.reshape(chunk.rows, -1))[0].reshape(-1)
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        """(units,) z of the roots of the chunk's subtrees."""
+        return self._up(chunk, measurements)[0].reshape(-1)
+
+    def _up(self, chunk: Chunk, measurements: Measurements) -> list[Floats]:
+        # A tree of one leaf whose count is public was not measured at all.
+        if measurements[-1] is None:
+            return [np.zeros((chunk.rows, chunk.tree.leaves))]
+        return estimate_up(self.weights(chunk), measurements)
+
+    def solve_spine(
+        self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
+    ) -> tuple[RootSolutions, list[LevelSolution]]:
+        """As `dpcore.trees.forest.Forest.solve_spine`."""
+        spine = self.chunking.spine
+        exact = level_sums(spine, totals.reshape(-1, spine.leaves))
+        chunk, measured = self.chunking.spine_chunk(key, len(exact[0])), Measurements()
+        if spine.height:
+            own = noise.of_counts(exact[self.spine_noise_level])
+            measured = self.measure_levels(tree, chunk, exact[:-1], own)
+        public = exact[0].astype(np.float64) if self.root_is_known else None
+        estimates = self.estimate_spine([*measured, roots.reshape(-1, spine.leaves)], public)
+        top = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
+        counts = consistent_counts(
+            spine, self.spine_weights.below, estimates, top, signed=self.signed
+        )
+        ranges = self.chunking.node_ranges(chunk)[:-1]
+        levels = level_solutions(0, ranges, estimates, self.spine_variances, counts)
+        return RootSolutions.of_spine(estimates, counts), levels
+
+    def solve_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[LevelSolution]:
+        """Solves the levels of a chunk, from the split level to the leaves.
+
+        Args:
+            chunk: which one.
+            measurements: from `measure`.
+            roots: (units,) the solutions of its subtrees' roots.
+
+        Returns:
+            per level, (rows, n).
+        """
+        return self.settle_chunk(chunk, self.estimate_chunk(chunk, measurements, roots), roots)
+
+    def settle_chunk(
+        self, chunk: Chunk, estimates: list[Floats], roots: RootSolutions
+    ) -> list[LevelSolution]:
+        """The estimates of a chunk with their variances and the consistent counts near them."""
+        top = roots.count.reshape(chunk.rows, -1)
+        below = self.weights(chunk).below
+        counts = consistent_counts(chunk.tree, below, estimates, top, signed=self.signed)
+        ranges, variances = self.chunking.node_ranges(chunk), self.chunk_variances(chunk)
+        return level_solutions(self.chunking.split_level, ranges, estimates, variances, counts)

@@ -1,0 +1,33 @@
+"""What is given of a level-uniform tree before its shape and the split of its budget are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dpcore.privacy.budget import Budget, Neighbors
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSetting:
+    """How many leaves a tree has, and what measuring it may cost.
+
+    Args:
+        leaves: the number K of leaves, 1 <= K <= 2^40.
+        budget: what all levels may spend together.
+        neighbors: the neighbouring relation of the guarantee.
+        public_total: the number of rows is public (substitute without keys only): the root is
+            exact and costs nothing. Otherwise the root is a level that may be measured.
+        keyed: the tree stands once per key of a group-by column.
+    """
+
+    leaves: int
+    budget: Budget
+    neighbors: Neighbors
+    public_total: bool = False
+    keyed: bool = False
+
+    @property
+    def of_one(self) -> TreeSetting:
+        """The same at a budget of 1."""
+        return replace(self, budget=replace(self.budget, amount=Fraction(1)))
