@@ -40,6 +40,7 @@ class UniverseQuestion(ChunkedQuestion):
         domain: the universe, and how rows fall into its leaves.
     """
 
+    kind = "hierarchy"
     tables = ("nodes",)
 
     domain: HierarchyDomain

@@ -44,6 +44,7 @@ class OrderedQuestion(ChunkedQuestion):
         ValueError: parts that do not fit each other.
     """
 
+    kind = "ordered"
     output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
     tables = ("nodes", "cdf")
 

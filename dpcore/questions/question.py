@@ -45,6 +45,8 @@ class Question(ABC):
         ValueError: a confidence out of range.
     """
 
+    # Its kind of tree, as `domain: kind` of a configuration names it.
+    kind: ClassVar[str]
     # What shapes the output alone, by its name in the specification.
     output_only: ClassVar[tuple[str, ...]]
     # The kinds of tables: "nodes", and "cdf" where leaves have an order.

@@ -47,6 +47,7 @@ class SparseQuestion(Question):
     ((Fraction(1, 1), Fraction(1, 1000000)), [(0, 0), (1, 0), (1, 1)])
     """
 
+    kind = "sparse"
     output_only = ("confidence", "weight", "pruning")
     tables = ("nodes",)
 
