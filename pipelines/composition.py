@@ -29,9 +29,9 @@ from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.questions.question import ChunkedQuestion, MovedCounts, Question
 from dpcore.release.plan import ReleasePlan, moved_counts_of
-from pipelines.configuration_error import ConfigurationError
-from pipelines.hierarchy_tree import HierarchyTree
-from pipelines.sparse_tree import SparseTree
+from pipelines.hierarchy.section import HierarchyTree
+from pipelines.sections.error import ConfigurationError
+from pipelines.sparse.section import SparseTree
 
 if TYPE_CHECKING:
     from pipelines.configuration import Configuration

@@ -19,13 +19,13 @@ from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.plan import Estimator, TreePlan
 from pipelines.composition import plan_release
-from pipelines.configuration_error import ConfigurationError, configuration_error
-from pipelines.hierarchy_plan import hierarchy_question, threshold_question
-from pipelines.hierarchy_tree import HierarchyTree
-from pipelines.sections import AnyTree, ReleaseSection
-from pipelines.sparse_tree import SparseTree, sparse_question
-from pipelines.tree_section import OrderedTree
-from pipelines.yaml_document import parse_document, read_document
+from pipelines.hierarchy.plan import hierarchy_question, threshold_question
+from pipelines.hierarchy.section import HierarchyTree
+from pipelines.ordered.section import OrderedTree
+from pipelines.release_section import AnyTree, ReleaseSection
+from pipelines.sections.error import ConfigurationError, configuration_error
+from pipelines.sections.yaml_document import parse_document, read_document
+from pipelines.sparse.section import SparseTree, sparse_question
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 

@@ -24,16 +24,16 @@ from dpcore.sparse.question import SparseQuestion
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.hierarchy_levels import (
+from pipelines.hierarchy.lines import (
     hierarchy_entry,
     print_hierarchy,
     print_thresholds,
     threshold_entry,
 )
-from pipelines.hierarchy_plan import hierarchy_plan
-from pipelines.hierarchy_tree import HierarchyTree
-from pipelines.sparse_levels import print_sparse, sparse_entry
-from pipelines.sparse_tree import SparseTree
+from pipelines.hierarchy.plan import hierarchy_plan
+from pipelines.hierarchy.section import HierarchyTree
+from pipelines.sparse.lines import print_sparse, sparse_entry
+from pipelines.sparse.section import SparseTree
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
 

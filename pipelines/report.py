@@ -33,24 +33,24 @@ from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
-from pipelines.content_security_policy import content_security_policy
-from pipelines.report_asked import check_asked
-from pipelines.report_extent import MAX_TREES, shown_keys
-from pipelines.report_hierarchy import hierarchy_tree
-from pipelines.report_nodes import ReleasedTables
-from pipelines.report_ordered import ordered_tree
-from pipelines.report_sparse import sparse_tree
-from pipelines.report_sparse_nodes import check_asked_sparse
-from pipelines.report_thresholds import threshold_tree
-from pipelines.report_tree import TreePage
+from pipelines.hierarchy.asked import check_asked
+from pipelines.hierarchy.page import hierarchy_tree
+from pipelines.hierarchy.thresholds_page import threshold_tree
+from pipelines.ordered.page import ordered_tree
+from pipelines.page.content_security_policy import content_security_policy
+from pipelines.page.extent import MAX_TREES, shown_keys
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.tree_page import TreePage
+from pipelines.sparse.nodes import check_asked_sparse
+from pipelines.sparse.page import sparse_tree
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent
 # The scripts of each kind of trees, after the one that all share.
 SCRIPTS = {
-    "ordered": ("report_ordered.js",),
-    "hierarchy": ("report_paths.js", "report_hierarchy.js"),
-    "thresholds": ("report_paths.js", "report_hierarchy.js"),
-    "sparse": ("report_paths.js", "report_sparse.js"),
+    "ordered": ("ordered/page.js",),
+    "hierarchy": ("page/paths.js", "hierarchy/page.js"),
+    "thresholds": ("page/paths.js", "hierarchy/page.js"),
+    "sparse": ("page/paths.js", "sparse/page.js"),
 }
 
 
@@ -72,7 +72,7 @@ def write_report_html(
     pages = _pages(release, questions, asked)
     charts = any(page.figure is not None for page in pages)
     scripts = [*([_bokeh()] if charts else []), _script(pages)]
-    style = _text("report.css")
+    style = _text("page/page.css")
     return _render(
         name=plan.name,
         tree_count=len(plan.questions),
@@ -110,7 +110,7 @@ def _render(**values: object) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(**values)
+    return environment.get_template("page/page.html.j2").render(**values)
 
 
 def _text(name: str) -> str:
@@ -127,7 +127,7 @@ def _script(pages: Sequence[TreePage]) -> str:
     """The scripts of the kinds of trees that the page holds."""
     kinds = sorted({str(page.said["kind"]) for page in pages})
     names = dict.fromkeys(name for kind in kinds for name in SCRIPTS[kind])
-    return "\n".join(_text(name) for name in ("report.js", *names))
+    return "\n".join(_text(name) for name in ("page/page.js", *names))
 
 
 def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:

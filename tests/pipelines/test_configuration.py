@@ -23,21 +23,21 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from pipelines import configuration_rules as rules
-from pipelines import section, sections
-from pipelines.by_section import BySection
+from pipelines import release_section as sections
 from pipelines.configuration import (
     Configuration,
     ConfigurationError,
     load_configuration,
     parse_configuration,
 )
-from pipelines.hierarchy_tree import HierarchyTree, MeasureSection
-from pipelines.key_lists import read_key_list
-from pipelines.sparse_tree import SparseTree
-from pipelines.tree_section import OrderedTree
-from pipelines.yaml_document import parse_document
-from tests.pipelines.hierarchy_tables import write_tables_of_the_document
+from pipelines.hierarchy.section import HierarchyTree, MeasureSection
+from pipelines.ordered.section import OrderedTree
+from pipelines.sections import rules, section
+from pipelines.sections.by import BySection
+from pipelines.sections.key_lists import read_key_list
+from pipelines.sections.yaml_document import parse_document
+from pipelines.sparse.section import SparseTree
+from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
