@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -11,17 +10,15 @@ from dpcore.hierarchy.question import NONE, HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.planner import predicted_node_rmse
-from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import budget_for_target, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.questions.question import Question
-from dpcore.release.guarantee import budget_text, counted, estimate_in_words, scale_of
+from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.question import SparseQuestion
-from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.hierarchy.lines import (
@@ -32,6 +29,7 @@ from pipelines.hierarchy.lines import (
 )
 from pipelines.hierarchy.plan import hierarchy_plan
 from pipelines.hierarchy.section import HierarchyTree
+from pipelines.ordered.lines import ordered_entry, print_ordered
 from pipelines.sparse.lines import print_sparse, sparse_entry
 from pipelines.sparse.section import SparseTree
 from pipelines.terminal_text import print_json, print_line
@@ -70,56 +68,7 @@ def _entry(question: Question) -> dict[str, Any]:
     if isinstance(question, SparseQuestion):
         return sparse_entry(question)
     assert isinstance(question, OrderedQuestion)
-    return _tree(question)
-
-
-def _tree(question: OrderedQuestion) -> dict[str, Any]:
-    return {
-        "name": question.name,
-        "keys": question.key_count,
-        **_described(question.plan),
-        "predicted": _predicted(question.plan, question.objective),
-        "candidates": [
-            {
-                "label": each.label,
-                "estimation": each.plan.estimator.value,
-                "estimate": estimate_in_words(each.plan),
-                **_described(each.plan),
-                "predicted": _predicted(each.plan, question.objective),
-            }
-            for each in candidates(question.plan, question.objective)
-        ],
-    }
-
-
-def _predicted(plan: TreePlan, objective: Objective) -> dict[str, float]:
-    """The error of a CDF point, and of what the plan is for where that is known: of efficient
-    estimates, and of nodes only in the tree whose levels are weighted."""
-    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)}
-    with suppress(ValueError):
-        if plan.is_efficient:
-            predicted[_error_name(objective)] = predicted_error(plan, objective)
-    return predicted
-
-
-def _error_name(objective: Objective) -> str:
-    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
-
-
-def _described(plan: TreePlan) -> dict[str, Any]:
-    measure = plan.budget.measure.value
-    return {
-        "mechanism": plan.mechanism.value,
-        "fanouts": list(plan.tree.fanouts),
-        "levels": [
-            {
-                "level": level,
-                measure: float(amount),
-                "scale": None if law is None else scale_of(law),
-            }
-            for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True))
-        ],
-    }
+    return ordered_entry(question)
 
 
 def _target(
@@ -222,41 +171,8 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
             print_sparse(question, tree)
         else:
             assert isinstance(question, OrderedQuestion)
-            _print_levels(question)
-            _print_errors(question, tree)
+            print_ordered(question, tree)
         _print_target(tree.get("target"))
-
-
-def _print_levels(question: OrderedQuestion) -> None:
-    plan, measure = question.plan, question.plan.budget.measure.value
-    shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
-    keys = f", once for each of {question.key_count} keys" if question.keys else ""
-    print_line()
-    print_line(f"{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{keys}")
-    for level, amount in enumerate(plan.level_amounts):
-        law = plan.laws[level]
-        noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
-        if law is None and level == 0 and plan.public_total:
-            noise = "public"
-        ((what, count),) = counted(plan, level).items()
-        print_line(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
-
-
-def _print_errors(question: OrderedQuestion, tree: dict[str, Any]) -> None:
-    objective = question.objective
-    name, other = _error_name(objective), objective != CdfObjective()
-    heading = "  predicted errors, root mean square, of a CDF point over all cells, in rows"
-    print_line(f"{heading}{',' if other else ':'}")
-    if other:
-        print_line(f"  and of {objective.reads}, in {objective.unit}:")
-    for candidate in tree["candidates"]:
-        predicted = candidate["predicted"]
-        own = f"{predicted[name]:.4g}" if name in predicted else "-"
-        print_line(
-            f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
-            f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
-            f"{_shape(candidate['fanouts'])}"
-        )
 
 
 def _print_target(target: dict[str, Any] | None) -> None:
@@ -265,15 +181,3 @@ def _print_target(target: dict[str, Any] | None) -> None:
         wanted = f"{measure.value} {target[measure.value]:g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
         print_line(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
-
-
-def _shape(fanouts: list[int]) -> str:
-    """Fan-outs with repetitions as powers: 16^4."""
-    runs: list[list[int]] = []
-    for fanout in fanouts:
-        if runs and runs[-1][0] == fanout:
-            runs[-1][1] += 1
-        else:
-            runs.append([fanout, 1])
-    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
-    return " x ".join(texts) or "1"

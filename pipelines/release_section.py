@@ -7,8 +7,7 @@ exact fractions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -20,79 +19,16 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
 from pipelines.hierarchy.section import HierarchyTree
 from pipelines.ordered.section import OrderedTree
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, shown
-from pipelines.sections.section import Amount, Name, Section, Text
+from pipelines.sections.error import RuleBroken
+from pipelines.sections.input import InputSection
+from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.section import Name, Section, Text
 from pipelines.sparse.section import SparseTree
-from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
 
 DEFAULT_CONFIDENCE = 0.95
-_UNBOUNDED = (
-    "bounding per person is not there yet, so the guarantee would not be what the file says"
-)
-
-
-def _unit(value: object) -> str:
-    if value != "row":
-        raise RuleBroken(f"{shown(value)} must be row; {_UNBOUNDED}")
-    return "row"
-
-
-class InputSection(Section):
-    """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
-
-    format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
-    path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
-    newlines: Annotated[bool | None, PlainValidator(rules.truth)] = None
-    malformed: Annotated[str | None, PlainValidator(rules.choice(*POLICIES))] = None
-
-    @section_rule(mode="after")
-    def _csv_only(self) -> Self:
-        for key in ("newlines", "malformed"):
-            if self.format != "csv" and getattr(self, key) is not None:
-                raise RuleBroken("stands beside the format csv only", at=f".{key}")
-        return self
-
-    @property
-    def csv(self) -> CsvFormat:
-        """What a row of a CSV file is."""
-        default = DEFAULT_FORMAT
-        return CsvFormat(
-            newlines=default.newlines if self.newlines is None else self.newlines,
-            malformed=self.malformed or default.malformed,
-        )
-
-
-class PrivacySection(Section):
-    """The guarantee of the whole release."""
-
-    later: ClassVar[Mapping[str, str]] = {
-        "max_rows": _UNBOUNDED,
-        "max_keys": _UNBOUNDED,
-    }
-    epsilon: Amount | None = None
-    rho: Amount | None = None
-    delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
-    neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
-    unit: Annotated[str, PlainValidator(_unit)] = "row"
-
-    @section_rule(mode="after")
-    def _one_budget(self) -> Self:
-        rules.exactly_one(epsilon=self.epsilon, rho=self.rho)
-        if self.delta is not None and self.epsilon is None:
-            raise RuleBroken("stands beside epsilon, not rho", at=".delta")
-        return self
-
-    @property
-    def budget(self) -> Budget:
-        """The whole release's, but for a delta."""
-        if self.epsilon is not None:
-            return Budget(measure=Measure.EPSILON, amount=self.epsilon)
-        assert self.rho is not None
-        return Budget(measure=Measure.RHO, amount=self.rho)
 
 
 def _kind(tree: object) -> str:

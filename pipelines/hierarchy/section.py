@@ -22,10 +22,10 @@ from pipelines.hierarchy.domain import (
     invariant_level,
     read_hierarchy,
 )
-from pipelines.ordered.section import TreeSection
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.section import Section, Text
+from pipelines.sections.tree import TreeSection
 
 _ORDERED_ONLY = "belongs to an ordered domain"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import date, datetime
-from decimal import Decimal
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines.sections import rules
@@ -43,18 +42,11 @@ def read_domain(value: object) -> OrderedDomain:
     _check_at("type", _TYPE, given["type"])
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
     _check_at("column", rules.text, given["column"])
-    plain = {key: plain_value(each) for key, each in given.items()}
+    plain = {key: rules.plain_value(each) for key, each in given.items()}
     try:
         return make_domain(plain)
     except ValueError as error:
         raise from_dpcore(error, plain) from None
-
-
-def plain_value(value: object) -> object:
-    """A value as dpcore takes it: floats for decimals, also in a list."""
-    if isinstance(value, list):
-        return [plain_value(each) for each in value]
-    return float(value) if isinstance(value, Decimal) else value
 
 
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:

@@ -1,28 +1,26 @@
-"""The sections of trees over ordered domains, and what every tree's section has."""
+"""The section of a tree over an ordered domain: what it is for and how it is made."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.ordered.make import KeyList, OrderedDomain
+from dpcore.ordered.make import OrderedDomain
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import read_domain
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
-from pipelines.sections.by import BySection
 from pipelines.sections.error import RuleBroken, from_dpcore
-from pipelines.sections.section import Amount, Name, Section
+from pipelines.sections.section import Amount, Section
+from pipelines.sections.tree import TreeSection
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-# Each leaf of each key is a row of the output.
-MAX_LEAVES = 2**32
 
 Quantile = Annotated[float, PlainValidator(rules.quantile)]
 
@@ -32,34 +30,6 @@ class GuessSection(Section):
 
     rows: Amount
     below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)]
-
-
-class TreeSection(Section):
-    """What every tree has: a name, a domain, its keys, its share of the budget."""
-
-    size_key: ClassVar[str] = ".domain.cells"
-    name: Name
-    domain: Any
-    by: BySection | None = None
-    weight: Amount = Fraction(1)
-    noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
-
-    @section_rule(mode="after")
-    def _check_size(self) -> Self:
-        keys = 1 if self.keys is None else self.keys.size
-        if self.domain.cells * keys > MAX_LEAVES:
-            times = "" if self.keys is None else f" times {keys} keys"
-            raise RuleBroken(
-                f"{self.domain.cells} cells{times} must be at most 2^32 in all, because each is a "
-                "row of the output",
-                at=self.size_key,
-            )
-        return self
-
-    @property
-    def keys(self) -> KeyList | None:
-        """The public keys, None for one tree over all rows."""
-        return None if self.by is None else self.by.key_list
 
 
 class OrderedTree(TreeSection):

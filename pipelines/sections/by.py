@@ -10,7 +10,6 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import KeyList
-from pipelines.ordered.domain import plain_value
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.key_lists import Keys, read_key_list
@@ -22,7 +21,7 @@ def _keys(value: object) -> tuple[object, ...]:
         raise RuleBroken("private is not supported yet; list the keys")
     if isinstance(value, str):
         raise RuleBroken(f"{shown(value)} must be a list; for a file of keys use keys_file")
-    return tuple(map(plain_value, rules.several(value)))
+    return tuple(map(rules.plain_value, rules.several(value)))
 
 
 class BySection(Section):

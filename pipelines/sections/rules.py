@@ -210,6 +210,13 @@ def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str
     return check
 
 
+def plain_value(value: object) -> object:
+    """A value as dpcore takes it: floats for decimals, also in a list."""
+    if isinstance(value, list):
+        return [plain_value(each) for each in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
 def truth(value: object) -> bool:
     """true or false."""
     if not isinstance(value, bool):

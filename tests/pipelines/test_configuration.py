@@ -34,7 +34,9 @@ from pipelines.hierarchy.section import HierarchyTree, MeasureSection
 from pipelines.ordered.section import OrderedTree
 from pipelines.sections import rules, section
 from pipelines.sections.by import BySection
+from pipelines.sections.input import InputSection
 from pipelines.sections.key_lists import read_key_list
+from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.yaml_document import parse_document
 from pipelines.sparse.section import SparseTree
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
@@ -995,8 +997,8 @@ def test_the_document_has_examples_and_errors() -> None:
     "section",
     [
         sections.ReleaseSection,
-        sections.InputSection,
-        sections.PrivacySection,
+        InputSection,
+        PrivacySection,
         OrderedTree,
         HierarchyTree,
         MeasureSection,
