@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.errors import widths_of
+from dpcore.ordered.errors import range_margin, range_variance, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.ranges import range_margin, range_variance
 from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 from dpcore.questions.tables import CDF

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.sparse.intervals import published_bounds
+from dpcore.sparse.bounds import published_bounds
 
 LAWS = [
     (TruncatedLaplace(scale=Fraction(2), radius=25), 25),

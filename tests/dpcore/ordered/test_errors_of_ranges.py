@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.ordered.ranges import range_error, range_margin, range_variance
+from dpcore.ordered.errors import range_error, range_margin, range_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.least_squares import estimate_down, estimate_up
 from dpcore.trees.uniform import Tree
