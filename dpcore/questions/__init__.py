@@ -15,7 +15,9 @@ FACE = {
     "released": (
         "Answer",
         "ReadPart",
+        "Released",
         "ReleasedTree",
+        "named_level",
     ),
     "tables": (
         "CDF",
