@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,35 +23,18 @@ from bokeh.document import Document
 from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.question import SparseQuestion
-from pipelines.hierarchy.asked import check_asked
-from pipelines.hierarchy.page import hierarchy_tree
-from pipelines.hierarchy.thresholds_page import threshold_tree
-from pipelines.ordered.page import ordered_tree
+from pipelines.kinds import KINDS
 from pipelines.page.content_security_policy import content_security_policy
-from pipelines.page.extent import MAX_TREES, shown_keys
+from pipelines.page.extent import MAX_TREES
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import TreePage
-from pipelines.sparse.nodes import check_asked_sparse
-from pipelines.sparse.page import sparse_tree
+from pipelines.page.tree_page import PageRoom, TreePage
 
 TEMPLATES = Path(__file__).parent
-# The scripts of each kind of trees, after the one that all share.
-SCRIPTS = {
-    "ordered": ("ordered/page.js",),
-    "hierarchy": ("page/paths.js", "hierarchy/page.js"),
-    "thresholds": ("page/paths.js", "hierarchy/page.js"),
-    "sparse": ("page/paths.js", "sparse/page.js"),
-}
 
 
 def write_report_html(
@@ -69,7 +52,7 @@ def write_report_html(
     """
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
-    pages = _pages(release, questions, asked)
+    pages = list(_pages(release, questions, asked))
     charts = any(page.figure is not None for page in pages)
     scripts = [*([_bokeh()] if charts else []), _script(pages)]
     style = _text("page/page.css")
@@ -77,7 +60,7 @@ def write_report_html(
         name=plan.name,
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
-        trees=[page.said for page in pages],
+        trees=[page.said | {"template": page.template} for page in pages],
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
         data=_Raw(_embedded(pages)),
@@ -90,20 +73,10 @@ def write_report_html(
 
 def _pages(
     release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
-) -> list[TreePage]:
-    pages, quantiles, trees = [], release.quantiles(), len(questions)
+) -> Iterator[TreePage]:
     for question in questions:
-        paths = asked.get(question.name, ())
-        if isinstance(question, HierarchyQuestion):
-            pages.append(hierarchy_tree(release, question, trees, paths))
-        elif isinstance(question, ThresholdQuestion):
-            pages.append(threshold_tree(release, question, trees, paths))
-        elif isinstance(question, SparseQuestion):
-            pages.append(sparse_tree(release, question, trees, paths))
-        else:
-            assert isinstance(question, OrderedQuestion)
-            pages.append(ordered_tree(release, question, trees, quantiles))
-    return pages
+        room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
+        yield KINDS[question.kind].page(release, question, room)
 
 
 def _render(**values: object) -> str:
@@ -124,9 +97,9 @@ def _bokeh() -> str:
 
 
 def _script(pages: Sequence[TreePage]) -> str:
-    """The scripts of the kinds of trees that the page holds."""
-    kinds = sorted({str(page.said["kind"]) for page in pages})
-    names = dict.fromkeys(name for kind in kinds for name in SCRIPTS[kind])
+    """The scripts of the trees that the page holds, each once."""
+    each = sorted({page.scripts for page in pages}, key=lambda scripts: scripts[-1:])
+    names = dict.fromkeys(name for scripts in each for name in scripts)
     return "\n".join(_text(name) for name in ("page/page.js", *names))
 
 
@@ -148,19 +121,20 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     )
 
 
-def check_asked_paths(
-    release: ReleasedTables, question: UniverseQuestion | SparseQuestion, paths: Sequence[str]
-) -> None:
+def check_asked_paths(release: ReleasedTables, question: Question, paths: Sequence[str]) -> None:
     """Refuses paths of a tree that its page cannot show.
 
     Raises:
-        ValueError: one leads to no node, or to none that was published, or they are too many.
+        ValueError: its nodes have no paths; one leads to no node, or to none that was published; or
+            they are too many.
     """
-    if isinstance(question, SparseQuestion):
-        check_asked_sparse(release, question, paths)
-        return
+    check = KINDS[question.kind].check_paths
+    if check is None:
+        raise ValueError(
+            f"path: tree {question.name} is {question.kind}, and its nodes have no paths"
+        )
     trees = len(_shown_trees(release.plan, {question.name: paths}))
-    check_asked(question, paths, len(shown_keys(question, trees)))
+    check(release, question, PageRoom(trees=trees, paths=paths))
 
 
 class _Raw(str):

@@ -30,10 +30,6 @@ FACE = {
         "METRICS",
         "RelativeObjective",
     ),
-    "relative_planner": (
-        "noise_candidates",
-        "threshold_candidate",
-    ),
     "released": ("ReleasedHierarchy",),
     "threshold_question": (
         "ThresholdQuestion",
@@ -46,4 +42,9 @@ FACE = {
     ),
     "universe_question": ("UniverseQuestion",),
     "universe_table": ("universe_from_table",),
+    "workload": (
+        "HierarchyWorkload",
+        "predicted_hierarchy_error",
+        "predicted_threshold_error",
+    ),
 }

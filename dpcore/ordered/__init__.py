@@ -16,7 +16,6 @@ FACE = {
     ),
     "planner": (
         "budget_for_target",
-        "plan_mechanism",
         "predicted_cdf_rmse",
         "predicted_error",
     ),
@@ -25,4 +24,5 @@ FACE = {
         "ordered_question_from_spec",
     ),
     "released": ("ReleasedCdf",),
+    "workload": ("OrderedWorkload",),
 }

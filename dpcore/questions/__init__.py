@@ -19,6 +19,13 @@ FACE = {
         "ReleasedTree",
         "named_level",
     ),
+    "workload": (
+        "Noise",
+        "Share",
+        "Terms",
+        "Way",
+        "Workload",
+    ),
     "tables": (
         "CDF",
         "NODES",

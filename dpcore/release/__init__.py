@@ -5,6 +5,11 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "composition": (
+        "Guarantee",
+        "TreeRefused",
+        "plan_release",
+    ),
     "guarantee": (
         "CHECKSUM",
         "budget_text",
@@ -19,7 +24,6 @@ FACE = {
     ),
     "plan": (
         "ReleasePlan",
-        "moved_counts_of",
         "plan_from_spec",
     ),
     "release": ("Release",),

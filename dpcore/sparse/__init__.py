@@ -20,10 +20,6 @@ FACE = {
     ),
     "node_counts": ("NodeCounts",),
     "paths": ("last_labels",),
-    "plan": (
-        "plan_sparse",
-        "pure_epsilon_refusal",
-    ),
     "publication": (
         "publish_shard",
         "shard_digest",
@@ -34,6 +30,7 @@ FACE = {
     ),
     "released": ("ReleasedSparse",),
     "settling": ("Pruning",),
+    "workload": ("SparseWorkload",),
     "solution": (
         "shard_counts",
         "solve_sparse",

@@ -13,25 +13,22 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
 from dpcore.trees.forest import SPINE
-from pipelines.page.extent import MAX_ASKED
+from pipelines.page.extent import MAX_ASKED, shown_keys
 from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
+from pipelines.page.tree_page import PageRoom
 
 # A level, and a range of its nodes.
 Range = tuple[int, int, int]
 
 
-def check_asked(question: UniverseQuestion, paths: Sequence[str], keys: int) -> None:
-    """Refuses paths that a page cannot show.
-
-    Args:
-        question: the hierarchy.
-        paths: as `Universe.find` reads them.
-        keys: how many keys the page shows.
+def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageRoom) -> None:
+    """Refuses paths that a page cannot show, as `Universe.find` reads them.
 
     Raises:
         ValueError: one leads to no node, or they are too many.
     """
-    tree = question.domain.tree
+    tree, paths = question.domain.tree, room.paths
+    keys = len(shown_keys(question, room.trees))
     nodes = sum(1 + tree.find(path)[0] for path in paths) * keys
     if nodes > MAX_ASKED:
         raise ValueError(

@@ -13,8 +13,10 @@ from typing_extensions import Self
 
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.relative_objective import METRICS, RelativeObjective
+from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.noise.source import MAX_COUNT
+from dpcore.questions.workload import Noise
 from dpcore.rows.sums import MeasureColumn
 from pipelines.hierarchy.domain import (
     guessed_counts,
@@ -25,7 +27,7 @@ from pipelines.hierarchy.domain import (
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.section import Section, Text
-from pipelines.sections.tree import TreeSection
+from pipelines.sections.tree import KnownLeavesSection
 
 _ORDERED_ONLY = "belongs to an ordered domain"
 
@@ -53,13 +55,17 @@ class MeasureSection(Section):
             raise from_dpcore(error, given) from None
 
 
-class HierarchyTree(TreeSection):
+class HierarchyTree(KnownLeavesSection):
     """One tree over a hierarchy."""
 
-    size_key: ClassVar[str] = ".domain"
     misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("quantiles", "widths", "fanouts", "consistency"), _ORDERED_ONLY
     )
+    refused: ClassVar[Mapping[str, str]] = {
+        **{key: key for key in ("domain", "measure", "mechanism", "estimation", "noise")},
+        **{key: key for key in ("level_weights", "level_budgets", "invariants")},
+        **{"level_amounts": "level_budgets", "estimator": "estimation"},
+    }
     domain: Annotated[HierarchyDomain, PlainValidator(read_hierarchy)]
     measure: MeasureSection | None = None
     objective: Annotated[str, PlainValidator(rules.choice("nodes", "relative"))] = "nodes"
@@ -98,6 +104,24 @@ class HierarchyTree(TreeSection):
                 "does not go with measure: only counts can be public", at=".invariants"
             )
         return self
+
+    def workload(self) -> HierarchyWorkload:
+        assert self.level_budgets != "optimal"
+        return HierarchyWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            weights=self.weights,
+            objective=self.relative if self.objective == "relative" else None,
+            measure=None if self.measure is None else self.measure.measure,
+            mechanism=self.mechanism,
+            estimation=self.estimation,
+            level_budgets=self.level_budgets,
+            public_level=self.public_level,
+            rows_at_most=self.rows_at_most,
+        )
 
     @cached_property
     def weights(self) -> NodeWeights | None:

@@ -4,33 +4,30 @@ there may be, what they mean, its nodes by their labels."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.workload import predicted_threshold_error
 from dpcore.noise.source import MAX_COUNT
-from pipelines.composition import predicted_threshold_error
-from pipelines.hierarchy.page import predicted_text, universe_facts, universe_page
+from pipelines.hierarchy.nodes import SCRIPTS, universe_facts, universe_nodes
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import TreePage
+from pipelines.page.tree_page import PageRoom, TreePage
 
 # Of the estimates that there may be: the lowest, beside the highest.
 LOWEST_SHOWN = 10
 
 
 def threshold_tree(
-    release: ReleasedTables, question: ThresholdQuestion, trees: int, paths: Sequence[str]
+    release: ReleasedTables, question: ThresholdQuestion, room: PageRoom
 ) -> TreePage:
-    """A hierarchy by thresholds on the page.
-
-    Args:
-        release: the tables.
-        question: the hierarchy.
-        trees: how many trees share the page.
-        paths: of the nodes asked for, which `pipelines.hierarchy.asked.check_asked` has seen.
-    """
+    """A hierarchy by thresholds on the page."""
     digits = [_digits(question)] * (question.plan.tree.height + 1)
-    shown = universe_page(release, question, trees, paths, digits)
-    return TreePage(said=shown.said | _context(question), data=shown.data)
+    said, data = universe_nodes(release, question, room, digits)
+    return TreePage(
+        said=said | _context(question),
+        data=data,
+        template="hierarchy/thresholds_page.html.j2",
+        scripts=SCRIPTS,
+    )
 
 
 def _digits(question: ThresholdQuestion) -> int:
@@ -43,8 +40,6 @@ def _context(question: ThresholdQuestion) -> dict[str, object]:
     rounds = len(question.plan.thresholds.rounds)
     left_out = rounds + 1 - len(estimates)
     return {
-        "kind": "thresholds",
-        "template": "hierarchy/thresholds_page.html.j2",
         "facts": _facts(question),
         "estimates": estimates,
         "estimates_left_out": f"{left_out:,} between the last two are left out." * bool(left_out),
@@ -59,7 +54,7 @@ def _facts(question: ThresholdQuestion) -> dict[str, str]:
     most = f"at most {question.plan.rows_at_most:,}, as declared beforehand"
     if question.plan.rows_at_most == MAX_COUNT:
         most = "at most 2^40, the most that are counted"
-    bound = predicted_text(objective, predicted_threshold_error(question))
+    bound = f"{predicted_threshold_error(question):,.4g} {objective.unit}"
     return {
         "Counted": "rows",
         **universe_facts(question),

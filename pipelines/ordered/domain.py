@@ -14,7 +14,7 @@ from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_do
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 
-_KIND = rules.choice("ordered", "hierarchy", "sparse", later=("hypercube",))
+_KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
 
 

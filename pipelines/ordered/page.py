@@ -14,9 +14,8 @@ from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import CDF, NODES
 from dpcore.uniform.plan import Consistency, Mechanism
-from pipelines.ordered.figure import (
+from pipelines.ordered.curves import (
     KEYS_AT_FIRST,
-    cdf_figure,
     color_of,
     curves_of,
     dash_of,
@@ -35,21 +34,23 @@ from pipelines.page.nodes import (
     whole_levels,
 )
 from pipelines.page.noise import law_text
-from pipelines.page.policies import policies
-from pipelines.page.tree_page import TreePage
+from pipelines.page.policies import DROPPED, policies
+from pipelines.page.tree_page import PageRoom, TreePage
+
+_POLICIES = {
+    "clamp": "counted in the first or last cell",
+    "drop": DROPPED,
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+}
 
 
-def ordered_tree(
-    release: ReleasedTables, question: OrderedQuestion, trees: int, quantiles: pa.Table | None
-) -> TreePage:
-    """A tree over an ordered domain on the page.
+def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
+    """A tree over an ordered domain on the page."""
+    # Slow to import, and no command but the one that draws needs it.
+    from pipelines.ordered.figure import cdf_figure
 
-    Args:
-        release: the tables.
-        question: the tree.
-        trees: how many share the page.
-        quantiles: those of all trees, None where none were asked for.
-    """
+    trees = room.trees
     shown, name = shown_keys(question, trees), question.name
     sizes = question.plan.tree.level_sizes
     limits = level_limits(sizes, MAX_NODES // trees // len(shown))
@@ -57,10 +58,12 @@ def ordered_tree(
     levels = node_levels(sizes, limits, nodes, shown)
     points = release.batches(CDF, name, keys=len(shown))
     curves = curves_of(question, points, levels[0], shown, trees)
-    rows = _quantile_rows(question, quantiles, trees)
+    rows = _quantile_rows(question, release.quantiles(), trees)
     return TreePage(
         said=_context(question, shown, levels, trees) | {"quantiles": rows},
         data=_data(question, levels, shown),
+        template="ordered/page.html.j2",
+        scripts=("ordered/page.js",),
         figure=cdf_figure(question, curves, shown),
     )
 
@@ -72,8 +75,6 @@ def _context(
     plan, domain = question.plan, question.domain
     thinned = domain.cells > points_per_key(trees * len(shown))
     return {
-        "kind": "ordered",
-        "template": "ordered/page.html.j2",
         "name": clip(question.name),
         "measure": plan.budget.measure.value,
         "column": clip(domain.column),
@@ -90,7 +91,7 @@ def _context(
         "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}",
         "cells": f"{domain.cells:,}",
         "keyed": plan.keyed,
-        "policies": list(policies(question)),
+        "policies": list(policies(question, _POLICIES)),
     }
 
 

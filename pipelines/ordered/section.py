@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import OrderedDomain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.questions.workload import Noise, Terms
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import read_domain
@@ -18,7 +21,7 @@ from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.section import Amount, Section
-from pipelines.sections.tree import TreeSection
+from pipelines.sections.tree import KnownLeavesSection
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -32,9 +35,14 @@ class GuessSection(Section):
     below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)]
 
 
-class OrderedTree(TreeSection):
+class OrderedTree(KnownLeavesSection):
     """One tree over an ordered domain: what it is for and how it is made."""
 
+    refused: ClassVar[Mapping[str, str]] = {
+        **{key: key for key in ("quantiles", "widths", "level_weights", "mechanism", "fanouts")},
+        **{key: key for key in ("level_budgets", "estimation", "noise")},
+        **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
+    }
     domain: Annotated[OrderedDomain, PlainValidator(read_domain)]
     objective: Annotated[
         str, PlainValidator(rules.choice("cdf", "quantiles", "ranges", "nodes"))
@@ -93,6 +101,30 @@ class OrderedTree(TreeSection):
                 error,
                 {"guess": self.guess, "widths": self.widths, "level_weights": self.level_weights},
             ) from None
+
+    def workload(self) -> OrderedWorkload:
+        return OrderedWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            objective=self.planned_for,
+            quantiles=self.asked_quantiles,
+            mechanism=self.mechanism,
+            fanouts=self.fanouts,
+            level_budgets=self.level_budgets,
+            estimator=Estimator(self.estimation),
+            consistency=self.asked_consistency,
+        )
+
+    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+        if key != "estimation" or self.workload().public_total(terms):
+            return rule
+        return (
+            f"{rule}; it is public under substitute, where the tree has no by and no "
+            "policy of its domain or of the input drops rows"
+        )
 
     @property
     def asked_consistency(self) -> Consistency:

@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dpcore.refusal import Refusal
+
 _SHOWN_LENGTH = 60
 _NAMED_FIELD = re.compile(
     r"""(?:column (?:'[^']*'|"[^"]*"): )?(?P<field>\w+):? (?P<rule>.*)""", re.DOTALL
@@ -84,6 +86,20 @@ def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
     if rule.startswith(repr(value)):
         rule = shown(value) + rule.removeprefix(repr(value))
     return RuleBroken(rule, at=f".{found['field']}")
+
+
+def refusal_of(error: ValueError) -> Refusal:
+    """A refusal of dpcore with the field that it names; the whole sentence is the field, which no
+    key has, where it names none.
+
+    >>> refused = refusal_of(ValueError("fanouts: (2,) cover fewer than 9 leaves"))
+    >>> refused.field, refused.rule
+    ('fanouts', '(2,) cover fewer than 9 leaves')
+    """
+    if isinstance(error, Refusal):
+        return error
+    field, _, rule = str(error).partition(": ")
+    return Refusal(field, rule)
 
 
 def key_path(location: Sequence[int | str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -10,6 +12,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import KeyList
+from dpcore.questions.workload import Terms, Workload
 from pipelines.sections import rules
 from pipelines.sections.by import BySection
 from pipelines.sections.error import RuleBroken
@@ -20,11 +23,31 @@ MAX_LEAVES = 2**32
 
 
 class TreeSection(Section):
-    """What every tree has: a name, a domain, its keys, its share of the budget."""
+    """What every tree has: a name and a domain; `workload` is what it asks."""
 
-    size_key: ClassVar[str] = ".domain.cells"
+    # The keys at which refusals of dpcore are put once the budget is known, by its own fields.
+    refused: ClassVar[Mapping[str, str]] = {"domain": "domain"}
     name: Name
     domain: Any
+
+    @abstractmethod
+    def workload(self) -> Workload[Any]:
+        """What is asked of the tree, before there is a budget."""
+
+    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+        """What is said of a choice that dpcore refused once the budget was known.
+
+        Args:
+            key: of this section.
+            rule: what dpcore says is wrong with it.
+            terms: of the release.
+        """
+        return rule
+
+
+class KnownLeavesSection(TreeSection):
+    """A tree of known leaves, once for each of its public keys."""
+
     by: BySection | None = None
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
@@ -37,7 +60,7 @@ class TreeSection(Section):
             raise RuleBroken(
                 f"{self.domain.cells} cells{times} must be at most 2^32 in all, because each is a "
                 "row of the output",
-                at=self.size_key,
+                at=f".{self.refused['domain']}",
             )
         return self
 

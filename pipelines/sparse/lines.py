@@ -1,11 +1,16 @@
-"""What ``dptrees plan`` shows of a sparse tree: the threshold of each level, and what passes it."""
+"""A sparse tree on the terminal: the threshold of each level, and what passed it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcore.sparse.question import SparseQuestion
-from pipelines.terminal_text import escaped, print_line
+from dpcore.sparse.released import ReleasedSparse
+from pipelines.plain.lines import NODES_SHOWN, heading, largest
+from pipelines.target import Target
+from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
 
 
 def sparse_entry(question: SparseQuestion) -> dict[str, Any]:
@@ -21,12 +26,12 @@ def sparse_entry(question: SparseQuestion) -> dict[str, Any]:
     }
 
 
-def print_sparse(question: SparseQuestion, entry: dict[str, Any]) -> None:
-    """Prints one sparse tree's levels."""
+def sparse_lines(question: SparseQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+    """One sparse tree's levels."""
     plan, leaves = question.plan, question.domain.leaves
     size = "any number of leaves" if leaves is None else f"{leaves:,} leaves"
-    print_line()
-    print_line(
+    yield ""
+    yield (
         f"{question.name}: {size}, of which heavy nodes are found; "
         f"epsilon {float(plan.epsilon):.4g}, delta {float(plan.delta):.4g}"
     )
@@ -40,4 +45,21 @@ def print_sparse(question: SparseQuestion, entry: dict[str, Any]) -> None:
                 f"{level['heavy_count']} rows or more at {100 * question.confidence:g} %; what is "
                 f"not published has at most {level['suppressed_most']}"
             )
-        print_line(text)
+        yield text
+
+
+def sparse_target(target: Target) -> dict[str, Any]:
+    """
+    Raises:
+        UserError: in any case.
+    """
+    raise UserError(f"--target-error: {target.place} is sparse; its thresholds are its errors")
+
+
+def sparse_summary(tree: ReleasedSparse) -> Iterator[str]:
+    """How many nodes of each level were published, and the largest of the first level."""
+    yield from heading(tree.question, tree.question.columns)
+    levels = enumerate(tree.level_names)
+    shown = ", ".join(f"{len(tree.rows(level)):,} {name}" for level, name in levels)
+    yield f"  nodes that passed their thresholds: {shown}"
+    yield from map(largest, tree.top(NODES_SHOWN, 1))

@@ -21,6 +21,7 @@ from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.page.extent import MAX_ASKED
 from pipelines.page.nodes import ReleasedTables, texts_of
+from pipelines.page.tree_page import PageRoom
 from pipelines.sparse.paths import line_of, own_labels
 
 COLUMNS = ("level", "label", "estimate", "ci_low", "ci_high", "count")
@@ -49,14 +50,13 @@ class ShownNodes:
         return sum(map(len, self.levels))
 
 
-def check_asked_sparse(
-    release: ReleasedTables, question: SparseQuestion, paths: Sequence[str]
-) -> None:
+def check_asked_sparse(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> None:
     """Refuses paths that a page cannot show.
 
     Raises:
         ValueError: no node of one was published, or they are too many.
     """
+    paths = room.paths
     lines = [line_of(question.domain, path) for path in paths]
     nodes = sum(map(len, lines))
     if nodes > MAX_ASKED:

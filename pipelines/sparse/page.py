@@ -11,30 +11,27 @@ from dpcore.sparse.question import SparseQuestion
 from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.noise import law_text
-from pipelines.page.policies import sparse_policies
-from pipelines.page.tree_page import TreePage
+from pipelines.page.policies import DROPPED
+from pipelines.page.tree_page import PageRoom, TreePage
 from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
 from pipelines.sparse.paths import root_path
 
 
-def sparse_tree(
-    release: ReleasedTables, question: SparseQuestion, trees: int, paths: Sequence[str]
-) -> TreePage:
-    """A sparse tree on the page.
-
-    Args:
-        release: the tables.
-        question: the tree.
-        trees: how many trees share the page.
-        paths: of the nodes asked for, which `pipelines.sparse.nodes.check_asked_sparse` has seen.
-    """
-    shown = shown_nodes(release, question, MAX_NODES // trees, paths)
+def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> TreePage:
+    """A sparse tree on the page; `pipelines.sparse.nodes.check_asked_sparse` has seen its paths."""
+    paths = room.paths
+    shown = shown_nodes(release, question, MAX_NODES // room.trees, paths)
     levels = node_columns(question.domain, shown)
     data = _data(question) | {
         "asked": list(dict.fromkeys(paths)),
         "keys": [{"name": None, "levels": levels}],
     }
-    return TreePage(said=_context(question, shown, paths), data=data)
+    return TreePage(
+        said=_context(question, shown, paths),
+        data=data,
+        template="sparse/page.html.j2",
+        scripts=("page/paths.js", "sparse/page.js"),
+    )
 
 
 # What the template says
@@ -44,8 +41,6 @@ def _context(
     question: SparseQuestion, shown: ShownNodes, paths: Sequence[str]
 ) -> dict[str, object]:
     return {
-        "kind": "sparse",
-        "template": "sparse/page.html.j2",
         "name": clip(question.name),
         "facts": _facts(question),
         "levels": _levels(question, shown),
@@ -58,7 +53,23 @@ def _context(
         "signed": False,
         "in_order": False,
         "given_order": "as in the tables",
-        "policies": [sparse_policies(question)],
+        "policies": [_policies(question)],
+    }
+
+
+def _policies(question: SparseQuestion) -> dict[str, str]:
+    """The row of the table of policies."""
+    outside, missing = "", DROPPED
+    if isinstance(question.domain, CodeDomain):
+        outside = f"no code of {question.domain.bits} bits: {DROPPED}"
+    else:
+        missing += "; likewise texts that are empty or not UTF-8"
+    return {
+        "column": clip(", ".join(question.columns)),
+        "tree": clip(question.name),
+        "outside": outside,
+        "missing": missing,
+        "unknown": "nothing is listed; counted in the nodes above where not published",
     }
 
 

@@ -11,15 +11,14 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Neighbors
 from dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.plan import plan_sparse, pure_epsilon_refusal
-from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning
+from dpcore.sparse.workload import SparseWorkload
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown, unknown_key
-from pipelines.sections.section import Amount, Name, Section
+from pipelines.sections.section import Amount
+from pipelines.sections.tree import TreeSection
 
 _KNOWN_ONLY = "needs a domain whose leaves are public"
 
@@ -98,10 +97,9 @@ def _check_alone(given: Mapping[str, object], key: str, beside: tuple[str, ...])
             raise RuleBroken(f"does not go with {key}", at=f".{other}")
 
 
-class SparseTree(Section):
+class SparseTree(TreeSection):
     """One tree too large to list."""
 
-    size_key: ClassVar[str] = ".domain"
     misplaced: ClassVar[Mapping[str, str]] = {
         "by": "a sparse tree has no keys; make the key its first label",
         **dict.fromkeys(
@@ -110,8 +108,6 @@ class SparseTree(Section):
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights", "level_budgets"), _KNOWN_ONLY),
     }
-    keys: ClassVar[None] = None
-    name: Name
     domain: Annotated[SparseDomain, PlainValidator(read_sparse)]
     objective: Annotated[str, PlainValidator(rules.choice("nodes"))] = "nodes"
     mechanism: Annotated[str, PlainValidator(rules.choice("planned", "threshold"))] = "planned"
@@ -123,6 +119,15 @@ class SparseTree(Section):
     def _check_weights(self) -> Self:
         _ = self.weights
         return self
+
+    def workload(self) -> SparseWorkload:
+        return SparseWorkload(
+            name=self.name,
+            domain=self.domain,
+            weight=self.weight,
+            weights=self.weights,
+            pruning=Pruning(rows=self.prune_below),
+        )
 
     @cached_property
     def weights(self) -> tuple[Fraction, ...] | None:
@@ -154,38 +159,3 @@ class SparseTree(Section):
             except RuleBroken as broken:
                 raise RuleBroken(str(broken), at=f".{name}") from None
         return list(weights.values())
-
-
-def sparse_question(
-    tree: SparseTree,
-    *,
-    epsilon: Fraction,
-    delta: Fraction | None,
-    neighbors: Neighbors,
-    confidence: float,
-) -> SparseQuestion:
-    """The question that a section asks, with its plan.
-
-    Args:
-        tree: the section.
-        epsilon, delta: its share of the release's; delta is None under pure epsilon and rho.
-        neighbors: the neighbouring relation.
-        confidence: of the intervals.
-
-    Raises:
-        ValueError: there is no delta, or too little budget.
-    """
-    if delta is None:
-        reason = pure_epsilon_refusal(tree.domain.leaves)
-        raise ValueError(
-            f"delta: {reason or 'a sparse tree needs one beside epsilon; or list its leaves'}"
-        )
-    plan = plan_sparse(tree.domain.names, epsilon, delta, neighbors, weights=tree.weights)
-    return SparseQuestion(
-        name=tree.name,
-        domain=tree.domain,
-        plan=plan,
-        pruning=Pruning(rows=tree.prune_below),
-        confidence=confidence,
-        weight=tree.weight,
-    )

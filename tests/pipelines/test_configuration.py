@@ -22,11 +22,13 @@ from dpcore.ordered.make import (
     TimestampDomain,
 )
 from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from pipelines import release_section as sections
 from pipelines.configuration import (
+    DEFAULT_CONFIDENCE,
     Configuration,
     ConfigurationError,
+    ReleaseSection,
     load_configuration,
     parse_configuration,
 )
@@ -112,7 +114,7 @@ def test_example_is_read() -> None:
 def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
-    assert configuration.confidence == sections.DEFAULT_CONFIDENCE
+    assert configuration.confidence == DEFAULT_CONFIDENCE
     assert (tree.objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
     assert tree.asked_quantiles == ()
@@ -795,7 +797,9 @@ def test_the_total_is_public_only_where_it_cannot_change(
     text = text.replace("format: csv", "format: parquet")
     configuration = parse_configuration(text)
     question = configuration.plan().questions[0]
-    assert configuration.public_total(configuration.trees[0]) is public
+    workload = configuration.trees[0].workload()
+    assert isinstance(workload, OrderedWorkload)
+    assert workload.public_total(configuration.terms) is public
     assert question.plan.public_total is public
     assert question.plan.keyed is by
 
@@ -996,7 +1000,7 @@ def test_the_document_has_examples_and_errors() -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        sections.ReleaseSection,
+        ReleaseSection,
         InputSection,
         PrivacySection,
         OrderedTree,

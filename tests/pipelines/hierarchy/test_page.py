@@ -34,7 +34,7 @@ from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from pipelines import report
-from pipelines.hierarchy import page as report_hierarchy
+from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.page.extent import MAX_ASKED, MAX_NODES
 from pipelines.report import check_asked_paths, write_report_html
 from tests.pipelines.report_page import ReleaseTables, elements_of

@@ -15,23 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from dpcore.hierarchy import workload as hierarchy_plan
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.irregular.as_measured import MeasuredForest
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.configuration import ConfigurationError, parse_configuration
-from pipelines.hierarchy import plan as hierarchy_plan
-from pipelines.hierarchy.lines import (
-    hierarchy_entry,
-    print_hierarchy,
-    print_thresholds,
-    threshold_entry,
-)
+from pipelines.hierarchy.lines import hierarchy_entry, hierarchy_lines
 
 HEIGHT = 8
 PURE = {"epsilon": 1, "neighbors": "add_remove"}
@@ -217,23 +212,20 @@ def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> 
 # --- what is said ---
 
 
-def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path, capsys: Any) -> None:
+def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
     question = question_of(folder, APPROXIMATE, **THRESHOLDS)
     assert isinstance(question, ThresholdQuestion)
-    entry = threshold_entry(question)
+    entry = hierarchy_entry(question)
     json.dumps(entry, allow_nan=False)
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
     assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
-    print_thresholds(question, entry)
-    out = capsys.readouterr().out
+    out = "\n".join(hierarchy_lines(question, entry))
     assert "tree0: 256 leaves in a hierarchy, by thresholds; epsilon 1, delta 1e-06" in out
     assert "predicted the largest 0.98-RMSE, for the worst counts: at most" in out
     assert "for trees of at most 10,000 rows" in out
 
 
-def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(
-    folder: Path, capsys: Any
-) -> None:
+def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(folder: Path) -> None:
     question = question_of(folder, PURE, **RELATIVE, domain=flat(folder))
     assert isinstance(question, HierarchyQuestion)
     entry = hierarchy_entry(question)
@@ -241,8 +233,8 @@ def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(
     assert labels == ["planned", "equal split", "equal split, as measured"]
     errors = [each["predicted"]["alpha_mrmse"] for each in entry["candidates"]]
     assert errors[0] < 1.001 * errors[1] < errors[2]
-    print_hierarchy(question, entry)
-    assert "and the largest 0.98-RMSE, for the worst counts, rows:" in capsys.readouterr().out
+    text = "\n".join(hierarchy_lines(question, entry))
+    assert "and the largest 0.98-RMSE, for the worst counts, rows:" in text
 
 
 # --- what is refused ---

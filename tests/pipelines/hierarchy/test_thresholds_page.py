@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import release_counts
-from pipelines.composition import predicted_hierarchy_error, predicted_threshold_error
 from pipelines.hierarchy.page import level_errors
 from pipelines.hierarchy.thresholds_page import LOWEST_SHOWN, threshold_estimates_shown
 from pipelines.report import check_asked_paths, write_report_html
