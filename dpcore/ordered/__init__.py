@@ -10,7 +10,6 @@ FACE = {
     "make": (
         "DOMAIN_KINDS",
         "DateDomain",
-        "KeyList",
         "OrderedDomain",
         "make_domain",
     ),

@@ -9,7 +9,7 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.ordered.make import KeyList
+from dpcore.rows.keys import KeyList
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.key_lists import Keys, read_key_list

@@ -11,8 +11,8 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.ordered.make import KeyList
 from dpcore.questions.workload import Terms, Workload
+from dpcore.rows.keys import KeyList
 from pipelines.sections import rules
 from pipelines.sections.by import BySection
 from pipelines.sections.error import RuleBroken
