@@ -32,6 +32,7 @@ from pipelines.kinds import KINDS
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES
 from pipelines.page.nodes import ReleasedTables
+from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
 
 TEMPLATES = Path(__file__).parent
@@ -61,6 +62,7 @@ def write_report_html(
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
         trees=[page.said | {"template": page.template} for page in pages],
+        reading=merged({str(page.said["name"]): page.notes for page in pages}),
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
         data=_Raw(_embedded(pages)),
@@ -177,11 +179,9 @@ def _composition(plan: ReleasePlan) -> str:
         return "which is what the trees spend, added up"
     if len(plan.composed) == len(plan.questions):
         return f"certified by composing the exact laws of all noise; {rho}"
-    sparse_alone = len(plan.composed) + len(plan.sparse) == len(plan.questions)
-    own = "the levels of sparse trees" if sparse_alone else "trees with a budget of their own"
     return (
-        f"what {own} spend, and what composing the exact laws of the other trees' noise "
-        f"certifies, added up; of these {rho}"
+        "what trees with a budget of their own spend, and what composing the exact laws of the "
+        f"other trees' noise certifies, added up; of these {rho}"
     )
 
 

@@ -69,7 +69,6 @@ def universe_nodes(
         "name": clip(question.name),
         "keyed": question.keys is not None,
         "noun": "count",
-        "signed": question.is_signed,
         "in_order": _in_order(question),
         "given_order": "as in the hierarchy",
         "policies": list(_policies(question)),

@@ -20,6 +20,15 @@ from pipelines.hierarchy.thresholds_page import threshold_tree
 from pipelines.page.extent import clip
 from pipelines.page.nodes import ReleasedTables, digits_of
 from pipelines.page.noise import laws_text, span_text
+from pipelines.page.reading import (
+    ADDS_UP,
+    CENTRED,
+    STANDARD_ERROR,
+    Note,
+    consistent_count,
+    interval,
+    unbiased_estimate,
+)
 from pipelines.page.tree_page import PageRoom, TreePage
 
 _AS_MEASURED = (
@@ -47,7 +56,24 @@ def _noisy_tree(release: ReleasedTables, question: HierarchyQuestion, room: Page
     digits = [digits_of(error) for error in errors]
     said, data = universe_nodes(release, question, room, digits)
     said |= _context(question, errors)
-    return TreePage(said=said, data=data, template="hierarchy/page.html.j2", scripts=SCRIPTS)
+    return TreePage(
+        said=said,
+        data=data,
+        template="hierarchy/page.html.j2",
+        scripts=SCRIPTS,
+        notes=_notes(question),
+    )
+
+
+def _notes(question: HierarchyQuestion) -> tuple[Note, ...]:
+    """How to read its counts, or sums."""
+    is_sum = question.measure is not None
+    return (
+        unbiased_estimate("sum" if is_sum else "number of rows"),
+        *consistent_count(ADDS_UP, signed=question.is_signed),
+        *interval(CENTRED, noun="sum" if is_sum else "number"),
+        STANDARD_ERROR,
+    )
 
 
 def level_errors(question: HierarchyQuestion) -> list[float]:

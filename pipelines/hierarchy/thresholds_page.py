@@ -10,8 +10,14 @@ from dpcore.hierarchy.workload import predicted_threshold_error
 from dpcore.noise.source import MAX_COUNT
 from pipelines.hierarchy.nodes import SCRIPTS, universe_facts, universe_nodes
 from pipelines.page.nodes import ReleasedTables
+from pipelines.page.reading import ADDS_UP, consistent_count, interval
 from pipelines.page.tree_page import PageRoom, TreePage
 
+_NOTES = (
+    ("estimate", "One of a few numbers; the tree says what they mean."),
+    *consistent_count(ADDS_UP),
+    *interval("It need not be centred, and a consistent count may lie outside it."),
+)
 # Of the estimates that there may be: the lowest, beside the highest.
 LOWEST_SHOWN = 10
 
@@ -27,6 +33,7 @@ def threshold_tree(
         data=data,
         template="hierarchy/thresholds_page.html.j2",
         scripts=SCRIPTS,
+        notes=_NOTES,
     )
 
 

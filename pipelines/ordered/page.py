@@ -35,8 +35,23 @@ from pipelines.page.nodes import (
 )
 from pipelines.page.noise import law_text
 from pipelines.page.policies import DROPPED, policies
+from pipelines.page.reading import (
+    ADDS_UP,
+    CENTRED,
+    STANDARD_ERROR,
+    consistent_count,
+    interval,
+    unbiased_estimate,
+)
 from pipelines.page.tree_page import PageRoom, TreePage
 
+_NOTES = (
+    unbiased_estimate("number of rows"),
+    *consistent_count(ADDS_UP),
+    ("count", "The CDF never falls."),
+    *interval(CENTRED),
+    STANDARD_ERROR,
+)
 _POLICIES = {
     "clamp": "counted in the first or last cell",
     "drop": DROPPED,
@@ -64,6 +79,7 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
         data=_data(question, levels, shown),
         template="ordered/page.html.j2",
         scripts=("ordered/page.js",),
+        notes=_NOTES,
         figure=cdf_figure(question, curves, shown),
     )
 

@@ -1,6 +1,6 @@
 // What hierarchies and sparse trees share: their nodes by labels, unfolded where they are opened and
 // found by their paths. A kind of tree says how its paths are written, and what its nodes are said
-// to be: see report_hierarchy.js.
+// to be: see hierarchy/page.js.
 const paths = (() => {
   const { release, element, whole, nodeRow } = page;
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipelines.page.reading import Note
+
 if TYPE_CHECKING:
     from bokeh.plotting import figure
 
@@ -33,6 +35,7 @@ class TreePage:
         data: what the scripts read; plain JSON values.
         template: of its part of the page, from the folder of this package.
         scripts: likewise, in their order, after the one that all share.
+        notes: how to read its numbers.
         figure: of its CDF, None where it has none.
     """
 
@@ -40,4 +43,5 @@ class TreePage:
     data: dict[str, object]
     template: str
     scripts: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     figure: figure | None = None

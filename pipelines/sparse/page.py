@@ -12,9 +12,20 @@ from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.noise import law_text
 from pipelines.page.policies import DROPPED
+from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
 from pipelines.page.tree_page import PageRoom, TreePage
 from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
 from pipelines.sparse.paths import root_path
+
+_NOTES = (
+    (
+        "estimate",
+        "The node's own noisy count, which is unbiased before it is compared with a threshold.",
+    ),
+    *consistent_count("The counts of a node's children add up to at most its own."),
+    *interval("It allows for the threshold, and need not be centred."),
+    STANDARD_ERROR,
+)
 
 
 def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> TreePage:
@@ -31,6 +42,7 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
         data=data,
         template="sparse/page.html.j2",
         scripts=("page/paths.js", "sparse/page.js"),
+        notes=_NOTES,
     )
 
 
@@ -50,7 +62,6 @@ def _context(
         "nodes_shown": _nodes_shown(shown, paths),
         "keyed": False,
         "noun": "count",
-        "signed": False,
         "in_order": False,
         "given_order": "as in the tables",
         "policies": [_policies(question)],

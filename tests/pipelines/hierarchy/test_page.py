@@ -180,7 +180,7 @@ def test_page_of_hierarchies_alone_has_no_figure_and_loads_nothing() -> None:
     assert "Bokeh" not in elements.scripts[1]
     assert "Cumulative distribution" not in elements.text
     assert not [tag for tag, attributes in elements.tags if {"src", "href"} & set(attributes)]
-    assert "the CDF never falls" not in said(page)
+    assert "The CDF never falls" not in said(page)
     assert len(page) < 60_000
 
 

@@ -151,7 +151,7 @@ def test_beside_trees_that_share_a_rho() -> None:
     assert "what trees with a budget of their own spend, and what composing" in text
     assert "Budget (rho)" in text
     assert "k squared times rho" not in text
-    assert "That of a tree by thresholds need not be centred." in text
+    assert "It need not be centred, and a consistent count may lie outside it." in text
     assert [tree["kind"] for tree in elements_of(page).data["trees"]] == ["hierarchy"] * 2
 
 

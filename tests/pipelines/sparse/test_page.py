@@ -293,7 +293,7 @@ def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:
     assert "least squares" not in text and "rho" not in text and "Cumulative" not in text
     assert "k times epsilon and at most k e^((k - 1) epsilon) times delta" in text
     assert "which is what the trees spend, added up" in text
-    assert "the counts of a node's children add up to at most its own" in text
+    assert "The counts of a node's children add up to at most its own" in text
     assert "A path that was not published may still have rows" in text
     assert "address: one code of 32 bits, whose leading bits are the levels" in text
     assert "url: one path, whose first 3 labels are the levels; the separator is '|'" in text
@@ -310,7 +310,9 @@ def test_page_of_all_kinds_of_trees() -> None:
     assert list(data["targets"].values()) == ["figure-1"]
     assert page.count("const paths = ") == page.count("const page = ") == 1
     assert page.index("const page = ") < page.index("const paths = ") < page.index("addTrees(")
-    assert "Of a sparse tree it is the node's own noisy count." in text
+    assert "t: The node's own noisy count, which is unbiased before" in text
+    assert text.count("The typical distance between estimate and truth.") == 1
+    assert text.count("The unbiased estimate of the true number of rows") == 1
     assert "least squares" in text
     assert "certifies, added up; of these rho is 3" in text
     assert "as in the hierarchy" in text and "as in the tables" in text
