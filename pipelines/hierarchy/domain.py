@@ -15,6 +15,7 @@ from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
 from dpcore.hierarchy.leaves import MAX_DIGITS
 from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
 from dpcore.irregular.node_weights import NodeWeights
+from dpcore.refusal import Refusal
 from pipelines.hierarchy.universe import read_universe
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown, unknown_key
@@ -253,8 +254,8 @@ def _level_names(value: object) -> tuple[str, ...]:
     names = _names(value)
     try:
         check_level_names(names)
-    except ValueError as error:
-        raise RuleBroken(str(error).removesuffix(".").removeprefix("levels").lstrip(": ")) from None
+    except Refusal as refusal:
+        raise RuleBroken(refusal.rule) from None
     return names
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.ordered.make import OrderedDomain
+from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -46,7 +47,7 @@ def make_objective(
     if kind == "ranges":
         for width in widths:
             if width > domain.cells:
-                raise ValueError(f"widths: {width} is more than the {domain.cells} cells")
+                raise Refusal("widths", f"{width} is more than the {domain.cells} cells")
         return RangeObjective(widths=widths)
     if kind == "nodes":
         return NodeObjective(weights=level_weights)
@@ -77,18 +78,18 @@ def _guessed_cdf(
         try:
             place = domain.boundary_of(value)
         except ValueError:
-            raise ValueError(f"guess: {value} is no value of the domain") from None
+            raise Refusal("guess", f"{value} is no value of the domain") from None
         if place == domain.cells and part != 1:
-            raise ValueError(f"guess: {value} must lie below the end of the domain")
+            raise Refusal("guess", f"{value} must lie below the end of the domain")
         if place <= places[-1] and not (place == 0 and len(places) == 1):
-            raise ValueError("guess: its values must increase, by a cell at least")
+            raise Refusal("guess", "its values must increase, by a cell at least")
         if not parts[-1] < part < 1 and not (place == domain.cells and part == 1):
-            raise ValueError("guess: its parts must increase, from above 0 to below 1")
+            raise Refusal("guess", "its parts must increase, from above 0 to below 1")
         places.append(place)
         parts.append(part)
     if places[-1] < domain.cells:
         places.append(domain.cells)
         parts.append(1.0)
     if places[1] == 0:
-        raise ValueError("guess: its first value must lie above the domain's first")
+        raise Refusal("guess", "its first value must lie above the domain's first")
     return np.array(places, np.float64), np.array(parts)

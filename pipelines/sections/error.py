@@ -7,7 +7,6 @@ may be shown, since the configuration holds no data; the release key is never sh
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +15,6 @@ from pydantic import ValidationError
 from dpcore.refusal import Refusal
 
 _SHOWN_LENGTH = 60
-_NAMED_FIELD = re.compile(
-    r"""(?:column (?:'[^']*'|"[^"]*"): )?(?P<field>\w+):? (?P<rule>.*)""", re.DOTALL
-)
 
 
 class ConfigurationError(Exception):
@@ -68,24 +64,24 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
-    """A refusal of dpcore, whose messages name the field first, at the key of that field.
+    """A refusal of dpcore at the key of the field that it names.
 
     Args:
         error: what dpcore raised.
         given: the values by field.
 
-    >>> broken = from_dpcore(ValueError("column 'x': cells 0 must be positive."), {"cells": 0})
+    >>> refusal = Refusal.of_value("cells", "True must be positive.", column="x")
+    >>> broken = from_dpcore(refusal, {"cells": True})
     >>> broken.at, str(broken)
-    ('.cells', '0 must be positive')
+    ('.cells', 'true must be positive')
     """
-    sentence = str(error).removesuffix(".")
-    found = _NAMED_FIELD.fullmatch(sentence)
-    if found is None or found["field"] not in given:
-        return RuleBroken(sentence)
-    rule, value = found["rule"], given[found["field"]]
+    refusal = refusal_of(error)
+    if refusal.field not in given:
+        return RuleBroken(str(error).removesuffix("."))
+    rule, value = refusal.rule, given[refusal.field]
     if rule.startswith(repr(value)):
         rule = shown(value) + rule.removeprefix(repr(value))
-    return RuleBroken(rule, at=f".{found['field']}")
+    return RuleBroken(rule, at=f".{refusal.field}")
 
 
 def refusal_of(error: ValueError) -> Refusal:
