@@ -34,7 +34,7 @@ setup(
     python_requires=">=3.10",
     packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
     package_data={name: ["py.typed"] for name in PACKAGES}
-    | {"pipelines": ["py.typed", "templates/*"]},
+    | {"pipelines": ["py.typed", "*/*.j2", "*/*.js", "*/*.css"]},
     # The upper bounds of numpy and pyarrow are those of apache-beam 2.77.
     install_requires=[
         "apache-beam>=2.77,<2.78",

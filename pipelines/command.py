@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _sentence(error: Exception) -> str | None:
     """What a user's mistake is told as; None for a fault of the program."""
-    from pipelines.configuration_error import ConfigurationError
     from pipelines.release_folder import FolderError
+    from pipelines.sections.error import ConfigurationError
     from pipelines.user_error import UserError
     from transforms.errors import ReleaseError
 

@@ -1,7 +1,9 @@
 """The configuration of a release: a YAML file, checked, and the plan that it leads to.
 
-Every key is described in docs/configuration.md. Nothing here reads data or loads the release key,
-and neither Beam nor SciPy is imported, so that `dptrees plan` answers at once.
+Every key is described in docs/configuration.md. Numbers come as int or Decimal (see
+`pipelines.sections.yaml_document`); budgets and weights become exact fractions. Nothing here reads
+data or loads the release key, and neither Beam nor SciPy is imported, so that `dptrees plan`
+answers at once.
 """
 
 from __future__ import annotations
@@ -9,35 +11,62 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated, Any, Union
 
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    create_model,
+)
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
 
-from dpcore.ordered.planner import plan_mechanism
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Neighbors
-from dpcore.questions.question import Question
+from dpcore.questions.workload import Terms
+from dpcore.refusal import Refusal
+from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.plan import Estimator, TreePlan
-from dpcore.uniform.setting import TreeSetting
-from pipelines.composition import plan_release
-from pipelines.configuration_error import ConfigurationError, configuration_error
-from pipelines.hierarchy_plan import hierarchy_question, threshold_question
-from pipelines.hierarchy_tree import HierarchyTree
-from pipelines.sections import AnyTree, ReleaseSection
-from pipelines.sparse_tree import SparseTree, sparse_question
-from pipelines.tree_section import OrderedTree
-from pipelines.yaml_document import parse_document, read_document
+from pipelines.kinds import DEFAULT_KIND, KINDS
+from pipelines.sections import rules
+from pipelines.sections.error import (
+    ConfigurationError,
+    RuleBroken,
+    configuration_error,
+    refusal_of,
+)
+from pipelines.sections.input import InputSection
+from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.section import Name, Section, Text
+from pipelines.sections.tree import TreeSection
+from pipelines.sections.yaml_document import parse_document, read_document
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
 
+DEFAULT_CONFIDENCE = 0.95
 
-# The keys of a tree that dpcore may refuse once the budget is known.
-_TREE_KEYS = (
-    *("fanouts", "level_budgets", "level_weights", "widths", "quantiles"),
-    *("estimation", "mechanism", "domain.cells", "domain", "invariants", "measure"),
-)
+
+class ReleaseSection(Section):
+    """The whole file."""
+
+    release: Name
+    input: InputSection
+    output: Text
+    key_file: Annotated[str | None, PlainValidator(rules.key_file)] = None
+    key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
+    confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
+    privacy: PrivacySection
+    trees: tuple[TreeSection, ...]
+
+    @section_rule(mode="after")
+    def _one_key(self) -> Self:
+        rules.exactly_one(key_file=self.key_file, key=self.key)
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,139 +98,53 @@ class Configuration:
     confidence: float
     neighbors: Neighbors
     budget: Budget
-    trees: tuple[AnyTree, ...]
+    trees: tuple[TreeSection, ...]
     delta: Fraction | None = None
 
-    def plan(self) -> ReleasePlan:
-        """The plan of every tree, each with its share of the budget (`pipelines.composition`).
-
-        The number of rows counts as public only where the relation is substitute, the tree has no
-        keys and no policy, of its domain or of the reader, drops rows.
-
-        Raises:
-            ConfigurationError: a share of the budget is too small or too large for a tree.
-        """
-        for index, tree in enumerate(self.trees):
-            if self.delta is None or isinstance(tree, SparseTree) or tree.noise == "laplace":
-                continue
-            if isinstance(tree.level_budgets, tuple):
-                raise ConfigurationError(
-                    f"{self.source}: trees[{index}].level_budgets: beside a delta they must be "
-                    "equal or optimal, because the budget of the levels is a rho that is found; "
-                    "or ask for laplace noise"
-                )
-        return plan_release(self)
-
-    def public_total(self, tree: OrderedTree) -> bool:
-        """Whether the number of rows that a tree counts is public, so that its root is exact."""
-        return (
-            self.neighbors is Neighbors.SUBSTITUTE
-            and tree.keys is None
-            and not tree.domain.drops_rows
-            and not self.reader_drops_rows
-        )
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all trees may spend together."""
+        return Guarantee(budget=self.budget, delta=self.delta)
 
     @property
-    def reader_drops_rows(self) -> bool:
-        """Whether rows may be left out before any domain sees them: malformed ones of CSV."""
-        return any(format.malformed == "drop" for format in self.input_options.values())
+    def terms(self) -> Terms:
+        """What all trees have in common. A row of CSV that is malformed may be left out before any
+        domain sees it."""
+        drops_rows = any(format.malformed == "drop" for format in self.input_options.values())
+        return Terms(neighbors=self.neighbors, confidence=self.confidence, drops_rows=drops_rows)
 
-    def tree_plan(self, tree: OrderedTree, budget: Budget) -> TreePlan:
-        """The plan of one tree.
-
-        Raises:
-            ValueError: the budget is too small or too large for it, or its choices do not fit.
-        """
-        return plan_mechanism(
-            tree.mechanism,
-            TreeSetting(
-                leaves=tree.domain.cells,
-                budget=budget,
-                neighbors=self.neighbors,
-                public_total=self.public_total(tree),
-                keyed=tree.keys is not None,
-            ),
-            objective=tree.planned_for,
-            fanouts=tree.fanouts,
-            level_budgets=tree.level_budgets,
-            estimator=Estimator(tree.estimation),
-        )
-
-    def question(self, index: int, budget: Budget, *, own: bool = False) -> Question:
-        """The question of one tree.
-
-        Args:
-            index: of the tree.
-            budget: its own share.
-            own: the share is an epsilon, and of delta the tree gets the same share.
+    def plan(self) -> ReleasePlan:
+        """The plan of every tree, each with its share of the budget.
 
         Raises:
-            ConfigurationError: the share is too small or too large, or choices do not fit.
+            ConfigurationError: a share of the budget is too small or too large for a tree, or
+                choices do not go with the guarantee.
         """
-        tree = self.trees[index]
+        workloads = [tree.workload() for tree in self.trees]
         try:
-            delta = None
-            if own and self.delta is not None:
-                delta = self.delta * budget.amount / self.budget.amount
-            if isinstance(tree, SparseTree):
-                return sparse_question(
-                    tree,
-                    epsilon=budget.amount,
-                    delta=delta,
-                    neighbors=self.neighbors,
-                    confidence=self.confidence,
-                )
-            if isinstance(tree, HierarchyTree):
-                if own or tree.mechanism == "thresholds":
-                    return threshold_question(
-                        tree,
-                        epsilon=budget.amount,
-                        delta=delta,
-                        neighbors=self.neighbors,
-                        confidence=self.confidence,
-                    )
-                return hierarchy_question(
-                    tree,
-                    budget=budget,
-                    neighbors=self.neighbors,
-                    confidence=self.confidence,
-                    total_known=not self.reader_drops_rows,
-                )
-            return OrderedQuestion(
-                name=tree.name,
-                domain=tree.domain,
-                plan=self.tree_plan(tree, budget),
-                keys=tree.keys,
-                quantiles=tree.asked_quantiles,
-                confidence=self.confidence,
-                weight=tree.weight,
-                objective=tree.planned_for,
-                consistency=tree.asked_consistency,
-            )
+            return plan_release(self.release, self.guarantee, self.terms, workloads)
+        except TreeRefused as refused:
+            raise self._refusal(refused.index, refused.refusal) from None
+        except Refusal as refusal:
+            sentence = f"privacy.{refusal}"
+            raise ConfigurationError(f"{self.source}: {sentence}") from None
         except ValueError as error:
-            raise self._refusal(index, error) from None
+            raise ConfigurationError(f"{self.source}: {error}") from None
 
     def _refusal(self, index: int, error: ValueError) -> ConfigurationError:
         """A refusal of dpcore at the key that it names, else at the budget."""
-        sentence, tree = str(error), self.trees[index]
-        field, _, rule = sentence.partition(": ")
-        key = {
-            "level_amounts": "level_budgets",
-            "estimator": "estimation",
-            "domain": tree.size_key.removeprefix("."),
-        }.get(field, field)
-        if key == "estimation" and isinstance(tree, OrderedTree) and not self.public_total(tree):
-            rule += (
-                "; it is public under substitute, where the tree has no by and no policy of its "
-                "domain or of the input drops rows"
+        refusal, tree = refusal_of(error), self.trees[index]
+        if refusal.field == "delta":
+            return ConfigurationError(
+                f"{self.source}: privacy.delta: trees[{index}]: {refusal.rule}"
             )
-        if key == "delta":
-            return ConfigurationError(f"{self.source}: privacy.delta: trees[{index}]: {rule}")
-        if key in _TREE_KEYS:
+        key = tree.refused.get(refusal.field)
+        if key is not None:
+            rule = tree.rule_of(key, refusal.rule, self.terms)
             return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
         return ConfigurationError(
             f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "
-            f"planned with its share of the budget: {sentence}"
+            f"planned with its share of the budget: {error}"
         )
 
 
@@ -253,7 +196,7 @@ def _checked(values: object, source: str) -> Configuration:
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
     try:
-        section = ReleaseSection.model_validate(values)
+        section = _release_section().model_validate(values)
     except ValidationError as error:
         raise configuration_error(source, error) from None
     return Configuration(
@@ -270,3 +213,46 @@ def _checked(values: object, source: str) -> Configuration:
         delta=section.privacy.delta,
         trees=section.trees,
     )
+
+
+def _release_section() -> type[ReleaseSection]:
+    """The section of the file whose trees are of the kinds that are registered."""
+    tagged = tuple(Annotated[kind.section, Tag(_tag(name))] for name, kind in KINDS.items())
+    tree: Any = Annotated[
+        Union[tagged],  # noqa: UP007 - of as many as there are
+        Discriminator(lambda given: _tag(_kind_of(given))),
+        BeforeValidator(_known_kind),
+    ]
+    trees: Any = Annotated[
+        tuple[tree, ...], BeforeValidator(rules.several), AfterValidator(_distinct_names)
+    ]
+    return create_model("ReleaseSection", __base__=ReleaseSection, trees=(trees, ...))
+
+
+def _tag(kind: str) -> str:
+    """What pydantic calls the section of a kind; `key_path` leaves it out."""
+    return f"<{kind}>"
+
+
+def _kind_of(tree: object) -> str:
+    """The kind of a tree's domain."""
+    domain = tree.get("domain") if isinstance(tree, Mapping) else None
+    return str(domain.get("kind", DEFAULT_KIND)) if isinstance(domain, Mapping) else DEFAULT_KIND
+
+
+def _known_kind(tree: object) -> object:
+    domain = tree.get("domain") if isinstance(tree, Mapping) else None
+    if isinstance(domain, Mapping) and "kind" in domain:
+        try:
+            rules.choice(*KINDS, later=("hypercube",))(domain["kind"])
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=".domain.kind") from None
+    return tree
+
+
+def _distinct_names(trees: tuple[TreeSection, ...]) -> tuple[TreeSection, ...]:
+    names = [tree.name for tree in trees]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise RuleBroken(f"{name} is the name of an earlier tree too", at=f"[{index}].name")
+    return trees

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
-from fractions import Fraction
 from typing import Any
 
-from dpcore.hierarchy.question import NONE, HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.planner import predicted_node_rmse
-from dpcore.noise.scales import scale_of
-from dpcore.ordered.candidates import candidates
-from dpcore.ordered.planner import budget_for_target, predicted_cdf_rmse, predicted_error
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.conversion import epsilon_of
-from dpcore.privacy.loss import certified_delta
-from dpcore.questions.question import Question
+from dpcore.privacy.budget import Measure
 from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.question import SparseQuestion
-from dpcore.uniform.entry import counted, estimate_in_words
-from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import TreePlan, moved_counts
 from pipelines.configuration import Configuration, load_configuration
-from pipelines.hierarchy_levels import (
-    hierarchy_entry,
-    print_hierarchy,
-    print_thresholds,
-    threshold_entry,
-)
-from pipelines.hierarchy_plan import hierarchy_plan
-from pipelines.hierarchy_tree import HierarchyTree
-from pipelines.sparse_levels import print_sparse, sparse_entry
-from pipelines.sparse_tree import SparseTree
+from pipelines.kinds import KINDS
+from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
-from pipelines.user_error import UserError
-
-# Halvings until the epsilon of a target is known to four digits.
-_HALVINGS = 15
 
 
 def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
@@ -53,7 +23,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     """
     configuration = load_configuration(path)
     plan = configuration.plan()
-    trees = [_entry(question) for question in plan.questions]
+    trees = [KINDS[question.kind].plan_entry(question) for question in plan.questions]
     if target_error is not None:
         for index, tree in enumerate(trees):
             tree["target"] = _target(configuration, plan, index, target_error)
@@ -64,145 +34,22 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     return 0
 
 
-def _entry(question: Question) -> dict[str, Any]:
-    if isinstance(question, HierarchyQuestion):
-        return hierarchy_entry(question)
-    if isinstance(question, ThresholdQuestion):
-        return threshold_entry(question)
-    if isinstance(question, SparseQuestion):
-        return sparse_entry(question)
-    assert isinstance(question, OrderedQuestion)
-    return _tree(question)
-
-
-def _tree(question: OrderedQuestion) -> dict[str, Any]:
-    return {
-        "name": question.name,
-        "keys": question.key_count,
-        **_described(question.plan),
-        "predicted": _predicted(question.plan, question.objective),
-        "candidates": [
-            {
-                "label": each.label,
-                "estimation": each.plan.estimator.value,
-                "estimate": estimate_in_words(each.plan),
-                **_described(each.plan),
-                "predicted": _predicted(each.plan, question.objective),
-            }
-            for each in candidates(question.plan, question.objective)
-        ],
-    }
-
-
-def _predicted(plan: TreePlan, objective: Objective) -> dict[str, float]:
-    """The error of a CDF point, and of what the plan is for where that is known: of efficient
-    estimates, and of nodes only in the tree whose levels are weighted."""
-    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)}
-    with suppress(ValueError):
-        if plan.is_efficient:
-            predicted[_error_name(objective)] = predicted_error(plan, objective)
-    return predicted
-
-
-def _error_name(objective: Objective) -> str:
-    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
-
-
-def _described(plan: TreePlan) -> dict[str, Any]:
-    measure = plan.budget.measure.value
-    return {
-        "mechanism": plan.measured.value,
-        "fanouts": list(plan.tree.fanouts),
-        "levels": [
-            {
-                "level": level,
-                measure: float(amount),
-                "scale": None if law is None else scale_of(law),
-            }
-            for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True))
-        ],
-    }
-
-
 def _target(
     configuration: Configuration, plan: ReleasePlan, index: int, rmse: float
 ) -> dict[str, Any]:
     """The budget of one tree alone at which what it is for is this far off."""
-    section, question = configuration.trees[index], plan.questions[index]
+    question = plan.questions[index]
     measure = plan.budget.measure if question.budget is None else question.budget.measure
-    if isinstance(section, HierarchyTree):
-        return _hierarchy_target(configuration, section, question, measure, rmse)
-    if isinstance(section, SparseTree):
-        raise UserError(f"--target-error: trees[{index}] is sparse; its thresholds are its errors")
-    assert isinstance(question, OrderedQuestion)
-    if isinstance(section.level_budgets, tuple):
-        raise UserError(
-            f"--target-error: trees[{index}].level_budgets fixes the budget; use equal or optimal"
-        )
-
-    def planned(amount: Fraction) -> TreePlan:
-        return configuration.tree_plan(section, Budget(measure=measure, amount=amount))
-
-    def error(amount: Fraction) -> float:
-        tree = planned(amount)
-        if tree.is_efficient:
-            return predicted_error(tree, question.objective)
-        return predicted_cdf_rmse(tree)
-
-    try:
-        amount = budget_for_target(rmse, error, measure)
-    except ValueError as problem:
-        reason = str(problem).removeprefix("rmse: ")
-        raise UserError(f"--target-error: {reason}") from None
-    unit = question.objective.unit if question.plan.is_efficient else "rows"
-    found: dict[str, Any] = {"rmse": rmse, "unit": unit, measure.value: float(amount)}
-    if plan.stated is not None and measure is Measure.RHO:
-        delta = plan.stated[1]
-        found |= {"epsilon": _least_epsilon(planned(amount), delta), "delta": float(delta)}
-    return found
-
-
-def _hierarchy_target(
-    configuration: Configuration,
-    section: HierarchyTree,
-    question: Question,
-    measure: Measure,
-    rmse: float,
-) -> dict[str, Any]:
-    """The budget of one hierarchy alone at which its counts, as weighted, are this far off."""
-
-    if isinstance(question, ThresholdQuestion) or section.objective == "relative":
-        raise UserError("--target-error: is for errors in rows, not for the objective relative")
-    if section.estimation == NONE:
-        raise UserError("--target-error: is for least squares, not for the estimation none")
-
-    def error(amount: Fraction) -> float:
-        budget = Budget(measure=measure, amount=amount)
-        plan, _ = hierarchy_plan(section, budget=budget, neighbors=configuration.neighbors)
-        weights = section.weights or NodeWeights(levels=(1.0,) * (plan.tree.height + 1))
-        return predicted_node_rmse(plan, weights)
-
-    try:
-        amount = budget_for_target(rmse, error, measure)
-    except ValueError as problem:
-        reason = str(problem).removeprefix("rmse: ")
-        raise UserError(f"--target-error: {reason}") from None
-    return {"rmse": rmse, "unit": "rows", measure.value: float(amount)}
-
-
-def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
-    """The epsilon, to four digits and certified, that a plan keeps at a delta."""
-    # What converting the rho allows is an upper bound; the certificate saves at most a half.
-    high = epsilon_of(plan.budget.amount, delta)
-    low = high / 2
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if certified_delta(moved_counts(plan), middle) > delta:
-            low = middle
-        else:
-            high = middle
-    unit = 10.0 ** (math.floor(math.log10(high)) - 4)
-    return float(f"{math.ceil(high / unit) * unit:.5g}")
+    target = Target(
+        rmse=rmse,
+        place=f"trees[{index}]",
+        section=configuration.trees[index],
+        question=question,
+        measure=measure,
+        terms=configuration.terms,
+        delta=None if plan.stated is None else plan.stated[1],
+    )
+    return KINDS[question.kind].target(target)
 
 
 def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool) -> None:
@@ -216,49 +63,9 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
         "errors are standard errors, after estimation"
     )
     for question, tree in zip(plan.questions, trees, strict=True):
-        if isinstance(question, HierarchyQuestion):
-            print_hierarchy(question, tree)
-        elif isinstance(question, ThresholdQuestion):
-            print_thresholds(question, tree)
-        elif isinstance(question, SparseQuestion):
-            print_sparse(question, tree)
-        else:
-            assert isinstance(question, OrderedQuestion)
-            _print_levels(question)
-            _print_errors(question, tree)
+        for line in KINDS[question.kind].plan_lines(question, tree):
+            print_line(line)
         _print_target(tree.get("target"))
-
-
-def _print_levels(question: OrderedQuestion) -> None:
-    plan, measure = question.plan, question.plan.budget.measure.value
-    shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
-    keys = f", once for each of {question.key_count} keys" if question.keys else ""
-    print_line()
-    print_line(f"{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{keys}")
-    for level, amount in enumerate(plan.level_amounts):
-        law = plan.laws[level]
-        noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
-        if law is None and level == 0 and plan.public_total:
-            noise = "public"
-        ((what, count),) = counted(plan, level).items()
-        print_line(f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}")
-
-
-def _print_errors(question: OrderedQuestion, tree: dict[str, Any]) -> None:
-    objective = question.objective
-    name, other = _error_name(objective), objective != CdfObjective()
-    heading = "  predicted errors, root mean square, of a CDF point over all cells, in rows"
-    print_line(f"{heading}{',' if other else ':'}")
-    if other:
-        print_line(f"  and of {objective.reads}, in {objective.unit}:")
-    for candidate in tree["candidates"]:
-        predicted = candidate["predicted"]
-        own = f"{predicted[name]:.4g}" if name in predicted else "-"
-        print_line(
-            f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
-            f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
-            f"{_shape(candidate['fanouts'])}"
-        )
 
 
 def _print_target(target: dict[str, Any] | None) -> None:
@@ -267,15 +74,3 @@ def _print_target(target: dict[str, Any] | None) -> None:
         wanted = f"{measure.value} {target[measure.value]:g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
         print_line(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
-
-
-def _shape(fanouts: list[int]) -> str:
-    """Fan-outs with repetitions as powers: 16^4."""
-    runs: list[list[int]] = []
-    for fanout in fanouts:
-        if runs and runs[-1][0] == fanout:
-            runs[-1][1] += 1
-        else:
-            runs.append([fanout, 1])
-    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
-    return " x ".join(texts) or "1"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from dpcore.hierarchy.released import ReleasedHierarchy
-from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.released import Answer, ReleasedTree
-from dpcore.sparse.released import ReleasedSparse
+from dpcore.questions.released import Answer, Released
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
@@ -27,14 +24,11 @@ def run_query(chosen: argparse.Namespace) -> int:
     if name not in names:
         which = f"there is no tree {chosen.tree!r}" if chosen.tree else "say which tree with --tree"
         raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
-    tree = folder.release.tree(name)
+    tree: Released = folder.release.tree(name)
     try:
-        if isinstance(tree, ReleasedSparse):
-            rows = _sparse_answers(tree, chosen)
-        else:
-            if chosen.confidence is not None:
-                tree = tree.at_confidence(chosen.confidence)
-            rows = _answers(tree, chosen)
+        if chosen.confidence is not None:
+            tree = tree.at_confidence(chosen.confidence)
+        rows = [*_answers(tree, chosen)]
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
     if chosen.json:
@@ -44,93 +38,42 @@ def run_query(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _answers(tree: ReleasedTree, chosen: argparse.Namespace) -> list[dict[str, object]]:
-    if chosen.kind in ("cdf", "quantile", "range"):
-        if not isinstance(tree, ReleasedCdf):
-            raise ValueError(
-                f"{chosen.kind}: tree {tree.question.name} is a hierarchy, not ordered"
-            )
-        if chosen.kind == "quantile":
-            return [_quantile(tree.quantile(_fraction(q), chosen.key)) for q in chosen.values]
-        return [asdict(answer) for answer in _ranges(tree, chosen)]
-    if chosen.kind == "top":
-        return [asdict(answer) for answer in _top(tree, chosen)]
-    return [asdict(answer) for answer in _nodes(tree, chosen)]
+def _answers(tree: Released, chosen: argparse.Namespace) -> Iterator[dict[str, object]]:
+    if chosen.kind == "quantile":
+        for quantile in chosen.values:
+            yield _quantile(tree.quantile(quantile, chosen.key))
+        return
+    asked = {"top": _top, "node": _nodes, "range": _range, "cdf": _cdf}
+    yield from map(asdict, asked[chosen.kind](tree, chosen))
 
 
-def _sparse_answers(tree: ReleasedSparse, chosen: argparse.Namespace) -> list[dict[str, object]]:
-    name = tree.question.name
-    if chosen.kind not in ("node", "top"):
-        raise ValueError(f"{chosen.kind}: tree {name} is sparse, and has no order")
-    if chosen.key is not None:
-        raise ValueError(f"key: tree {name} has no keys")
-    if chosen.confidence is not None:
-        raise ValueError(f"confidence: the intervals of tree {name} are those of the release")
-    if chosen.kind == "top":
-        if chosen.n < 1:
-            raise ValueError(f"n: {chosen.n} is not above 0")
-        height = tree.question.plan.height
-        level = height if chosen.level is None else tree.level_of(chosen.level)
-        return [asdict(answer) for answer in tree.top(chosen.n, level)]
-    if chosen.path is None:
-        raise ValueError(f"node: in tree {name} nodes are found by --path")
-    if chosen.level is not None:
-        raise ValueError("level: a path names its node; leave --level out")
-    nodes = [tree.at_path(chosen.path)]
-    if chosen.children:
-        nodes += tree.children(chosen.path)
-    return [asdict(answer) for answer in nodes]
-
-
-def _ranges(tree: ReleasedCdf, chosen: argparse.Namespace) -> list[Answer]:
-    if chosen.kind == "range":
-        return [tree.range(chosen.lower, chosen.upper, chosen.key)]
+def _cdf(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
     together = chosen.simultaneous
     return [tree.cdf(value, chosen.key, simultaneous=together) for value in chosen.values]
 
 
-def _top(tree: ReleasedTree, chosen: argparse.Namespace) -> list[Answer]:
-    level = _level(tree, chosen.level)
+def _range(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+    return [tree.range(chosen.lower, chosen.upper, chosen.key)]
+
+
+def _top(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+    level = tree.height if chosen.level is None else tree.level_of(chosen.level)
     if chosen.n < 1:
         raise ValueError(f"n: {chosen.n} is not above 0")
     return tree.top(chosen.n, level, chosen.key)
 
 
-def _nodes(tree: ReleasedTree, chosen: argparse.Namespace) -> list[Answer]:
+def _nodes(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
     if chosen.path is not None:
-        if not isinstance(tree, ReleasedHierarchy):
-            raise ValueError(f"path: tree {tree.question.name} is no hierarchy; use --value")
+        node = tree.at_path(chosen.path, chosen.key)
         if chosen.level is not None:
             raise ValueError("level: a path names its node; leave --level out")
-        node = tree.at_path(chosen.path, chosen.key)
         return [node, *tree.children(chosen.path, chosen.key)] if chosen.children else [node]
     if chosen.children:
         raise ValueError("children: goes with --path")
-    if chosen.level is None:
-        raise ValueError("level: is needed with --node and --value")
-    level = _level(tree, chosen.level)
+    level = tree.numbered_level(chosen.level)
     number = tree.node_of(chosen.value, level) if chosen.node is None else chosen.node
     return [tree.node(level, number, chosen.key)]
-
-
-def _level(tree: ReleasedTree, asked: str | None) -> int:
-    """The number of a level, given by its number or, in a hierarchy, by its name; by default that
-    of the leaves."""
-    height = tree.question.plan.tree.height
-    if asked is None:
-        return height
-    if isinstance(tree, ReleasedHierarchy):
-        return tree.level_of(asked)
-    if not (asked.isdecimal() and int(asked) <= height):
-        raise ValueError(f"level: {asked} is not between 0 and {height}")
-    return int(asked)
-
-
-def _fraction(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"quantile: {text!r} is not a number") from None
 
 
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,35 +23,19 @@ from bokeh.document import Document
 from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
-from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.hierarchy.threshold_question import ThresholdQuestion
-from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import budget_text, guarantee_in_words
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.question import SparseQuestion
-from pipelines.content_security_policy import content_security_policy
-from pipelines.report_asked import check_asked
-from pipelines.report_extent import MAX_TREES, shown_keys
-from pipelines.report_hierarchy import hierarchy_tree
-from pipelines.report_nodes import ReleasedTables
-from pipelines.report_ordered import ordered_tree
-from pipelines.report_sparse import sparse_tree
-from pipelines.report_sparse_nodes import check_asked_sparse
-from pipelines.report_thresholds import threshold_tree
-from pipelines.report_tree import TreePage
+from pipelines.kinds import KINDS
+from pipelines.page.content_security_policy import content_security_policy
+from pipelines.page.extent import MAX_TREES
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.reading import merged
+from pipelines.page.tree_page import PageRoom, TreePage
 
-TEMPLATES = Path(__file__).parent / "templates"
-# The scripts of each kind of trees, after the one that all share.
-SCRIPTS = {
-    "ordered": ("report_ordered.js",),
-    "hierarchy": ("report_paths.js", "report_hierarchy.js"),
-    "thresholds": ("report_paths.js", "report_hierarchy.js"),
-    "sparse": ("report_paths.js", "report_sparse.js"),
-}
+TEMPLATES = Path(__file__).parent
 
 
 def write_report_html(
@@ -69,15 +53,16 @@ def write_report_html(
     """
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
-    pages = _pages(release, questions, asked)
+    pages = list(_pages(release, questions, asked))
     charts = any(page.figure is not None for page in pages)
     scripts = [*([_bokeh()] if charts else []), _script(pages)]
-    style = _text("report.css")
+    style = _text("page/page.css")
     return _render(
         name=plan.name,
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
-        trees=[page.said for page in pages],
+        trees=[page.said | {"template": page.template} for page in pages],
+        reading=merged({str(page.said["name"]): page.notes for page in pages}),
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
         data=_Raw(_embedded(pages)),
@@ -90,27 +75,17 @@ def write_report_html(
 
 def _pages(
     release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
-) -> list[TreePage]:
-    pages, quantiles, trees = [], release.quantiles(), len(questions)
+) -> Iterator[TreePage]:
     for question in questions:
-        paths = asked.get(question.name, ())
-        if isinstance(question, HierarchyQuestion):
-            pages.append(hierarchy_tree(release, question, trees, paths))
-        elif isinstance(question, ThresholdQuestion):
-            pages.append(threshold_tree(release, question, trees, paths))
-        elif isinstance(question, SparseQuestion):
-            pages.append(sparse_tree(release, question, trees, paths))
-        else:
-            assert isinstance(question, OrderedQuestion)
-            pages.append(ordered_tree(release, question, trees, quantiles))
-    return pages
+        room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
+        yield KINDS[question.kind].page(release, question, room)
 
 
 def _render(**values: object) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(**values)
+    return environment.get_template("page/page.html.j2").render(**values)
 
 
 def _text(name: str) -> str:
@@ -124,10 +99,10 @@ def _bokeh() -> str:
 
 
 def _script(pages: Sequence[TreePage]) -> str:
-    """The scripts of the kinds of trees that the page holds."""
-    kinds = sorted({str(page.said["kind"]) for page in pages})
-    names = dict.fromkeys(name for kind in kinds for name in SCRIPTS[kind])
-    return "\n".join(_text(name) for name in ("report.js", *names))
+    """The scripts of the trees that the page holds, each once."""
+    each = sorted({page.scripts for page in pages}, key=lambda scripts: scripts[-1:])
+    names = dict.fromkeys(name for scripts in each for name in scripts)
+    return "\n".join(_text(name) for name in ("page/page.js", *names))
 
 
 def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
@@ -148,19 +123,20 @@ def _trees_left_out(plan: ReleasePlan, shown: Sequence[Question]) -> str:
     )
 
 
-def check_asked_paths(
-    release: ReleasedTables, question: UniverseQuestion | SparseQuestion, paths: Sequence[str]
-) -> None:
+def check_asked_paths(release: ReleasedTables, question: Question, paths: Sequence[str]) -> None:
     """Refuses paths of a tree that its page cannot show.
 
     Raises:
-        ValueError: one leads to no node, or to none that was published, or they are too many.
+        ValueError: its nodes have no paths; one leads to no node, or to none that was published; or
+            they are too many.
     """
-    if isinstance(question, SparseQuestion):
-        check_asked_sparse(release, question, paths)
-        return
+    check = KINDS[question.kind].check_paths
+    if check is None:
+        raise ValueError(
+            f"path: tree {question.name} is {question.kind}, and its nodes have no paths"
+        )
     trees = len(_shown_trees(release.plan, {question.name: paths}))
-    check_asked(question, paths, len(shown_keys(question, trees)))
+    check(release, question, PageRoom(trees=trees, paths=paths))
 
 
 class _Raw(str):
@@ -203,13 +179,9 @@ def _composition(plan: ReleasePlan) -> str:
         return "which is what the trees spend, added up"
     if len(plan.composed) == len(plan.questions):
         return f"certified by composing the exact laws of all noise; {rho}"
-    sparse_alone = len(plan.composed) + sum(
-        each.kind == "sparse" for each in plan.questions
-    ) == len(plan.questions)
-    own = "the levels of sparse trees" if sparse_alone else "trees with a budget of their own"
     return (
-        f"what {own} spend, and what composing the exact laws of the other trees' noise "
-        f"certifies, added up; of these {rho}"
+        "what trees with a budget of their own spend, and what composing the exact laws of the "
+        f"other trees' noise certifies, added up; of these {rho}"
     )
 
 

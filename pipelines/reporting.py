@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dpcore.hierarchy.universe_question import UniverseQuestion
-from dpcore.sparse.question import SparseQuestion
+from dpcore.questions.question import Question
+from pipelines.kinds import KINDS
 from pipelines.release_folder import ReleaseFolder, beam_files
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -18,8 +18,8 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
 
     Args:
         path: the folder.
-        paths: of nodes of a hierarchy or a sparse tree that the page shall show beside what it has
-            room for.
+        paths: of nodes that the page shall show beside what it has room for, of a tree whose nodes
+            have paths.
         tree: its name; may be left out where only one tree has paths.
 
     Raises:
@@ -64,7 +64,7 @@ def _asked(
     return {question.name: paths}
 
 
-def _question(folder: ReleaseFolder, tree: str | None) -> UniverseQuestion | SparseQuestion:
+def _question(folder: ReleaseFolder, tree: str | None) -> Question:
     """The tree of a name, or the only one with paths.
 
     Raises:
@@ -72,16 +72,13 @@ def _question(folder: ReleaseFolder, tree: str | None) -> UniverseQuestion | Spa
     """
     known = {question.name: question for question in folder.plan.questions}
     if tree is None:
-        kinds = (UniverseQuestion, SparseQuestion)
-        found = [name for name, each in known.items() if isinstance(each, kinds)]
+        kinds = [name for name, kind in KINDS.items() if kind.check_paths is not None]
+        found = [name for name, each in known.items() if each.kind in kinds]
         if not found:
-            raise UserError(f"{folder.path}: path: the release has no hierarchy or sparse tree")
+            raise UserError(f"{folder.path}: path: the release has no {' or '.join(kinds)} tree")
         if len(found) > 1:
             raise UserError(f"{folder.path}: say which tree with --tree; it has {', '.join(found)}")
         tree = found[0]
     if tree not in known:
         raise UserError(f"{folder.path}: there is no tree {tree!r}; it has {', '.join(known)}")
-    question = known[tree]
-    if not isinstance(question, (UniverseQuestion, SparseQuestion)):
-        raise UserError(f"{folder.path}: path: tree {tree} is ordered, and its nodes have no paths")
-    return question
+    return known[tree]

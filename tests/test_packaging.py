@@ -47,7 +47,7 @@ def package_files() -> set[str]:
     return {
         path.relative_to(PROJECT).as_posix()
         for path in paths
-        if path.suffix == ".py" or path.name == "py.typed" or path.parent.name == "templates"
+        if path.suffix in {".py", ".j2", ".js", ".css"} or path.name == "py.typed"
     }
 
 

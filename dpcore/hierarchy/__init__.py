@@ -31,10 +31,6 @@ FACE = {
         "METRICS",
         "RelativeObjective",
     ),
-    "relative_planner": (
-        "noise_candidates",
-        "threshold_candidate",
-    ),
     "released": ("ReleasedHierarchy",),
     "threshold_question": (
         "ThresholdQuestion",
@@ -47,4 +43,9 @@ FACE = {
     ),
     "universe_question": ("UniverseQuestion",),
     "universe_table": ("universe_from_table",),
+    "workload": (
+        "HierarchyWorkload",
+        "predicted_hierarchy_error",
+        "predicted_threshold_error",
+    ),
 }

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dpcore.arrays import Integers
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import Universe
+from dpcore.refusal import Refusal
 
 CALENDAR_LEVELS = ("year", "month", "day", "hour")
 # NumPy's names of these units.
@@ -49,14 +50,14 @@ def universe_from_calendar(levels: Sequence[str], lower: date, upper: date) -> U
     """
     names = tuple(levels)
     if not names or list(names) != [level for level in CALENDAR_LEVELS if level in names]:
-        raise ValueError(
-            f"levels {names!r} must be some of {', '.join(CALENDAR_LEVELS)}, in this order."
+        raise Refusal.of_value(
+            "levels", f"{names!r} must be some of {', '.join(CALENDAR_LEVELS)}, in this order."
         )
     first, end, utc = _moments(lower, upper)
     unit = f"M8[{CALENDAR_UNITS[names[-1]]}]"
     for name, bound, moment in (("lower", lower, first), ("upper", upper, end)):
         if moment.astype(unit) != moment:
-            raise ValueError(f"{name} {bound} must be the beginning of a {names[-1]}.")
+            raise Refusal.of_value(name, f"{bound} must be the beginning of a {names[-1]}.")
     runs = [_run(name, first, end) for name in names]
     labels, separators = [], []
     for above, name, run in zip((None, *names), names, runs, strict=False):
@@ -96,16 +97,20 @@ def _moments(lower: date, upper: date) -> tuple[np.datetime64, np.datetime64, bo
     moments = []
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, date):
-            raise ValueError(f"{name} {bound!r} must be a date, or a date and time.")
+            raise Refusal.of_value(name, f"{bound!r} must be a date, or a date and time.")
         moment = bound if isinstance(bound, datetime) else datetime(*bound.timetuple()[:3])
         try:
             moments.append(moment.astimezone(timezone.utc) if moment.tzinfo else moment)
         except OverflowError:
-            raise ValueError(f"{name} {bound} must be in the years 1 to 9999 in UTC.") from None
+            raise Refusal.of_value(
+                name, f"{bound} must be in the years 1 to 9999 in UTC."
+            ) from None
     if (moments[0].tzinfo is None) != (moments[1].tzinfo is None):
-        raise ValueError(f"lower {lower} and upper {upper} must both have a time zone, or neither.")
+        raise Refusal.of_value(
+            "lower", f"{lower} and upper {upper} must both have a time zone, or neither."
+        )
     if not moments[0] < moments[1]:
-        raise ValueError(f"lower {lower} must be less than upper {upper}.")
+        raise Refusal.of_value("lower", f"{lower} must be less than upper {upper}.")
     first, end = (np.datetime64(moment.replace(tzinfo=None), "us") for moment in moments)
     return first, end, moments[0].tzinfo is not None
 

@@ -34,6 +34,7 @@ from dpcore.errors.relative import (
 from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import NoiseLaw
+from dpcore.refusal import Refusal
 from dpcore.thresholds.errors import ThresholdErrors
 
 # Of one level: errors, and how many nodes have each.
@@ -75,17 +76,21 @@ class RelativeObjective:
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise ValueError(f"metric is {self.metric!r}; it must be one of {', '.join(METRICS)}")
+            raise Refusal.of_value(
+                "metric", f"is {self.metric!r}; it must be one of {', '.join(METRICS)}"
+            )
         if self.is_relative:
             if self.kappa is None or not 0 < self.kappa < math.inf:
-                raise ValueError(f"kappa is {self.kappa}; {self.metric} needs one above 0")
+                raise Refusal.of_value("kappa", f"is {self.kappa}; {self.metric} needs one above 0")
         elif self.alpha is None or not 0 <= self.alpha < math.inf:
-            raise ValueError(f"alpha is {self.alpha}; {self.metric} needs one of at least 0")
+            raise Refusal.of_value(
+                "alpha", f"is {self.alpha}; {self.metric} needs one of at least 0"
+            )
         for name in ("guess", "level_weights"):
             if not all(0 <= value < math.inf for value in getattr(self, name) or ()):
-                raise ValueError(f"{name}: each must be finite and at least 0")
+                raise Refusal(name, "each must be finite and at least 0")
         if self.level_weights is not None and not sum(self.level_weights) > 0:
-            raise ValueError("level_weights: at least one must be above 0")
+            raise Refusal("level_weights", "at least one must be above 0")
 
     @property
     def is_relative(self) -> bool:
@@ -124,7 +129,7 @@ class RelativeObjective:
         for name in ("guess", "level_weights"):
             values = getattr(self, name)
             if values is not None and len(values) != height + 1:
-                raise ValueError(f"{name}: {len(values)} of them for {height + 1} levels")
+                raise Refusal(name, f"{len(values)} of them for {height + 1} levels")
 
     def weights(self, height: int) -> Floats:
         """(h + 1,) the weights of the levels, of sum 1."""

@@ -10,11 +10,13 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.widths import IrregularWidths, irregular_widths
-from dpcore.questions.released import Answer, ReadPart, ReleasedTree
+from dpcore.questions.released import Answer, ReadPart, ReleasedTree, named_level
 
 
 class ReleasedHierarchy(ReleasedTree):
     """The answers about one hierarchy."""
+
+    unordered = "is a hierarchy, not ordered"
 
     question: UniverseQuestion
 
@@ -25,8 +27,7 @@ class ReleasedHierarchy(ReleasedTree):
 
     def at_confidence(self, confidence: float) -> ReleasedHierarchy:
         if not isinstance(self.question, HierarchyQuestion):
-            name = self.question.name
-            raise ValueError(f"confidence: the intervals of tree {name} are those of the release")
+            super().at_confidence(confidence)  # refuses
         return ReleasedHierarchy(self.question, self._read, confidence)
 
     @cached_property
@@ -43,17 +44,7 @@ class ReleasedHierarchy(ReleasedTree):
         return float(self._widths.levels[level].margins(np.array([std_error**2]))[0])
 
     def level_of(self, name: str) -> int:
-        """The level of a name, or of a number written out.
-
-        Raises:
-            ValueError: there is none.
-        """
-        names = self.question.domain.tree.level_names
-        if name in names:
-            return names.index(name)
-        if name.isdecimal() and int(name) < len(names):
-            return int(name)
-        raise ValueError(f"level: {name!r} is none of {', '.join(names)}")
+        return named_level(self.question.domain.tree.level_names, name)
 
     def find(self, path: str) -> tuple[int, int]:
         """The level and the node that a path leads to; "" is the root.
@@ -78,20 +69,11 @@ class ReleasedHierarchy(ReleasedTree):
         return node
 
     def at_path(self, path: str, key: object = None) -> Answer:
-        """The count of the node that a path leads to.
-
-        Raises:
-            ValueError: there is no such path or key.
-        """
         level, node = self.find(path)
         return self.node(level, node, key)
 
     def children(self, path: str, key: object = None) -> list[Answer]:
-        """The counts of the children of the node that a path leads to, in their order.
-
-        Raises:
-            ValueError: there is no such path or key, or it leads to a leaf.
-        """
+        """As `Released.children`, in their order."""
         level, node = self.find(path)
         tree = self.question.plan.tree
         nodes = [] if level == tree.height else tree.children(level, node)

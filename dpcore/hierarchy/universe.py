@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
 from dpcore.hierarchy.level_labels import LevelLabels
+from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.rows.number_texts import ABSENT, text_buffers
 from dpcore.trees.irregular import IrregularTree
@@ -366,17 +367,16 @@ def check_level_names(levels: Sequence[str]) -> None:
 
     >>> check_level_names(("year", "year"))
     Traceback (most recent call last):
-    ValueError: levels hold 'year' more than once.
+    dpcore.refusal.Refusal: levels hold 'year' more than once.
     """
     if not levels:
-        raise ValueError("levels must be at least one.")
+        raise Refusal.of_value("levels", "must be at least one.")
     if len(levels) > MAX_DEPTH:
-        raise ValueError(f"levels must be at most {MAX_DEPTH}, not {len(levels)}.")
+        raise Refusal.of_value("levels", f"must be at most {MAX_DEPTH}, not {len(levels)}.")
     for name in levels:
         if not isinstance(name, str) or not name or name == ROOT:
-            raise ValueError(
-                f"levels: {name!r} must be a text of at least one character other than {ROOT!r}."
-            )
+            rule = f"{name!r} must be a text of at least one character other than {ROOT!r}"
+            raise Refusal("levels", rule, f"levels: {rule}.")
     twice = [name for name in levels if list(levels).count(name) > 1]
     if twice:
-        raise ValueError(f"levels hold {twice[0]!r} more than once.")
+        raise Refusal.of_value("levels", f"hold {twice[0]!r} more than once.")

@@ -10,13 +10,11 @@ FACE = {
     "make": (
         "DOMAIN_KINDS",
         "DateDomain",
-        "KeyList",
         "OrderedDomain",
         "make_domain",
     ),
     "planner": (
         "budget_for_target",
-        "plan_mechanism",
         "predicted_cdf_rmse",
         "predicted_error",
     ),
@@ -25,4 +23,5 @@ FACE = {
         "ordered_question_from_spec",
     ),
     "released": ("ReleasedCdf",),
+    "workload": ("OrderedWorkload",),
 }

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import StepDomain
+from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64, is_utc
 from dpcore.rows.policies import is_integer
 
@@ -66,20 +67,22 @@ class DateDomain(StepDomain):
         self._check_common()
         for name in ("lower", "upper"):
             if type(getattr(self, name)) is not date:
-                raise ValueError(
-                    f"column {self.column!r}: {name} {getattr(self, name)!r} must be a date."
+                raise Refusal.of_value(
+                    name, f"{getattr(self, name)!r} must be a date.", column=self.column
                 )
         first, end = _day_number(self.lower), _day_number(self.upper)
         self._check_order(self.lower, self.upper, first, end)
         width = self.days_per_cell
         if not is_integer(width) or width < 1:
-            raise ValueError(
-                f"column {self.column!r}: days_per_cell {width!r} must be a whole number from 1 on."
+            raise Refusal.of_value(
+                "days_per_cell", f"{width!r} must be a whole number from 1 on.", column=self.column
             )
         if (end - first) % width:
-            raise ValueError(
-                f"column {self.column!r}: days_per_cell {width} must divide the {end - first} days "
-                f"from lower {self.lower} to upper {self.upper} evenly."
+            raise Refusal.of_value(
+                "days_per_cell",
+                f"{width} must divide the {end - first} days "
+                f"from lower {self.lower} to upper {self.upper} evenly.",
+                column=self.column,
             )
         self._set_cells(first, end, (end - first) // width, width)
 
@@ -160,22 +163,25 @@ class TimestampDomain(StepDomain):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not isinstance(bound, datetime):
-                raise ValueError(
-                    f"column {self.column!r}: {name} {bound!r} must be a date and time."
+                raise Refusal.of_value(
+                    name, f"{bound!r} must be a date and time.", column=self.column
                 )
             if bound.tzinfo is not None:
                 object.__setattr__(self, name, bound.astimezone(timezone.utc))
         if (self.lower.tzinfo is None) != (self.upper.tzinfo is None):
-            raise ValueError(
-                f"column {self.column!r}: lower {self.lower} and upper {self.upper} must both have "
-                "a time zone, or neither."
+            raise Refusal.of_value(
+                "lower",
+                f"{self.lower} and upper {self.upper} must both have a time zone, or neither.",
+                column=self.column,
             )
         first, end = _microsecond_number(self.lower), _microsecond_number(self.upper)
         self._check_order(self.lower, self.upper, first, end)
         if (end - first) % self.cells:
-            raise ValueError(
-                f"column {self.column!r}: cells {self.cells} must divide the {end - first} "
-                f"microseconds from lower {self.lower} to upper {self.upper} evenly."
+            raise Refusal.of_value(
+                "cells",
+                f"{self.cells} must divide the {end - first} "
+                f"microseconds from lower {self.lower} to upper {self.upper} evenly.",
+                column=self.column,
             )
         self._set_cells(first, end, self.cells, (end - first) // self.cells)
 

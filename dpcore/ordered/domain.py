@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Floats, Integers
+from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
 from dpcore.rows.policies import DROPPED, is_integer
 
@@ -259,7 +260,9 @@ def interval_labels(
 def check_cells(column: str, cells: object) -> None:
     """Refuse a number of cells that is not a whole number in 1..2^40."""
     if not is_integer(cells) or not 1 <= cells <= MAX_CELLS:  # type: ignore[operator]
-        raise ValueError(
-            f"column {column!r}: cells {cells!r} must be a whole number from 1 to {MAX_CELLS} "
-            "(the leaves of a larger tree fit on no machine)."
+        raise Refusal.of_value(
+            "cells",
+            f"{cells!r} must be a whole number from 1 to {MAX_CELLS} "
+            "(the leaves of a larger tree fit on no machine).",
+            column=column,
         )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK, AnyArray
 
 # Grids of at most this many cells look edges up (1 MiB); larger ones compute those they need.
@@ -62,13 +63,18 @@ class Grid:
     def __post_init__(self) -> None:
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if not abs(bound) <= _LARGEST_BOUND:
-                raise ValueError(f"{name} {bound!r} must be finite and within +-{_LARGEST_BOUND}.")
+                raise Refusal.of_value(
+                    name, f"{bound!r} must be finite and within +-{_LARGEST_BOUND}."
+                )
         if not self.lower < self.upper:
-            raise ValueError(f"lower {self.lower!r} must be less than upper {self.upper!r}.")
+            raise Refusal.of_value(
+                "lower", f"{self.lower!r} must be less than upper {self.upper!r}."
+            )
         if _constants(self).error > _LARGEST_ERROR and not self._increases():
-            raise ValueError(
-                f"cells {self.cells} are too many between lower {self.lower!r} and upper "
-                f"{self.upper!r}: float64 numbers cannot tell the edges apart."
+            raise Refusal.of_value(
+                "cells",
+                f"{self.cells} are too many between lower {self.lower!r} and upper "
+                f"{self.upper!r}: float64 numbers cannot tell the edges apart.",
             )
 
     def _increases(self) -> bool:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import LARGEST_STEP, StepDomain
+from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64
 from dpcore.rows.policies import is_integer
 from dpcore.rows.whole_numbers import is_number
@@ -58,17 +59,19 @@ class IntegerDomain(StepDomain):
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not is_integer(bound) or abs(bound) > LARGEST_STEP:
-                raise ValueError(
-                    f"column {self.column!r}: {name} {bound!r} must be a whole number in +-2^61."
+                raise Refusal.of_value(
+                    name, f"{bound!r} must be a whole number in +-2^61.", column=self.column
                 )
         self._check_order(self.lower, self.upper, self.lower, self.upper)
         span = self.upper - self.lower
         cells = span if self.cells is None else self.cells
         check_cells(self.column, cells)
         if span % cells:
-            raise ValueError(
-                f"column {self.column!r}: cells {cells} must divide the {span} integers "
-                f"from lower {self.lower} to upper {self.upper} evenly."
+            raise Refusal.of_value(
+                "cells",
+                f"{cells} must divide the {span} integers "
+                f"from lower {self.lower} to upper {self.upper} evenly.",
+                column=self.column,
             )
         self._set_cells(self.lower, self.upper, cells, span // cells)
 

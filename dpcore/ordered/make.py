@@ -15,6 +15,7 @@ from dpcore.ordered.date import DateDomain, TimestampDomain, read_moment
 from dpcore.ordered.domain import MAX_CELLS, OrderedDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
+from dpcore.refusal import Refusal
 from dpcore.rows.keys import KeyList
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
 
@@ -60,10 +61,12 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
     """
     given = dict(values)
     if given.pop("kind", "ordered") != "ordered":
-        raise ValueError(f"kind {values['kind']!r} must be 'ordered' for an ordered domain.")
+        raise Refusal.of_value(
+            "kind", f"{values['kind']!r} must be 'ordered' for an ordered domain."
+        )
     name = given.pop("type", "number")
     if not isinstance(name, str) or name not in DOMAIN_KINDS:
-        raise ValueError(f"type {name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
+        raise Refusal.of_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
     check_version(given)
     domain = DOMAIN_KINDS[name]
     for field, value in given.items():
@@ -90,7 +93,7 @@ def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> obje
 def _from_iso_text(field: str, text: str) -> datetime:
     moment = read_moment(text)
     if moment is None:
-        raise ValueError(f"{field} {text!r} must be an ISO 8601 date or time.")
+        raise Refusal.of_value(field, f"{text!r} must be an ISO 8601 date or time.")
     return moment
 
 
@@ -102,8 +105,10 @@ def _read_date_cells(given: dict[str, object]) -> None:
         return
     days = (upper - lower).days
     if not isinstance(cells, int) or cells < 1 or days % cells:
-        raise ValueError(
-            f"cells {cells!r} must divide the {days} days from lower {lower} to upper {upper}."
+        raise Refusal.of_value(
+            "cells", f"{cells!r} must divide the {days} days from lower {lower} to upper {upper}."
         )
     if given.setdefault("days_per_cell", days // cells) != days // cells:
-        raise ValueError(f"cells {cells!r} and days_per_cell {given['days_per_cell']!r} disagree.")
+        raise Refusal.of_value(
+            "cells", f"{cells!r} and days_per_cell {given['days_per_cell']!r} disagree."
+        )

@@ -23,6 +23,7 @@ from dpcore.ordered.domain import (
     policy_cell,
 )
 from dpcore.ordered.grid import Grid
+from dpcore.refusal import Refusal
 from dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
@@ -73,8 +74,8 @@ class NumberDomain(OrderedDomain):
             object.__setattr__(self, name, bound)
         try:
             grid = Grid(lower=self.lower, upper=self.upper, cells=self.cells)
-        except ValueError as error:
-            raise ValueError(f"column {self.column!r}: {error}") from None
+        except Refusal as refusal:
+            raise Refusal.of_value(refusal.field, f"{refusal.rule}.", column=self.column) from None
         object.__setattr__(self, "_grid", grid)
 
     @property
@@ -158,11 +159,11 @@ class NumberDomain(OrderedDomain):
 def _exact_float(column: str, name: str, value: object) -> float:
     """A bound as a float64 that equals it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"column {column!r}: {name} {value!r} must be a number.")
+        raise Refusal.of_value(name, f"{value!r} must be a number.", column=column)
     number = _as_float(value)
     if math.isfinite(number) and number != value:
-        raise ValueError(
-            f"column {column!r}: {name} {value!r} is no float64 number; use an integer domain."
+        raise Refusal.of_value(
+            name, f"{value!r} is no float64 number; use an integer domain.", column=column
         )
     return number + 0.0  # one zero: -0.0 and 0 make the same domain
 

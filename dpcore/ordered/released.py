@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.errors import widths_of
+from dpcore.ordered.errors import range_margin, range_variance, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.ranges import range_margin, range_variance
 from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 from dpcore.questions.tables import CDF
@@ -78,15 +77,19 @@ class ReleasedCdf(ReleasedTree):
             raise ValueError(f"range: {lower} is above {upper}")
         return self._range(start, stop, key)
 
-    def quantile(self, quantile: float, key: object = None) -> dict[str, object]:
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """Any quantile: the value below which this fraction of the count lies, and its interval.
 
         Returns:
             a row of the quantiles table (`dpcore.questions.tables`).
 
         Raises:
-            ValueError: not between 0 and 1, or no such key.
+            ValueError: no number between 0 and 1, or no such key.
         """
+        try:
+            quantile = float(quantile)
+        except ValueError:
+            raise ValueError(f"quantile: {quantile!r} is not a number") from None
         asked = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.plan.tree.leaves
         forest = self.question.forest

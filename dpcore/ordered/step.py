@@ -22,6 +22,7 @@ from dpcore.ordered.domain import (
     interval_labels,
     policy_cell,
 )
+from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 from dpcore.rows.whole_numbers import floored_decimals
@@ -79,8 +80,8 @@ class StepDomain(OrderedDomain):
 
     def _check_order(self, lower: object, upper: object, first: int, end: int) -> None:
         if not first < end:
-            raise ValueError(
-                f"column {self.column!r}: lower {lower} must be less than upper {upper}."
+            raise Refusal.of_value(
+                "lower", f"{lower} must be less than upper {upper}.", column=self.column
             )
 
     def _spec(self, **fields: object) -> dict[str, object]:

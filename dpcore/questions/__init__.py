@@ -29,7 +29,9 @@ FACE = {
     "released": (
         "Answer",
         "ReadPart",
+        "Released",
         "ReleasedTree",
+        "named_level",
     ),
     "tables": (
         "CDF",
@@ -43,5 +45,12 @@ FACE = {
     "tree_question": (
         "Intervals",
         "TreeQuestion",
+    ),
+    "workload": (
+        "Noise",
+        "Share",
+        "Terms",
+        "Way",
+        "Workload",
     ),
 }

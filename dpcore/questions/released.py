@@ -1,15 +1,17 @@
 """A released tree: the answers about its nodes, each with its error.
 
-What every kind of tree has is here; `dpcore.ordered.released` answers about ordered domains, and
-`dpcore.hierarchy.released` about paths. A query reads only the parts of a release that it needs.
+`Released` has every asking that there is; what a kind of tree cannot answer it refuses by itself.
+`ReleasedTree` answers about trees of known leaves, `dpcore.ordered.released` about ordered domains,
+`dpcore.hierarchy.released` about paths, `dpcore.sparse.released` about what was published of a tree
+too large to list. A query reads only the parts of a release that it needs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -50,8 +52,133 @@ class Answer:
     fraction: float | None
 
 
-class ReleasedTree(ABC):
-    """The answers about one tree, for one key at a time (the key is None for a tree without).
+class Released(ABC):
+    """What may be asked of a released tree, for one key at a time (None for a tree without).
+
+    A kind overrides what it answers. The others are refused with a `ValueError`.
+
+    Attributes:
+        question: the tree.
+    """
+
+    # How the tree is told to be without an order, where it has none.
+    unordered: ClassVar[str] = "has no order"
+
+    question: Any
+
+    @property
+    @abstractmethod
+    def height(self) -> int:
+        """The level of the leaves, the root being level 0."""
+
+    @abstractmethod
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The nodes of a level with the largest counts.
+
+        Raises:
+            ValueError: there is no such level or key.
+        """
+
+    def at_confidence(self, confidence: float) -> Released:
+        """The same answers with intervals of another confidence.
+
+        Raises:
+            ValueError: it is not above 0 and at most 0.9999; or the intervals are only known at
+                the release's.
+        """
+        raise ValueError(f"confidence: the intervals of tree {self._name} are those of the release")
+
+    def level_of(self, name: str) -> int:
+        """The level of a number written out, or of a name where levels have names.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not (name.isdecimal() and int(name) <= self.height):
+            raise ValueError(f"level: {name} is not between 0 and {self.height}")
+        return int(name)
+
+    def numbered_level(self, name: str | None) -> int:
+        """The level of a node that is told by its number, or by a value.
+
+        Raises:
+            ValueError: there is none, or nodes have no numbers.
+        """
+        raise self._has_no_numbers()
+
+    def node_of(self, value: object, level: int) -> int:
+        """The node of a level that holds a value, or that a path leads to.
+
+        Raises:
+            ValueError: there is none, or nodes have no numbers.
+        """
+        raise self._has_no_numbers()
+
+    def node(self, level: int, node: int, key: object = None) -> Answer:
+        """The count of one node, by its number.
+
+        Raises:
+            ValueError: there is no such node or key, or nodes have no numbers.
+        """
+        raise self._has_no_numbers()
+
+    def at_path(self, path: str, key: object = None) -> Answer:
+        """The count of the node that a path leads to.
+
+        Raises:
+            ValueError: there is no such path or key.
+        """
+        raise ValueError(f"path: tree {self._name} is no hierarchy; use --value")
+
+    def children(self, path: str, key: object = None) -> list[Answer]:
+        """The counts of the children of the node that a path leads to.
+
+        Raises:
+            ValueError: there is no such path or key, or it leads to a leaf.
+        """
+        raise ValueError(f"path: tree {self._name} is no hierarchy; use --value")
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """The count of rows below a value.
+
+        Raises:
+            ValueError: the tree has no order, or no such value or key.
+        """
+        raise self._has_no_order("cdf")
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """The count of rows in [lower, upper).
+
+        Raises:
+            ValueError: the tree has no order, or no such values or key.
+        """
+        raise self._has_no_order("range")
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """The value below which a fraction of the count lies, and its interval.
+
+        Args:
+            quantile: a number, or one as it is written.
+            key: of a tree with keys.
+
+        Raises:
+            ValueError: the tree has no order or no such key, or it is not between 0 and 1.
+        """
+        raise self._has_no_order("quantile")
+
+    @property
+    def _name(self) -> str:
+        return str(self.question.name)
+
+    def _has_no_numbers(self) -> ValueError:
+        return ValueError(f"node: in tree {self._name} nodes are found by --path")
+
+    def _has_no_order(self, asking: str) -> ValueError:
+        return ValueError(f"{asking}: tree {self._name} {self.unordered}")
+
+
+class ReleasedTree(Released):
+    """The answers about one tree of known leaves.
 
     Args:
         question: the tree.
@@ -71,32 +198,20 @@ class ReleasedTree(ABC):
         self._chunking = question.forest.chunking
         self.confidence = question.confidence if confidence is None else confidence
 
-    @abstractmethod
-    def at_confidence(self, confidence: float) -> ReleasedTree:
-        """The same answers with intervals of another confidence.
+    @property
+    def height(self) -> int:
+        return int(self.question.plan.tree.height)
 
-        Raises:
-            ValueError: it is not above 0 and at most 0.9999.
-        """
+    def numbered_level(self, name: str | None) -> int:
+        if name is None:
+            raise ValueError("level: is needed with --node and --value")
+        return self.level_of(name)
 
     @abstractmethod
     def _margin(self, level: int, std_error: float) -> float:
         """The half-width of a node's interval at this confidence, in rows."""
 
-    @abstractmethod
-    def node_of(self, value: object, level: int) -> int:
-        """The node of a level that holds a value, or that a path leads to.
-
-        Raises:
-            ValueError: there is none.
-        """
-
     def node(self, level: int, node: int, key: object = None) -> Answer:
-        """The count of one node.
-
-        Raises:
-            ValueError: there is no such node or key.
-        """
         sizes = self.question.plan.tree.level_sizes
         if not (0 <= level < len(sizes) and 0 <= node < sizes[level]):
             raise ValueError(f"node: level {level} has no node {node} in this tree")
@@ -125,9 +240,8 @@ class ReleasedTree(ABC):
         return [self._answer(row, total) for row in best.take(pa.array(order)).to_pylist()]
 
     def _check_level(self, level: int) -> None:
-        height = self.question.plan.tree.height
-        if not 0 <= level <= height:
-            raise ValueError(f"level: {level} is not between 0 and {height}")
+        if not 0 <= level <= self.height:
+            raise ValueError(f"level: {level} is not between 0 and {self.height}")
 
     @property
     def _whole(self) -> bool:
@@ -210,3 +324,20 @@ class ReleasedTree(ABC):
             bottom=-np.inf if self.question.is_signed else 0.0,
         )
         return {name: float(value) for name, value in zip(_ESTIMATES, values, strict=True)}
+
+
+def named_level(names: Sequence[str], name: str) -> int:
+    """The level of a name, or of a number written out.
+
+    Args:
+        names: of the levels, root first.
+        name: the one that is asked for.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and int(name) < len(names):
+        return int(name)
+    raise ValueError(f"level: {name!r} is none of {', '.join(names)}")

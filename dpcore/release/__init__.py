@@ -5,6 +5,11 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "composition": (
+        "Guarantee",
+        "TreeRefused",
+        "plan_release",
+    ),
     "guarantee": (
         "CHECKSUM",
         "budget_text",
@@ -15,7 +20,6 @@ FACE = {
     ),
     "plan": (
         "ReleasePlan",
-        "moved_counts_of",
         "plan_from_spec",
     ),
     "release": ("Release",),

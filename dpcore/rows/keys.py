@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.refusal import Refusal
 from dpcore.rows.column import is_text, map_chunks, value_type
 from dpcore.rows.policies import (
     DROPPED,
@@ -62,12 +63,12 @@ class KeyList:
         check_policy(self.column, "unknown", self.unknown, KEY_POLICIES)
         object.__setattr__(self, "_list", value_list(self.column, "keys", self.keys))
         if len(self.keys) > MAX_KEYS:
-            raise ValueError(
-                f"column {self.column!r}: keys must be at most {MAX_KEYS}, not {len(self.keys)}."
+            raise Refusal.of_value(
+                "keys", f"must be at most {MAX_KEYS}, not {len(self.keys)}.", column=self.column
             )
         if self.unknown == OTHER and OTHER in self.keys:
-            raise ValueError(
-                f"column {self.column!r}: keys must not hold {OTHER!r} when unknown is {OTHER!r}."
+            raise Refusal.of_value(
+                "keys", f"must not hold {OTHER!r} when unknown is {OTHER!r}.", column=self.column
             )
 
     @property
@@ -146,17 +147,17 @@ class KeyList:
 
 def value_list(column: str, name: str, values: object) -> ValueList:
     if not isinstance(values, tuple) or not values:
-        raise ValueError(f"column {column!r}: {name} must be a tuple of at least one value.")
+        raise Refusal.of_value(name, "must be a tuple of at least one value.", column=column)
     if not (all(isinstance(value, str) for value in values) or all(map(is_integer, values))):
-        raise ValueError(f"column {column!r}: {name} must be all texts or all whole numbers.")
+        raise Refusal.of_value(name, "must be all texts or all whole numbers.", column=column)
     if len(set(values)) < len(values):
         twice, _ = Counter(values).most_common(1)[0]
-        raise ValueError(f"column {column!r}: {name} hold {twice!r} more than once.")
+        raise Refusal.of_value(name, f"hold {twice!r} more than once.", column=column)
     try:
         return ValueList(values)
     except (pa.ArrowException, OverflowError, UnicodeError):
-        raise ValueError(
-            f"column {column!r}: {name} must be valid Unicode texts or 64-bit signed integers."
+        raise Refusal.of_value(
+            name, "must be valid Unicode texts or 64-bit signed integers.", column=column
         ) from None
 
 

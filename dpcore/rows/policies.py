@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import TypeVar
 
+from dpcore.refusal import Refusal
+
 # Changes whenever a map from values to cells changes for an unchanged configuration.
 MAP_VERSION = 1
 DROPPED = -1
@@ -14,14 +16,14 @@ DROPPED = -1
 def check_column(column: object) -> None:
     """Refuse a column name that is not a text of at least one character."""
     if not isinstance(column, str) or not column:
-        raise ValueError(f"column {column!r} must be a text of at least one character.")
+        raise Refusal.of_value("column", f"{column!r} must be a text of at least one character.")
 
 
 def check_policy(column: str, field: str, policy: object, allowed: tuple[str, ...]) -> None:
     """Refuse a policy that is not one of those allowed."""
     if policy not in allowed:
-        raise ValueError(
-            f"column {column!r}: {field} {policy!r} must be one of {', '.join(allowed)}."
+        raise Refusal.of_value(
+            field, f"{policy!r} must be one of {', '.join(allowed)}.", column=column
         )
 
 

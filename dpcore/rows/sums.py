@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
+from dpcore.refusal import Refusal
 from dpcore.rows.column import (
     BLOCK,
     AnyArray,
@@ -72,15 +73,15 @@ class MeasureColumn:
         for name in ("lower", "upper"):
             bound = getattr(self, name)
             if not is_integer(bound) or abs(bound) > LARGEST_BOUND:
-                raise ValueError(
-                    f"column {self.column!r}: {name} {bound!r} must be a whole number in +-2^31."
+                raise Refusal.of_value(
+                    name, f"{bound!r} must be a whole number in +-2^31.", column=self.column
                 )
         if self.lower > self.upper:
-            raise ValueError(
-                f"column {self.column!r}: lower {self.lower} must not be above upper {self.upper}."
+            raise Refusal.of_value(
+                "lower", f"{self.lower} must not be above upper {self.upper}.", column=self.column
             )
         if self.lower == self.upper == 0:
-            raise ValueError(f"column {self.column!r}: lower and upper must not both be 0.")
+            raise Refusal.of_value("lower", "and upper must not both be 0.", column=self.column)
         check_policy(self.column, "missing", self.missing, _MISSING_POLICIES)
 
     @property
@@ -201,7 +202,7 @@ def measure_from_spec(spec: Mapping[str, object]) -> MeasureColumn:
     given = dict(spec)
     for name, needed in (("kind", MeasureColumn.kind), ("map_version", MAP_VERSION)):
         if given.pop(name, needed) != needed:
-            raise ValueError(f"{name} {spec[name]!r} must be {needed!r} for a measure.")
+            raise Refusal.of_value(name, f"{spec[name]!r} must be {needed!r} for a measure.")
     known = {each.name: each for each in fields(MeasureColumn)}
     for name in given:
         if name not in known:

@@ -15,14 +15,11 @@ FACE = {
         "PathDomain",
     ),
     "paths": ("last_labels",),
-    "plan": (
-        "plan_sparse",
-        "pure_epsilon_refusal",
-    ),
     "question": (
         "SparseQuestion",
         "sparse_question_from_spec",
     ),
     "released": ("ReleasedSparse",),
     "settling": ("Pruning",),
+    "workload": ("SparseWorkload",),
 }

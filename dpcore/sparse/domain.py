@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
+from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
@@ -183,13 +184,15 @@ class CodeDomain(SparseDomain):
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1 or sum(self.widths) > 64:
-            raise ValueError(
-                f"widths: {self.widths} must be numbers of bits from 1, at most 64 together"
+            raise Refusal(
+                "widths", f"{self.widths} must be numbers of bits from 1, at most 64 together"
             )
         if self.notation not in NOTATIONS:
-            raise ValueError(f"notation is {self.notation!r}; it must be one of {NOTATIONS}")
+            raise Refusal.of_value(
+                "notation", f"is {self.notation!r}; it must be one of {NOTATIONS}"
+            )
         if self.notation == "ipv4" and self.bits != 32:
-            raise ValueError(f"widths: they sum to {self.bits}; an ipv4 address has 32 bits")
+            raise Refusal("widths", f"they sum to {self.bits}; an ipv4 address has 32 bits")
 
     @property
     def bits(self) -> int:

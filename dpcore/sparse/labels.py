@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.refusal import Refusal
 from dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.domain import CodeDomain, SparseDomain
@@ -82,11 +83,12 @@ class LabelDomain(_TextDomain):
 
     def __post_init__(self) -> None:
         if not self.label_columns or len(set(self.label_columns)) < len(self.label_columns):
-            raise ValueError("label_columns: there must be one a level, all different")
+            raise Refusal("label_columns", "there must be one a level, all different")
         if ROOT_NAME in self.label_columns:
-            raise ValueError(
-                f"label_columns: a column is called {ROOT_NAME}, which is the name of the level "
-                "above all columns; give the column another name"
+            raise Refusal(
+                "label_columns",
+                f"a column is called {ROOT_NAME}, which is the name of the level "
+                "above all columns; give the column another name",
             )
 
     @property
@@ -182,9 +184,11 @@ class PathDomain(_TextDomain):
 
     def __post_init__(self) -> None:
         if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 1:
-            raise ValueError(f"depth is {self.depth!r}; it must be a positive integer")
+            raise Refusal.of_value("depth", f"is {self.depth!r}; it must be a positive integer")
         if len(self.separator) != 1 or not self.separator.isascii():
-            raise ValueError(f"separator is {self.separator!r}; it must be one ASCII character")
+            raise Refusal.of_value(
+                "separator", f"is {self.separator!r}; it must be one ASCII character"
+            )
 
     @property
     def joint(self) -> str:  # type: ignore[override]

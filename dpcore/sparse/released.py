@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.questions.released import Answer, ReadPart
+from dpcore.questions.released import Answer, ReadPart, Released, named_level
 from dpcore.questions.tables import NODES
 from dpcore.sparse.question import SparseQuestion
 
 
-class ReleasedSparse:
+class ReleasedSparse(Released):
     """The answers about one large tree.
 
     Args:
@@ -22,8 +22,14 @@ class ReleasedSparse:
         read: gives the rows of a part; each level is one.
     """
 
+    unordered = "is sparse, and has no order"
+
     def __init__(self, question: SparseQuestion, read: ReadPart) -> None:
         self.question, self._read = question, read
+
+    @property
+    def height(self) -> int:
+        return int(self.question.plan.height)
 
     @property
     def level_names(self) -> tuple[str, ...]:
@@ -31,17 +37,7 @@ class ReleasedSparse:
         return tuple(level.name for level in self.question.plan.levels)
 
     def level_of(self, name: str) -> int:
-        """The level of a name, or of a number written out.
-
-        Raises:
-            ValueError: there is none.
-        """
-        names = self.level_names
-        if name in names:
-            return names.index(name)
-        if name.isdecimal() and int(name) < len(names):
-            return int(name)
-        raise ValueError(f"level: {name!r} is none of {', '.join(names)}")
+        return named_level(self.level_names, name)
 
     def rows(self, level: int) -> pa.Table:
         """The rows of the nodes table of a level.
@@ -53,23 +49,21 @@ class ReleasedSparse:
             raise ValueError(f"level: {level} is not between 0 and {self.question.plan.height}")
         return self._read(NODES, self.question.name, 0, level)
 
-    def top(self, count: int, level: int) -> list[Answer]:
-        """The published nodes of a level with the largest counts.
-
-        Raises:
-            ValueError: there is no such level.
-        """
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """As `Released.top`, of those that were published."""
+        self._check_key(key)
         rows = self.rows(level)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         return self._answers(rows.take(pa.array(order)))
 
-    def at_path(self, path: str) -> Answer:
+    def at_path(self, path: str, key: object = None) -> Answer:
         """The count of the node of a path, as the labels are written; "" is the root.
 
         Raises:
             ValueError: the tree can have no node of this path; or none was published, and the
                 sentence says what its count can be.
         """
+        self._check_key(key)
         level = self.question.domain.level_of_path(path)
         found = self._found(level, path)
         if len(found) == 0:
@@ -79,12 +73,13 @@ class ReleasedSparse:
             )
         return self._answers(found)[0]
 
-    def children(self, path: str) -> list[Answer]:
+    def children(self, path: str, key: object = None) -> list[Answer]:
         """The counts of the published nodes right below the node of a path.
 
         Raises:
             ValueError: the tree can have no node of this path, none was published, or it is a leaf.
         """
+        self._check_key(key)
         domain = self.question.domain
         level = domain.level_of_path(path)
         if level == domain.height or len(self._found(level, path)) == 0:
@@ -94,6 +89,10 @@ class ReleasedSparse:
             return self._answers(rows)
         parents = domain.parent_paths(level + 1, rows["label"].combine_chunks())
         return self._answers(rows.filter(pc.equal(parents, path)))
+
+    def _check_key(self, key: object) -> None:
+        if key is not None:
+            raise ValueError(f"key: tree {self.question.name} has no keys")
 
     def _found(self, level: int, path: str) -> pa.Table:
         """The row of the node of a path on its level, if it was published."""

@@ -5,7 +5,7 @@ Everything here is computed from what was published, so it costs no privacy.
 - *Estimate*: the node's own noisy count; unbiased before it passed the threshold, so counts of
   2 R rows or less are overstated on average. NaN for an implied node (`dpcore.sparse.bounds`).
 - *Interval*: given that the node passed its threshold, it covers the true count with at least the
-  confidence, whatever that count is (`dpcore.sparse.intervals`); within the certain bounds, which
+  confidence, whatever that count is (`dpcore.sparse.bounds`); within the certain bounds, which
   hold always. For an implied node it is the certain bounds.
 - *Count*: nonnegative integers within the certain bounds, near the estimates; the children of a
   node sum to at most the node's count, and what is missing is in nodes that were not published
@@ -27,10 +27,15 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Floats, Integers
-from dpcore.sparse.bounds import KnownLevel, certain_bounds, child_sums, known_tree
+from dpcore.sparse.bounds import (
+    KnownLevel,
+    certain_bounds,
+    child_sums,
+    known_tree,
+    published_bounds,
+)
 from dpcore.sparse.consistency import consistent_counts
 from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.intervals import published_bounds
 from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 

@@ -20,7 +20,7 @@ from scipy import stats
 from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.ranges import range_margin
+from dpcore.ordered.errors import range_margin
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
 from dpcore.uniform.errors import UniformErrors

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dpcore.ordered.make import make_domain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.loss import certified_delta
+from dpcore.questions.workload import Terms
+from dpcore.refusal import Refusal
+from dpcore.release.composition import Guarantee, plan_release
 from dpcore.release.plan import moved_counts_of, plan_from_spec
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.workload import SparseWorkload
 from pipelines.configuration import load_configuration
 from tests.pipelines.test_planning import one_tree, planned
 
@@ -100,3 +108,37 @@ def test_laplace_trees_alone_state_no_delta(workspace: Workspace) -> None:
     assert plan.stated is None
     amounts = [question.budget.amount for question in plan.questions if question.budget]
     assert amounts == [1, 1] and plan.budget.amount == 2
+
+
+def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
+    trees = [
+        {**one_tree(64)[0], "weight": 2},
+        {"name": "sparse", "domain": {"kind": "sparse", "column": "x", "bits": [8, 8]}},
+    ]
+    privacy = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
+    path = workspace.configure(lambda s: s.update(privacy=privacy, trees=trees))
+    planned = plan_release(
+        load_configuration(str(path)).release,
+        Guarantee(
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), delta=Fraction(1, 10**6)
+        ),
+        Terms(neighbors=Neighbors.ADD_REMOVE),
+        [
+            OrderedWorkload(
+                name="one",
+                domain=make_domain(
+                    {"type": "number", "column": "x", "lower": 0, "upper": 100, "cells": 64}
+                ),
+                weight=Fraction(2),
+            ),
+            SparseWorkload(
+                name="sparse", domain=CodeDomain(column="x", widths=(8, 8), notation="hex")
+            ),
+        ],
+    )
+    assert planned.spec() == load_configuration(str(path)).plan().spec()
+
+
+def test_a_delta_stands_beside_an_epsilon() -> None:
+    with pytest.raises(Refusal, match="delta: stands beside epsilon, not rho"):
+        Guarantee(budget=Budget(measure=Measure.RHO, amount=Fraction(1)), delta=Fraction(1, 9))

@@ -22,23 +22,27 @@ from dpcore.ordered.make import (
     TimestampDomain,
 )
 from dpcore.ordered.planner import plan_tree
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.setting import TreeSetting
-from pipelines import configuration_rules as rules
-from pipelines import section, sections
-from pipelines.by_section import BySection
 from pipelines.configuration import (
+    DEFAULT_CONFIDENCE,
     Configuration,
     ConfigurationError,
+    ReleaseSection,
     load_configuration,
     parse_configuration,
 )
-from pipelines.hierarchy_tree import HierarchyTree, MeasureSection
-from pipelines.key_lists import read_key_list
-from pipelines.sparse_tree import SparseTree
-from pipelines.tree_section import OrderedTree
-from pipelines.yaml_document import parse_document
-from tests.pipelines.hierarchy_tables import write_tables_of_the_document
+from pipelines.hierarchy.section import HierarchyTree, MeasureSection
+from pipelines.ordered.section import OrderedTree
+from pipelines.sections import rules, section
+from pipelines.sections.by import BySection
+from pipelines.sections.input import InputSection
+from pipelines.sections.key_lists import read_key_list
+from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.yaml_document import parse_document
+from pipelines.sparse.section import SparseTree
+from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -111,7 +115,7 @@ def test_example_is_read() -> None:
 def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
-    assert configuration.confidence == sections.DEFAULT_CONFIDENCE
+    assert configuration.confidence == DEFAULT_CONFIDENCE
     assert (tree.objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
     assert tree.asked_quantiles == ()
@@ -794,7 +798,9 @@ def test_the_total_is_public_only_where_it_cannot_change(
     text = text.replace("format: csv", "format: parquet")
     configuration = parse_configuration(text)
     question = configuration.plan().questions[0]
-    assert configuration.public_total(configuration.trees[0]) is public
+    workload = configuration.trees[0].workload()
+    assert isinstance(workload, OrderedWorkload)
+    assert workload.public_total(configuration.terms) is public
     assert question.plan.public_total is public
     assert question.plan.keyed is by
 
@@ -997,9 +1003,9 @@ def test_the_document_has_examples_and_errors() -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        sections.ReleaseSection,
-        sections.InputSection,
-        sections.PrivacySection,
+        ReleaseSection,
+        InputSection,
+        PrivacySection,
         OrderedTree,
         HierarchyTree,
         MeasureSection,

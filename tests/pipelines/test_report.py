@@ -36,8 +36,8 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
+from pipelines.page.extent import MAX_KEYS, clip
 from pipelines.report import write_report_html
-from pipelines.report_extent import MAX_KEYS, clip
 from tests.pipelines.report_page import Tables, elements_of
 
 EVIL = "</script><!--<script>alert(1)</script>"

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpcore.hierarchy.question
-from pipelines import report, report_hierarchy
+from pipelines import report
+from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace
 from tests.pipelines.report_page import elements_of

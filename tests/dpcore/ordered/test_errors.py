@@ -22,9 +22,8 @@ from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.errors import errors_of, widths_of
+from dpcore.ordered.errors import errors_of, range_margin, range_variance, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
-from dpcore.ordered.ranges import range_margin, range_variance
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure, Neighbors

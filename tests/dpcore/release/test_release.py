@@ -15,10 +15,10 @@ import pytest
 
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.errors import range_variance
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.ranges import range_variance
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec

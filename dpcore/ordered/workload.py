@@ -1,0 +1,95 @@
+"""What is asked of a tree over an ordered domain, and its plan once there is a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from dpcore.ordered.make import OrderedDomain
+from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Neighbors
+from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.uniform.objectives import CDF, Objective
+from dpcore.uniform.plan import Consistency, Estimator
+from dpcore.uniform.setting import TreeSetting
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedWorkload(Workload[OrderedQuestion]):
+    """The CDF, quantiles, ranges or nodes of an ordered domain.
+
+    Args:
+        domain: the map from rows to cells.
+        objective: what the plan is best for.
+        quantiles: those that are released.
+        mechanism, fanouts, level_budgets, estimator: as for `plan_mechanism`.
+        consistency: which integers stand beside the estimates.
+
+    >>> from dpcore.ordered.make import make_domain
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> ages = OrderedWorkload(name="age", domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
+    ...      "outside": "clamp", "missing": "first"}))
+    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> question = ages.planned(one, Terms(neighbors=Neighbors.SUBSTITUTE))
+    >>> question.plan.public_total, round(ages.predicted(question), 1)
+    (True, 10.2)
+    """
+
+    domain: OrderedDomain
+    objective: Objective = CDF
+    quantiles: tuple[float, ...] = ()
+    mechanism: str = "planned"
+    fanouts: tuple[int, ...] | None = None
+    level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
+    estimator: Estimator = Estimator.FULL
+    consistency: Consistency = Consistency.TOP_DOWN
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        return isinstance(self.level_budgets, tuple)
+
+    def public_total(self, terms: Terms) -> bool:
+        """Whether the number of rows that are counted is public, so that the root is exact: under
+        substitute, without keys, and where nothing drops rows."""
+        return (
+            terms.neighbors is Neighbors.SUBSTITUTE
+            and self.keys is None
+            and not self.domain.drops_rows
+            and not terms.drops_rows
+        )
+
+    def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
+        plan = plan_mechanism(
+            self.mechanism,
+            TreeSetting(
+                leaves=self.domain.cells,
+                budget=share.budget,
+                neighbors=terms.neighbors,
+                public_total=self.public_total(terms),
+                keyed=self.keys is not None,
+            ),
+            objective=self.objective,
+            fanouts=self.fanouts,
+            level_budgets=self.level_budgets,
+            estimator=self.estimator,
+        )
+        return OrderedQuestion(
+            name=self.name,
+            domain=self.domain,
+            plan=plan,
+            keys=self.keys,
+            quantiles=self.quantiles,
+            confidence=terms.confidence,
+            weight=self.weight,
+            objective=self.objective,
+            consistency=self.consistency,
+        )
+
+    def predicted(self, question: OrderedQuestion) -> float:
+        """What the plan is for; of estimates that are not efficient, the error of a CDF point."""
+        if question.plan.is_efficient:
+            return predicted_error(question.plan, question.objective)
+        return predicted_cdf_rmse(question.plan)

@@ -1,0 +1,139 @@
+"""A workload: what is asked of one tree before there is a budget.
+
+The word is the matrix mechanism's. `dpcore.release.composition` shares a budget among workloads,
+and each makes the question of its own share. Implemented by `dpcore.ordered.workload`,
+`dpcore.hierarchy.workload` and `dpcore.sparse.workload`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Generic, TypeVar
+
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.refusal import Refusal
+from dpcore.rows.keys import KeyList
+
+Asked = TypeVar("Asked", bound=Question)
+
+
+class Way(Enum):
+    """How a tree can spend beside a delta."""
+
+    SHARED = "shared"  # a part of a rho that trees share under one certificate
+    LAPLACE = "laplace"  # a part of epsilon, and no delta
+    OWN = "own"  # a part of epsilon and a part of delta
+
+
+class Noise(Enum):
+    """The noise that is asked for."""
+
+    BEST = "best"
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        """How a tree with this noise can spend beside a delta."""
+        own = {Noise.LAPLACE: {Way.LAPLACE}, Noise.GAUSSIAN: {Way.SHARED}}
+        return frozenset(own.get(self, {Way.SHARED, Way.LAPLACE}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What all trees of a release have in common, beside the budget.
+
+    Args:
+        neighbors: the neighbouring relation.
+        confidence: of the intervals.
+        drops_rows: rows may be left out before any tree sees them, so that the number of those
+            that are counted is never public.
+    """
+
+    neighbors: Neighbors
+    confidence: float = 0.95
+    drops_rows: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """What one tree may spend.
+
+    Args:
+        budget: an epsilon or a rho.
+        delta: beside an epsilon that is the tree's own; None where it spends none.
+    """
+
+    budget: Budget
+    delta: Fraction | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload(ABC, Generic[Asked]):
+    """What is asked of one tree.
+
+    Args:
+        name: of the tree.
+        keys: the public group-by keys, None for one tree over all rows.
+        weight: its part of the budget, relative to the others'.
+        noise: that is asked for.
+    """
+
+    name: str
+    keys: KeyList | None = None
+    weight: Fraction = Fraction(1)
+    noise: Noise = Noise.BEST
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        """How the tree can spend beside a delta."""
+        return self.noise.ways
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        """Whether the budgets of its levels are given as numbers."""
+        return False
+
+    def check(self, measure: Measure, *, delta: bool) -> None:
+        """Refuses choices that the guarantee of the release does not have.
+
+        Args:
+            measure: of the release's budget.
+            delta: whether a delta stands beside it.
+
+        Raises:
+            Refusal: naming the choice.
+        """
+        if delta:
+            if self.has_fixed_amounts and self.noise is not Noise.LAPLACE:
+                raise Refusal(
+                    "level_budgets",
+                    "beside a delta they must be equal or optimal, because the budget of the "
+                    "levels is a rho that is found; or ask for laplace noise",
+                )
+            return
+        is_pure = measure is Measure.EPSILON
+        if self.noise is (Noise.GAUSSIAN if is_pure else Noise.LAPLACE):
+            needed = "rho, or epsilon with a delta" if is_pure else "epsilon"
+            raise Refusal("noise", f"{self.noise.value} noise needs {needed}")
+
+    @abstractmethod
+    def planned(self, share: Share, terms: Terms) -> Asked:
+        """The question with its plan.
+
+        Raises:
+            ValueError: the share is too small or too large, or choices do not fit each other; a
+                `Refusal` where one choice is at fault.
+        """
+
+    def predicted(self, question: Asked) -> float:
+        """The error of a plan in what it is for, in its unit; 1 where plans are not compared.
+
+        Args:
+            question: one of `planned`.
+        """
+        return 1.0

@@ -1,0 +1,1 @@
+"""Trees over hierarchies: their section of a configuration, their plan in words, their page."""

@@ -1,0 +1,148 @@
+"""The nodes of a hierarchy that its report was asked for: they, their ancestors and children."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.arrays import Integers
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.questions.tables import NODES
+from dpcore.trees.forest import SPINE
+from pipelines.page.extent import MAX_ASKED, shown_keys
+from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
+from pipelines.page.tree_page import PageRoom
+
+# A level, and a range of its nodes.
+Range = tuple[int, int, int]
+
+
+def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageRoom) -> None:
+    """Refuses paths that a page cannot show, as `Universe.find` reads them.
+
+    Raises:
+        ValueError: one leads to no node, or they are too many.
+    """
+    tree, paths = question.domain.tree, room.paths
+    keys = len(shown_keys(question, room.trees))
+    nodes = sum(1 + tree.find(path)[0] for path in paths) * keys
+    if nodes > MAX_ASKED:
+        raise ValueError(
+            f"path: {len(paths):,} of them are too many for one page, with their ancestors "
+            f"{nodes:,} nodes over its keys: at most {MAX_ASKED:,}"
+        )
+
+
+def asked_levels(
+    release: ReleasedTables, question: UniverseQuestion, paths: Sequence[str], keys: int
+) -> list[pa.Table]:
+    """The nodes of paths, their ancestors, and of their children as many as the page has room for.
+
+    Args:
+        release: the tables; only the parts that hold these nodes are read.
+        question: the hierarchy.
+        paths: those asked for, which `check_asked` has seen.
+        keys: the first keys alone.
+
+    Returns:
+        for each level, its rows with a column ``code``, each at most once, in the order of keys and
+        nodes.
+    """
+    places = [question.domain.tree.find(path) for path in paths]
+    lines = {each for level, node in places for each in _line(question, level, node)}
+    rows = {code: [_rows(release, question, code, sorted(lines))] for code in range(keys)}
+    left = (MAX_ASKED - len(lines) * keys) // keys // max(1, len(places))
+    for level, node in sorted(set(places)):
+        for code in rows if left and level < question.plan.tree.height else ():
+            below = question.plan.tree.children(level, node)
+            found = _rows(release, question, code, [(level + 1, below[0], below[-1] + 1)])
+            same = np.zeros(len(found), np.int64)
+            rows[code].append(largest(found, same, left, len(found)).drop_columns("code"))
+    return _by_level(question, {code: pa.concat_tables(parts) for code, parts in rows.items()})
+
+
+def _line(question: UniverseQuestion, level: int, node: int) -> Iterator[Range]:
+    """A node and its ancestors."""
+    yield level, node, node + 1
+    for above in range(level, 0, -1):
+        node = int(question.domain.tree.parents(above, np.array([node]))[0])
+        yield above - 1, node, node + 1
+
+
+def _rows(
+    release: ReleasedTables, question: UniverseQuestion, code: int, ranges: Sequence[Range]
+) -> pa.Table:
+    """The rows of ranges of nodes of a key."""
+    parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
+    for each in ranges:
+        for part in _parts_of(question, code, each):
+            parts[part].append(each)
+    found = []
+    for (key, index), inside in sorted(parts.items()):
+        table = release.part(NODES, question.name, key, index)
+        found.append(_within(_of_label(table, question.key_labels[code]), inside))
+    return pa.concat_tables(found)
+
+
+def _parts_of(question: UniverseQuestion, code: int, wanted: Range) -> Iterator[tuple[int, int]]:
+    """The parts that hold a range: the first key and the index of each."""
+    chunking, tree = question.forest.chunking, question.plan.tree
+    level, first, stop = wanted
+    if level < chunking.split_level:
+        yield code, SPINE
+        return
+    leaves = np.array([tree.leaf_range(level, node).start for node in (first, stop - 1)])
+    low, high = chunking.numbers(leaves + code * tree.leaves).tolist()
+    for number in range(low, high + 1):
+        chunk = chunking[number]
+        yield chunk.key, chunk.index
+
+
+def _of_label(table: pa.Table, label: str | None) -> pa.Table:
+    return table if label is None else table.filter(pc.equal(table["key"].cast("string"), label))
+
+
+def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
+    """The rows of the ranges, each once."""
+    level, node = table["level"].to_numpy(), table["node"].to_numpy()
+    kept = np.zeros(len(table), np.bool_)
+    for wanted, first, stop in ranges:
+        kept |= (level == wanted) & (node >= first) & (node < stop)
+    return table.select(COLUMNS).filter(pa.array(kept))
+
+
+def _by_level(question: UniverseQuestion, keys: dict[int, pa.Table]) -> list[pa.Table]:
+    rows = pa.concat_tables(
+        [table.append_column("code", [np.full(len(table), code)]) for code, table in keys.items()]
+    )
+    level = rows["level"].to_numpy()
+    return [
+        without_repeats(rows.filter(pa.array(level == each)))
+        for each in range(question.plan.tree.height + 1)
+    ]
+
+
+def without_repeats(rows: pa.Table) -> pa.Table:
+    """The rows of a level, each node of a key once, in the order of keys and nodes."""
+    code, node = rows["code"].to_numpy(), rows["node"].to_numpy()
+    order: Integers = np.lexsort((node, code))
+    code, node = code[order], node[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(code) != 0) | (np.diff(node) != 0)
+    return rows.take(pa.array(order[new]))
+
+
+def with_asked(levels: Sequence[pa.Table], asked: Sequence[pa.Table]) -> list[pa.Table]:
+    """The levels of the page and those asked for, without empty levels at the end."""
+    longest = max(
+        [len(levels), *(level + 1 for level, rows in enumerate(asked) if len(rows))], default=0
+    )
+    merged = []
+    for level in range(longest):
+        parts = [rows[level] for rows in (levels, asked) if level < len(rows)]
+        merged.append(without_repeats(pa.concat_tables(parts)))
+    return merged

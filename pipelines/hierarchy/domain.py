@@ -1,0 +1,366 @@
+"""The `domain` section of a hierarchy, and the keys of a tree that speak of its levels and nodes.
+
+The leaves of a hierarchy stand in a public table (a column a level, codes, paths, or names and
+their parents), or are the moments of a calendar. What they must satisfy is checked in dpcore; a
+refusal of the table is put at the key `table`, every other one at the key that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from dpcore.hierarchy.calendar import CALENDAR_LEVELS, universe_from_calendar
+from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
+from dpcore.hierarchy.leaves import MAX_DIGITS
+from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.refusal import Refusal
+from pipelines.hierarchy.universe import read_universe
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, from_dpcore, shown, unknown_key
+
+_Value = TypeVar("_Value")
+_COLUMN_FORMS = ("digits", "separator", "parent", "calendar")
+# The keys beside which a key may stand, and what is said where none of them is there.
+_BESIDE = {
+    "levels": (
+        ("columns", "digits", "separator"),
+        "belongs to columns, digits or separator; here the levels have names",
+    ),
+    "lower": (("calendar",), "belongs to calendar"),
+    "upper": (("calendar",), "belongs to calendar"),
+    "table": (
+        ("columns", "digits", "separator", "parent"),
+        "does not go with calendar, whose leaves follow from lower and upper",
+    ),
+    "table_column": (("digits", "separator", "parent"), "belongs to a column and its table"),
+    "table_columns": (("columns",), "belongs to columns; for one column it is table_column"),
+}
+_REQUIRED = {
+    "columns": ("table",),
+    "digits": ("levels", "table"),
+    "separator": ("table",),
+    "parent": ("table",),
+    "calendar": ("lower", "upper"),
+}
+
+
+def read_hierarchy(value: object) -> HierarchyDomain:
+    """Make the domain of a hierarchy of the plain values of a section; reads its table.
+
+    Args:
+        value: a section as `pipelines.sections.yaml_document` reads it.
+
+    Returns:
+        The domain.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> from datetime import date
+    >>> days = {"column": "day", "calendar": ["month", "day"]}
+    >>> bounds = {"lower": date(2013, 1, 1), "upper": date(2014, 1, 1)}
+    >>> read_hierarchy(days | bounds).tree.level_sizes
+    (1, 12, 365)
+    """
+    section = rules.section(value)
+    rules.known_keys(section, _RULES)
+    form = _form(section)
+    _check_keys(section, form)
+    given: dict[str, Any] = {
+        key: _at(f".{key}", _RULES[key], each) for key, each in section.items()
+    }
+    universe = _of_calendar(given) if form == "calendar" else _of_table(given, form)
+    policies = {name: given.get(name, "drop") for name in ("unknown", "missing")}
+    try:
+        return HierarchyDomain(
+            universe=universe, columns=given.get("columns") or (given["column"],), **policies
+        )
+    except ValueError as error:
+        # Only the label "other" is left to refuse, where a policy makes a leaf of this name.
+        first = next((f".{name}" for name, policy in policies.items() if policy == OTHER), "")
+        raise RuleBroken(str(error).removesuffix("."), at=first) from None
+
+
+def hierarchy_weights(
+    domain: HierarchyDomain, level_weights: object, node_weights: object
+) -> NodeWeights | None:
+    """What a plan is best for, from the keys `level_weights` and `node_weights` of a tree.
+
+    Args:
+        domain: of the tree.
+        level_weights: numbers by names of levels (0 for the others), or a list of them, root first;
+            None: 1 for each level.
+        node_weights: numbers by paths as `Universe.find` reads them, beside those of the levels; or
+            None.
+
+    Returns:
+        The weights; None where neither key is given.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken, below the tree's section.
+
+    >>> from dpcore.hierarchy.calendar import universe_from_calendar
+    >>> from datetime import date
+    >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
+    >>> domain = HierarchyDomain(universe=year, columns=("day",))
+    >>> hierarchy_weights(domain, {"day": 2}, {"2013-12": 1})
+    NodeWeights(levels=(0.0, 0.0, 2.0), nodes=((1, 11, 1.0),))
+    """
+    if level_weights is None and node_weights is None:
+        return None
+    tree = domain.tree
+    levels: tuple[float, ...] = (1.0,) * len(tree.level_names)
+    nodes: tuple[tuple[int, int, float], ...] = ()
+    if level_weights is not None:
+        levels = _at(".level_weights", lambda each: _level_weights(tree, each), level_weights)
+    if node_weights is not None:
+        nodes = _at(".node_weights", lambda each: _node_weights(tree, each), node_weights)
+    if not any(levels) and not any(weight for _, _, weight in nodes):
+        raise RuleBroken("must hold a number above 0", at=".level_weights")
+    return NodeWeights(levels=levels, nodes=nodes)
+
+
+def guessed_counts(domain: HierarchyDomain, guess: object) -> tuple[float, ...] | None:
+    """A public guess of the rows of a node of each level, root first.
+
+    Args:
+        domain: of the tree.
+        guess: numbers by names of all levels, or a list of them, root first; or None.
+
+    Raises:
+        RuleBroken: at the key `guess`, below the tree's section.
+    """
+    if guess is None:
+        return None
+    names = domain.tree.level_names
+    if isinstance(guess, dict):
+        absent = [name for name in names if name not in guess]
+        if absent:
+            raise RuleBroken(f"must have a number for each level, also {absent[0]}", at=".guess")
+    return _at(".guess", lambda each: _level_weights(domain.tree, each), guess)
+
+
+def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
+    """The lowest level whose counts are public, from the key `invariants` of a tree.
+
+    Args:
+        domain: of the tree.
+        invariants: the name of that level; or the names of all levels from the top down to it, with
+            or without the root; None: no count is public.
+
+    Returns:
+        The level, 0 for the root; None where no count is public.
+
+    Raises:
+        RuleBroken: at the key, below the tree's section: there is no such level, its counts are
+            those of the leaves, or a level above it is left out.
+
+    >>> from dpcore.hierarchy.calendar import universe_from_calendar
+    >>> from datetime import date
+    >>> year = universe_from_calendar(("month", "day"), date(2013, 1, 1), date(2014, 1, 1))
+    >>> invariant_level(HierarchyDomain(universe=year, columns=("day",)), "month")
+    1
+    """
+    if invariants is None:
+        return None
+    return _at(".invariants", lambda each: _public_level(domain.tree, each), invariants)
+
+
+def _at(place: str, rule: Callable[[object], _Value], value: object) -> _Value:
+    """The value by its rule, whose refusal is put at a place."""
+    try:
+        return rule(value)
+    except RuleBroken as broken:
+        raise RuleBroken(str(broken), at=place + broken.at) from None
+
+
+def _form(section: Mapping[str, object]) -> str:
+    """The key that says how the leaves are written: "columns", or one of `_COLUMN_FORMS`."""
+    forms = [form for form in _COLUMN_FORMS if form in section]
+    if "columns" in section:
+        if "column" in section:
+            raise RuleBroken("stands beside column; give one of the two", at=".columns")
+        if forms:
+            raise RuleBroken(
+                "belongs to one column; each of several columns is a level", at=f".{forms[0]}"
+            )
+        return "columns"
+    if "column" not in section:
+        raise RuleBroken("needs column or columns")
+    if len(forms) > 1:
+        raise RuleBroken(f"does not go with {forms[0]}; give one of the two", at=f".{forms[1]}")
+    if not forms:
+        raise RuleBroken(
+            "needs, beside column, one of digits (for codes), separator (for paths), parent (for "
+            "names) and calendar (for moments)"
+        )
+    return forms[0]
+
+
+def _check_keys(section: Mapping[str, object], form: str) -> None:
+    """Refuse keys that belong to another form, and one that this form lacks."""
+    for key, (forms, sentence) in _BESIDE.items():
+        if key in section and form not in forms:
+            raise RuleBroken(sentence, at=f".{key}")
+    for key in _REQUIRED[form]:
+        if key not in section:
+            raise RuleBroken(f"is required with {form}", at=f".{key}")
+
+
+def _of_calendar(given: Mapping[str, Any]) -> Universe:
+    try:
+        return universe_from_calendar(given["calendar"], given["lower"], given["upper"])
+    except ValueError as error:
+        raise from_dpcore(error, given) from None
+
+
+def _of_table(given: Mapping[str, Any], form: str) -> Universe:
+    if form in ("columns", "digits"):
+        _check_lengths(given, form)
+    if form == "columns":
+        levels = given.get("levels") or _at(".columns", _level_names, list(given["columns"]))
+        arguments = {"columns": given.get("table_columns", given["columns"]), "levels": levels}
+    else:
+        column = given.get("table_column", given["column"])
+        if given.get("parent") == column:
+            raise RuleBroken(f"{shown(column)} is the column of the nodes themselves", at=".parent")
+        arguments = {"column": column, form: given[form], "levels": given.get("levels", ())}
+    try:
+        return read_universe(given["table"], **arguments)
+    except ValueError as error:
+        raise RuleBroken(str(error).removesuffix("."), at=".table") from None
+
+
+def _check_lengths(given: Mapping[str, Any], form: str) -> None:
+    """Refuse lists of names that are not one for each level."""
+    wanted = len(given[form])
+    for key in ("levels", "table_columns"):
+        if len(given.get(key, given[form])) != wanted:
+            raise RuleBroken(
+                f"must hold as many names as {form} has entries, {wanted}, not {len(given[key])}",
+                at=f".{key}",
+            )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list of texts that differ."""
+    names = (_at(f"[{index}]", rules.text, each) for index, each in enumerate(rules.several(value)))
+    return rules.each_once(tuple(names))
+
+
+def _level_names(value: object) -> tuple[str, ...]:
+    names = _names(value)
+    try:
+        check_level_names(names)
+    except Refusal as refusal:
+        raise RuleBroken(refusal.rule) from None
+    return names
+
+
+def _digits(value: object) -> tuple[int, ...]:
+    digits = rules.whole_numbers(value)
+    if sum(digits) > MAX_DIGITS:
+        raise RuleBroken(f"must be at most {MAX_DIGITS} together, not {sum(digits)}")
+    return digits
+
+
+def _separator(value: object) -> str:
+    # A blank is a separator too.
+    return value if isinstance(value, str) and value.isspace() else rules.text(value)
+
+
+def _calendar(value: object) -> tuple[str, ...]:
+    levels = tuple(rules.several(value))
+    if list(levels) != [level for level in CALENDAR_LEVELS if level in levels]:
+        raise RuleBroken(f"must be some of {', '.join(CALENDAR_LEVELS)}, in this order")
+    return tuple(map(str, levels))
+
+
+def _any(value: object) -> object:
+    return value
+
+
+_RULES: dict[str, Callable[[object], object]] = {
+    "kind": rules.choice("hierarchy"),
+    "column": rules.text,
+    "columns": _names,
+    "digits": _digits,
+    "separator": _separator,
+    "parent": rules.text,
+    "calendar": _calendar,
+    "levels": _level_names,
+    "lower": _any,
+    "upper": _any,
+    "table": rules.text,
+    "table_column": rules.text,
+    "table_columns": _names,
+    "unknown": rules.choice(*POLICIES),
+    "missing": rules.choice(*POLICIES),
+}
+
+
+def _level_weights(tree: Universe, value: object) -> tuple[float, ...]:
+    names = tree.level_names
+    if isinstance(value, dict):
+        weights = dict.fromkeys(names, 0.0)
+        for name, each in value.items():
+            _check_level(tree, name)
+            weights[name] = _at(f".{name}", rules.weight, each)
+        return tuple(weights.values())
+    several = rules.several(value)
+    if len(several) != len(names):
+        raise RuleBroken(
+            f"must be {len(names)} numbers, one for each of {', '.join(names)}, not {len(several)}"
+        )
+    return tuple(_at(f"[{index}]", rules.weight, each) for index, each in enumerate(several))
+
+
+def _node_weights(tree: Universe, value: object) -> tuple[tuple[int, int, float], ...]:
+    weights: dict[tuple[int, int], float] = {}
+    for path, each in rules.section(value).items():
+        try:
+            node = tree.find(path)
+        except ValueError:
+            raise RuleBroken(f"{shown(path)} is no path of the universe") from None
+        if node in weights:
+            raise RuleBroken(f"{shown(path)} is the path of an earlier node too")
+        try:
+            weights[node] = rules.weight(each)
+        except RuleBroken as broken:
+            raise RuleBroken(f"{shown(path)}: {broken}") from None
+    if not weights:
+        raise RuleBroken("must hold at least one path")
+    return tuple((level, node, weight) for (level, node), weight in weights.items())
+
+
+def _check_level(tree: Universe, name: str) -> None:
+    if name not in tree.level_names:
+        raise RuleBroken(f"{shown(name)} is no level; {_level_hint(tree, name)}")
+
+
+def _level_hint(tree: Universe, name: str) -> str:
+    return unknown_key(name, tree.level_names).removeprefix("unknown key; ")
+
+
+def _public_level(tree: Universe, value: object) -> int:
+    several = list(rules.one_or_several(value))
+    for index, name in enumerate(several):
+        place = f"[{index}]" if isinstance(value, list) else ""
+        _at(place, lambda each: _check_level(tree, rules.text(each)), name)
+    names = rules.each_once(tuple(map(str, several)))
+    level = max(map(tree.level_names.index, names))
+    lowest = tree.level_names[level]
+    if tree.level_sizes[level] == tree.leaves:
+        raise RuleBroken(
+            f"{shown(lowest)} has the counts of the leaves, of which nothing would be left to "
+            "protect; name a level above"
+        )
+    absent = [name for name in tree.level_names[1:level] if name not in names]
+    if isinstance(value, list) and absent:
+        raise RuleBroken(
+            f"{shown(lowest)} makes the counts of {shown(absent[0])} public as well; name every "
+            "level above it, or it alone"
+        )
+    return level

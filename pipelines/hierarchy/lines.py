@@ -1,0 +1,194 @@
+"""A hierarchy on the terminal: its plan, a target, and what was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpcore.hierarchy.entry import hierarchy_levels_of
+from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
+from dpcore.hierarchy.released import ReleasedHierarchy
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.workload import (
+    HierarchyWorkload,
+    predicted_hierarchy_error,
+    predicted_threshold_error,
+)
+from dpcore.irregular.as_measured import measured_level_rmse
+from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from pipelines.plain.lines import NODES_SHOWN, heading, largest, times_keys, totals
+from pipelines.target import Target
+from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
+
+_ROUNDS_SHOWN = 6
+
+
+def hierarchy_entry(question: HierarchyQuestion | ThresholdQuestion) -> dict[str, Any]:
+    """The plan of one hierarchy as plain values."""
+    if isinstance(question, ThresholdQuestion):
+        return _threshold_entry(question)
+    return _noisy_entry(question)
+
+
+def hierarchy_lines(
+    question: HierarchyQuestion | ThresholdQuestion, entry: Mapping[str, Any]
+) -> Iterator[str]:
+    """The plan of one hierarchy for a person."""
+    if isinstance(question, ThresholdQuestion):
+        return _threshold_lines(question, entry)
+    return _noisy_lines(question, entry)
+
+
+def hierarchy_target(target: Target) -> dict[str, Any]:
+    """The budget of one hierarchy alone at which its counts, as weighted, are this far off.
+
+    Raises:
+        UserError: it is for other errors, or there is none.
+    """
+    workload = target.section.workload()
+    assert isinstance(workload, HierarchyWorkload)
+    if workload.objective is not None:
+        raise UserError("--target-error: is for errors in rows, not for the objective relative")
+    if workload.estimation == NONE:
+        raise UserError("--target-error: is for least squares, not for the estimation none")
+    return target.found()
+
+
+def hierarchy_summary(tree: ReleasedHierarchy) -> Iterator[str]:
+    """The counts, or sums, of the roots, and the largest nodes of the first level below that has
+    several."""
+    question = tree.question
+    measure = question.measure if isinstance(question, HierarchyQuestion) else None
+    sizes = question.plan.tree.level_sizes
+    level = next((level for level, size in enumerate(sizes) if size > 1), None)
+
+    def below(label: str | None, blanks: str) -> Iterator[str]:
+        if level is not None:
+            name = question.domain.tree.level_names[level]
+            yield f"    the largest of {sizes[level]:,} nodes, {name}:"
+            yield from map(largest, tree.top(NODES_SHOWN, level, label))
+
+    yield from heading(question, question.domain.columns)
+    yield from totals(tree, "rows" if measure is None else f"sum of {measure.column}", below)
+
+
+def _noisy_entry(question: HierarchyQuestion) -> dict[str, Any]:
+    """The plan of one hierarchy as plain values.
+
+    Besides the plan itself, ``candidates`` holds an equal split of the budget over the levels, and
+    each of them read as it was measured.
+    """
+    plan = question.plan
+    equal = with_equal_shares(plan)
+    candidates = [("planned", plan, question.estimation), ("equal split", equal, LEAST_SQUARES)]
+    if question.objective is not None:
+        candidates.append(("equal split, as measured", equal, NONE))
+    return {
+        "name": question.name,
+        "keys": question.key_count,
+        "mechanism": "tree",
+        "estimation": question.estimation,
+        "levels": hierarchy_levels_of(question),
+        "predicted": _predicted(question),
+        "candidates": [
+            {
+                "label": label,
+                "predicted": _predicted(replace(question, plan=each, estimation=estimation)),
+            }
+            for label, each, estimation in candidates
+        ],
+    }
+
+
+def _predicted(question: HierarchyQuestion) -> dict[str, Any]:
+    """The root mean square errors of each level's nodes, and what the plan is for."""
+    if question.estimation == LEAST_SQUARES:
+        levels = list(predicted_level_rmse(question.plan))
+    else:
+        levels = list(measured_level_rmse(question.plan))
+    predicted: dict[str, Any] = {"level_rmse": levels}
+    if question.objective is None:
+        return predicted | {"nodes_rmse": predicted_hierarchy_error(question)}
+    return predicted | {question.objective.metric: predicted_hierarchy_error(question)}
+
+
+def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+    """One hierarchy's levels and predicted errors."""
+    plan, measure = question.plan, question.plan.budget.measure.value
+    unit = "rows" if question.measure is None else f"sums of {question.measure.column}"
+    yield ""
+    of_keys = times_keys(question)
+    yield f"{question.name}: {plan.tree.leaves:,} leaves in a hierarchy, {unit}{of_keys}"
+    names = [escaped(name) for name in question.domain.tree.level_names]
+    width = max(map(len, names))
+    rmse, objective = entry["predicted"]["level_rmse"], question.objective
+    for level, name in enumerate(names):
+        share, nodes = float(plan.level_amounts[level]), question.domain.tree.level_sizes[level]
+        yield (
+            f"  level {level} {name:<{width}}  {nodes:>12,} nodes, "
+            f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {rmse[level]:.4g}"
+        )
+    yield "  predicted errors, root mean square over the nodes of each level, root first;"
+    name = "nodes_rmse" if objective is None else objective.metric
+    yield (
+        f"  and {'as weighted' if objective is None else f'{objective.reads}, {objective.unit}'}:"
+    )
+    for candidate in entry["candidates"]:
+        each = "  ".join(f"{value:.4g}" for value in candidate["predicted"]["level_rmse"])
+        yield f"    {candidate['label']:<24} {each};  {candidate['predicted'][name]:.4g}"
+
+
+def _noise(question: HierarchyQuestion, level: int) -> str:
+    plan = question.plan
+    laws = [plan.law(level, chain) for chain in plan.classes(level)]
+    errors = sorted({math.sqrt(law.variance) for law in laws if law is not None})
+    if not errors:
+        public = plan.public_level is not None and level <= plan.public_level
+        return "public" if public else "not measured"
+    if len(errors) == 1:
+        return f"std error {errors[0]:.4g}"
+    return f"std error {errors[0]:.4g} to {errors[-1]:.4g}"
+
+
+def _threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
+    """The plan of a hierarchy that is measured by thresholds, as plain values."""
+    plan, objective, widths = question.plan.thresholds, question.objective, question.widths
+    return {
+        "name": question.name,
+        "keys": question.key_count,
+        "mechanism": "thresholds",
+        "estimates": [
+            {"estimate": float(estimate), "low": low, "high": high if math.isfinite(high) else None}
+            for estimate, low, high in zip(
+                question.plan.estimates, widths.low, widths.high, strict=True
+            )
+        ],
+        "rounds": [each.spec() for each in plan.rounds],
+        "rows_at_most": question.plan.rows_at_most,
+        "predicted": {objective.metric: predicted_threshold_error(question)},
+    }
+
+
+def _threshold_lines(question: ThresholdQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+    """The estimates that there may be, and the bound of the error."""
+    plan, objective = question.plan.thresholds, question.objective
+    yield ""
+    yield (
+        f"{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, by "
+        f"thresholds{times_keys(question)}; epsilon {float(plan.epsilon):.4g}, "
+        f"delta {float(plan.delta):.4g}"
+    )
+    shown = entry["estimates"]
+    if len(shown) > 2 * _ROUNDS_SHOWN:
+        yield f"  {len(shown)} estimates that there may be; the lowest, and the highest:"
+        shown = [*shown[:_ROUNDS_SHOWN], shown[-1]]
+    for each in shown:
+        high = "any" if each["high"] is None else f"{each['high']:,.0f}"
+        yield f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows"
+    yield (
+        f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g} "
+        f"{objective.unit}, for trees of at most {question.plan.rows_at_most:,} rows"
+    )

@@ -1,0 +1,216 @@
+"""The nodes of a hierarchy on the page of its release, by their labels, and what the hierarchy is:
+whichever of the estimations gave its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe_question import UniverseQuestion
+from dpcore.questions.tables import NODES
+from dpcore.rows.number_texts import ABSENT
+from dpcore.rows.sums import MeasureColumn
+from pipelines.hierarchy.asked import asked_levels, with_asked
+from pipelines.page.extent import MAX_NODES, clip, left_out, shown_keys
+from pipelines.page.nodes import (
+    ReleasedTables,
+    level_limits,
+    node_levels,
+    numbers_of,
+    of_key,
+    texts_of,
+    whole_levels,
+)
+from pipelines.page.policies import DROPPED, policies
+from pipelines.page.tree_page import PageRoom
+
+SCRIPTS = ("page/paths.js", "hierarchy/page.js")
+_POLICIES = {"drop": DROPPED, "other": "counted in the leaf other"}
+_FORMS = {
+    "columns": "one column for each level",
+    "digits": "one code, whose digits are cut into levels",
+    "path": "one path, whose labels are the levels",
+    "calendar": "one moment, in the levels of a calendar",
+    "parents": "one name, whose parents a table lists",
+}
+# In these forms a label is a piece of a code, which reads best whole.
+_CODES = ("digits", "calendar")
+
+
+def universe_nodes(
+    release: ReleasedTables,
+    question: UniverseQuestion,
+    room: PageRoom,
+    digits: Sequence[int],
+) -> tuple[dict[str, object], dict[str, object]]:
+    """The nodes of a universe on the page, whatever its estimation.
+
+    Args:
+        release: the tables.
+        question: the hierarchy.
+        room: its paths have been seen by `pipelines.hierarchy.asked.check_asked`.
+        digits: the decimals of the numbers of each level.
+
+    Returns:
+        what the template says, to which the estimation adds its facts; and what the scripts read.
+    """
+    shown, sizes, paths = shown_keys(question, room.trees), named_sizes(question), room.paths
+    limits = level_limits(sizes, MAX_NODES // room.trees // len(shown))
+    nodes = release.batches(NODES, question.name, keys=len(shown), levels=len(limits))
+    levels = node_levels(sizes, limits, nodes, shown)
+    if paths:
+        levels = with_asked(levels, asked_levels(release, question, paths, len(shown)))
+    digits = list(digits[: len(levels)])
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "keyed": question.keys is not None,
+        "noun": "count",
+        "in_order": _in_order(question),
+        "given_order": "as in the hierarchy",
+        "policies": list(_policies(question)),
+        "keys_left_out": left_out(len(shown), question.key_count, "keys"),
+        "nodes_shown": _nodes_shown(question, sizes, limits, paths),
+    }
+    data = _data(question) | {"digits": digits, "asked": list(dict.fromkeys(paths))}
+    return said, data | _columns(question, sizes, levels, shown, digits)
+
+
+def _policies(question: UniverseQuestion) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies, that of what is summed last."""
+    yield from policies(question, _POLICIES)
+    if isinstance(question, HierarchyQuestion) and question.measure is not None:
+        yield {"tree": f"{clip(question.name)} (sums)"} | _measure(question.measure)
+
+
+def _measure(measure: MeasureColumn) -> dict[str, str]:
+    missing = "value not summed in this tree" if measure.drops_rows else "summed as 0"
+    outside = f"summed as the nearest bound, {measure.lower:,} or {measure.upper:,}"
+    column = clip(measure.column)
+    return {"column": column, "outside": outside, "missing": missing, "unknown": ""}
+
+
+def named_sizes(question: UniverseQuestion) -> tuple[int, ...]:
+    """How many nodes of each level have a row: those that only continue a leaf have none."""
+    tree = question.domain.tree
+    below = (int(np.count_nonzero(labels.codes != ABSENT)) for labels in tree.level_labels[1:])
+    return *tree.level_sizes[:2], *below
+
+
+def universe_facts(question: UniverseQuestion) -> dict[str, str]:
+    """The columns, leaves and keys of a hierarchy, name by name."""
+    tree, columns = question.domain.tree, [clip(name) for name in question.domain.columns]
+    facts = {
+        "Column" if len(columns) == 1 else "Columns": f"{', '.join(columns)}: {_FORMS[tree.form]}",
+        "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
+    }
+    if question.keys is not None:
+        keys = (
+            f"{question.key_count:,} of {clip(question.keys.column)}, each with a tree of its own"
+        )
+        facts["Keys"] = keys
+    return facts
+
+
+def _nodes_shown(
+    question: UniverseQuestion, sizes: Sequence[int], limits: Sequence[int], paths: Sequence[str]
+) -> str:
+    """Which nodes the page holds, and what it leaves out."""
+    names = [clip(name) for name in question.domain.tree.level_names]
+    if len(limits) == len(sizes) and limits[-1] == sizes[-1]:
+        return "All nodes are here."
+    last = len(limits) - 1
+    is_partial = limits[last] < sizes[last]
+    whole = names[: last + (not is_partial)]
+    text = f"Here {'is level' if len(whole) == 1 else 'are levels'} {', '.join(whole)}"
+    if is_partial:
+        text += f" and the {limits[last]:,} largest of {sizes[last]:,} nodes of level {names[last]}"
+    text += " of each key" if question.keys is not None else ""
+    if paths:
+        text += f", and what was asked for: {len(paths):,} "
+        text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
+    return f"{text}; all {sum(sizes):,} nodes stand in the tables of the release."
+
+
+def _in_order(question: UniverseQuestion) -> bool:
+    """Whether nodes stand in their order at first, and not the largest first."""
+    return question.domain.tree.form == "calendar"
+
+
+def _data(question: UniverseQuestion) -> dict[str, object]:
+    """The hierarchy, and how its paths are written."""
+    tree = question.domain.tree
+    return {
+        "kind": "hierarchy",
+        "name": question.name,
+        "levels": [clip(name) for name in tree.level_names],
+        "separators": list(tree.separators),
+        "escaped": tree.form in ("columns", "parents"),
+        "codes": tree.form in _CODES,
+        "inOrder": _in_order(question),
+    }
+
+
+def _columns(
+    question: UniverseQuestion,
+    sizes: Sequence[int],
+    levels: Sequence[pa.Table],
+    shown: Sequence[str | None],
+    digits: Sequence[int],
+) -> dict[str, object]:
+    """The nodes, column by column; a level that is there whole has the same under every key."""
+    whole = whole_levels(levels, sizes)
+
+    def nodes(place: int, level: int) -> dict[str, object]:
+        above = of_key(levels[level - 1], place) if level else None
+        return _nodes(question, level, of_key(levels[level], place), above)
+
+    def own(place: int, level: int) -> dict[str, object]:
+        numbers = _numbers(of_key(levels[level], place), digits[level])
+        return numbers if level < whole else numbers | nodes(place, level)
+
+    return {
+        "whole": [nodes(0, level) for level in range(whole)],
+        "keys": [
+            {
+                "name": None if name is None else clip(name),
+                "levels": [own(place, level) for level in range(len(levels))],
+            }
+            for place, name in enumerate(shown)
+        ],
+    }
+
+
+def _numbers(rows: pa.Table, digits: int) -> dict[str, object]:
+    """The columns of numbers, and which rows are exact where any is."""
+    exact = np.flatnonzero(rows["std_error"].to_numpy() == 0.0).tolist()
+    return numbers_of(rows, digits) | ({"exact": exact} if exact else {})
+
+
+def _nodes(
+    question: UniverseQuestion, level: int, rows: pa.Table, above: pa.Table | None
+) -> dict[str, object]:
+    """Of the rows of a level: the label, the place of the parent, the number of children."""
+    tree, nodes = question.domain.tree, rows["node"].to_numpy()
+    found: dict[str, object] = {
+        "labels": texts_of(tree.labels(level, nodes)),
+        "children": _child_counts(question, level, nodes).tolist(),
+    }
+    if above is not None:
+        parents = tree.parents(level, nodes)
+        found["parent"] = np.searchsorted(above["node"].to_numpy(), parents).tolist()
+    return found
+
+
+def _child_counts(question: UniverseQuestion, level: int, nodes: Integers) -> Integers:
+    """How many children with a row of their own nodes have: 0 of a leaf, also above the last
+    level."""
+    tree = question.domain.tree
+    if level == tree.height:
+        return np.zeros(len(nodes), np.int64)
+    starts = tree.child_starts[level]
+    named = tree.is_named(level + 1, starts[nodes])
+    return np.where(named, starts[nodes + 1] - starts[nodes], 0)

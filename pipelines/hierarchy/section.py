@@ -1,0 +1,176 @@
+"""The section of a tree over a hierarchy: what it counts, what it is for, how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.relative_objective import METRICS, RelativeObjective
+from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.noise.source import MAX_COUNT
+from dpcore.questions.workload import Noise
+from dpcore.rows.sums import MeasureColumn
+from pipelines.hierarchy.domain import (
+    guessed_counts,
+    hierarchy_weights,
+    invariant_level,
+    read_hierarchy,
+)
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, from_dpcore
+from pipelines.sections.section import Section, Text
+from pipelines.sections.tree import KnownLeavesSection
+
+_ORDERED_ONLY = "belongs to an ordered domain"
+
+
+class MeasureSection(Section):
+    """A column that is summed, between bounds."""
+
+    column: Text
+    lower: Annotated[int, PlainValidator(rules.whole_number)]
+    upper: Annotated[int, PlainValidator(rules.whole_number)]
+    missing: Annotated[str, PlainValidator(rules.choice("drop", "zero"))] = "drop"
+
+    @section_rule(mode="after")
+    def _check_bounds(self) -> Self:
+        _ = self.measure
+        return self
+
+    @cached_property
+    def measure(self) -> MeasureColumn:
+        """The column and its bounds."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        try:
+            return MeasureColumn(**given)
+        except ValueError as error:
+            raise from_dpcore(error, given) from None
+
+
+class HierarchyTree(KnownLeavesSection):
+    """One tree over a hierarchy."""
+
+    misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("quantiles", "widths", "fanouts", "consistency"), _ORDERED_ONLY
+    )
+    refused: ClassVar[Mapping[str, str]] = {
+        **{key: key for key in ("domain", "measure", "mechanism", "estimation", "noise")},
+        **{key: key for key in ("level_weights", "level_budgets", "invariants")},
+        **{"level_amounts": "level_budgets", "estimator": "estimation"},
+    }
+    domain: Annotated[HierarchyDomain, PlainValidator(read_hierarchy)]
+    measure: MeasureSection | None = None
+    objective: Annotated[str, PlainValidator(rules.choice("nodes", "relative"))] = "nodes"
+    metric: Annotated[str | None, PlainValidator(rules.choice(*METRICS))] = None
+    alpha: Annotated[float | None, PlainValidator(rules.weight)] = None
+    kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
+    guess: Any = None
+    rows_at_most: int = MAX_COUNT
+    mechanism: Annotated[str, PlainValidator(rules.choice("planned", "tree", "thresholds"))] = (
+        "planned"
+    )
+    estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
+    level_weights: Any = None
+    node_weights: Any = None
+    level_budgets: Annotated[
+        Literal["equal", "optimal"] | tuple[Fraction, ...] | None,
+        PlainValidator(rules.level_budgets),
+    ] = None
+    invariants: Any = None
+
+    @section_rule(mode="after")
+    def _check_levels(self) -> Self:
+        _ = self.weights, self.public_level
+        amounts, names = self.level_budgets, self.domain.tree.level_names
+        if amounts == "optimal":
+            rule = "must be equal or a list of numbers; left out, the budgets are the best ones"
+            raise RuleBroken(rule, at=".level_budgets")
+        if isinstance(amounts, tuple) and len(amounts) != len(names):
+            raise RuleBroken(
+                f"must be {len(names)} numbers, one for each of {', '.join(names)}",
+                at=".level_budgets",
+            )
+        self._check_mechanism()
+        if self.public_level is not None and self.measure is not None:
+            raise RuleBroken(
+                "does not go with measure: only counts can be public", at=".invariants"
+            )
+        return self
+
+    def workload(self) -> HierarchyWorkload:
+        assert self.level_budgets != "optimal"
+        return HierarchyWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            weights=self.weights,
+            objective=self.relative if self.objective == "relative" else None,
+            measure=None if self.measure is None else self.measure.measure,
+            mechanism=self.mechanism,
+            estimation=self.estimation,
+            level_budgets=self.level_budgets,
+            public_level=self.public_level,
+            rows_at_most=self.rows_at_most,
+        )
+
+    @cached_property
+    def weights(self) -> NodeWeights | None:
+        """What the plan is best for."""
+        return hierarchy_weights(self.domain, self.level_weights, self.node_weights)
+
+    @cached_property
+    def public_level(self) -> int | None:
+        """The lowest level whose counts are declared public."""
+        return invariant_level(self.domain, self.invariants)
+
+    def _check_mechanism(self) -> None:
+        if self.objective == "relative":
+            _ = self.relative
+            if self.node_weights is not None:
+                raise RuleBroken("belongs to the objective nodes", at=".node_weights")
+            self._check_rows()
+        else:
+            for key in ("metric", "alpha", "kappa", "guess", "rows_at_most"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise RuleBroken("belongs to the objective relative", at=f".{key}")
+            if self.mechanism == "thresholds":
+                raise RuleBroken("thresholds go with the objective relative", at=".mechanism")
+        if self.mechanism == "thresholds":
+            for key in ("measure", "invariants", "level_budgets", "estimation"):
+                if getattr(self, key) is not None:
+                    raise RuleBroken("does not go with the mechanism thresholds", at=f".{key}")
+        if self.mechanism == "planned" and self.estimation == "none":
+            raise RuleBroken("none goes with the mechanism tree", at=".estimation")
+
+    def _check_rows(self) -> None:
+        if not 1 <= self.rows_at_most <= MAX_COUNT:
+            raise RuleBroken("must be from 1 to 2^40", at=".rows_at_most")
+        if max(self.relative.guess or (0,)) > self.rows_at_most:
+            raise RuleBroken("is above rows_at_most", at=".guess")
+
+    @cached_property
+    def relative(self) -> RelativeObjective:
+        """What the tree is for, where errors are relative to counts."""
+        given = {"metric": self.metric or "alpha_rmse", "alpha": self.alpha, "kappa": self.kappa}
+        needed = "kappa" if self.metric == "rel_kappa" else "alpha"
+        if given[needed] is None:
+            raise RuleBroken(f"is required with the metric {given['metric']}", at=f".{needed}")
+        weights, guess = self.weights, guessed_counts(self.domain, self.guess)
+        try:
+            return RelativeObjective(
+                **given,  # type: ignore[arg-type]
+                guess=guess,
+                level_weights=None if weights is None else weights.levels,
+            )
+        except ValueError as error:
+            raise from_dpcore(error, given | {"guess": self.guess}) from None

@@ -1,0 +1,97 @@
+"""The kinds of trees: what the commands need of each, by its name in a configuration.
+
+No other module of the commands knows a kind by its name, and none asks what kind a tree is: a new
+kind is a room beside the others and an entry here (and in dpcore, the question it asks). What it
+does not say of its own is said by `pipelines.plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.hierarchy.asked import check_asked
+from pipelines.hierarchy.lines import (
+    hierarchy_entry,
+    hierarchy_lines,
+    hierarchy_summary,
+    hierarchy_target,
+)
+from pipelines.hierarchy.page import hierarchy_tree
+from pipelines.hierarchy.section import HierarchyTree
+from pipelines.ordered.lines import (
+    ordered_entry,
+    ordered_lines,
+    ordered_summary,
+    ordered_target,
+)
+from pipelines.ordered.page import ordered_tree
+from pipelines.ordered.section import OrderedTree
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.plain.lines import plan_entry, plan_lines, summary_lines
+from pipelines.plain.page import plain_tree
+from pipelines.sections.tree import TreeSection
+from pipelines.sparse.lines import sparse_entry, sparse_lines, sparse_summary, sparse_target
+from pipelines.sparse.nodes import check_asked_sparse
+from pipelines.sparse.page import sparse_tree
+from pipelines.sparse.section import SparseTree
+from pipelines.target import Target
+
+# Of a tree whose section names no kind.
+DEFAULT_KIND = "ordered"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What the commands need of a kind of tree; only the section has no default.
+
+    Attributes:
+        section: of a tree in a configuration, which makes its workload.
+        plan_entry: the plan of a question as plain values.
+        plan_lines: the plan of a question for a person, from these values.
+        target: the budget of one tree alone for an error, as plain values.
+        summary_lines: what is told of a released tree.
+        page: a tree on the page of a release.
+        check_paths: refuses (ValueError) paths that the page cannot show; None where nodes have
+            no paths.
+    """
+
+    section: type[TreeSection]
+    plan_entry: Callable[[Any], dict[str, Any]] = plan_entry
+    plan_lines: Callable[[Any, Mapping[str, Any]], Iterator[str]] = plan_lines
+    target: Callable[[Target], dict[str, Any]] = Target.found
+    summary_lines: Callable[[Any], Iterator[str]] = summary_lines
+    page: Callable[[ReleasedTables, Any, PageRoom], TreePage] = plain_tree
+    check_paths: Callable[[ReleasedTables, Any, PageRoom], None] | None = None
+
+
+KINDS: dict[str, Kind] = {
+    "ordered": Kind(
+        section=OrderedTree,
+        plan_entry=ordered_entry,
+        plan_lines=ordered_lines,
+        target=ordered_target,
+        summary_lines=ordered_summary,
+        page=ordered_tree,
+    ),
+    "hierarchy": Kind(
+        section=HierarchyTree,
+        plan_entry=hierarchy_entry,
+        plan_lines=hierarchy_lines,
+        target=hierarchy_target,
+        summary_lines=hierarchy_summary,
+        page=hierarchy_tree,
+        check_paths=check_asked,
+    ),
+    "sparse": Kind(
+        section=SparseTree,
+        plan_entry=sparse_entry,
+        plan_lines=sparse_lines,
+        target=sparse_target,
+        summary_lines=sparse_summary,
+        page=sparse_tree,
+        check_paths=check_asked_sparse,
+    ),
+}

@@ -1,0 +1,1 @@
+"""Trees over ordered domains: their section of a configuration, their plan in words, their page."""

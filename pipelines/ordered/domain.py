@@ -1,0 +1,72 @@
+"""The `domain` section of a tree: from plain values to a domain of dpcore.
+
+The keys of a domain are the fields of its kind in dpcore, and what they must satisfy is checked
+there; a refusal is put at the key that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from datetime import date, datetime
+
+from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, from_dpcore
+
+_KIND = rules.choice("ordered")
+_TYPE = rules.choice(*DOMAIN_KINDS)
+
+
+def read_domain(value: object) -> OrderedDomain:
+    """Make a domain of the plain values of a section.
+
+    Without `type`, the domain is one of dates or timestamps when both bounds are, one of categories
+    when it lists them, else one of numbers.
+
+    Args:
+        value: a section as `pipelines.sections.yaml_document` reads it.
+
+    Returns:
+        The domain.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> read_domain({"column": "day", "lower": date(2013, 1, 1), "upper": date(2014, 1, 1)}).cells
+    365
+    """
+    given = rules.section(value)
+    _check_at("kind", _KIND, given.get("kind", "ordered"))
+    given.setdefault("type", _inferred_type(given))
+    _check_at("type", _TYPE, given["type"])
+    _check_fields(given, DOMAIN_KINDS[str(given["type"])])
+    _check_at("column", rules.text, given["column"])
+    plain = {key: rules.plain_value(each) for key, each in given.items()}
+    try:
+        return make_domain(plain)
+    except ValueError as error:
+        raise from_dpcore(error, plain) from None
+
+
+def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
+    known = {field.name: field for field in fields(domain) if field.init}  # type: ignore[arg-type]
+    instead_of_days = ["cells"] if domain is DateDomain else []
+    rules.known_keys(given, ["kind", "type", *known, *instead_of_days])
+    for name, field in known.items():
+        if field.default is MISSING and name not in given:
+            raise RuleBroken("is required", at=f".{name}")
+
+
+def _check_at(key: str, rule: Callable[[object], object], value: object) -> None:
+    try:
+        rule(value)
+    except RuleBroken as broken:
+        raise RuleBroken(str(broken), at=f".{key}") from None
+
+
+def _inferred_type(given: Mapping[str, object]) -> str:
+    bounds = [given.get("lower"), given.get("upper")]
+    if all(isinstance(bound, date) for bound in bounds):
+        return "timestamp" if any(isinstance(bound, datetime) for bound in bounds) else "date"
+    return "category" if "categories" in given else "number"

@@ -1,0 +1,182 @@
+"""A tree over an ordered domain on the terminal: its plan, a target, and what was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+from dpcore.noise.scales import scale_of
+from dpcore.ordered.candidates import candidates
+from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.released import ReleasedCdf
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.conversion import epsilon_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.uniform.entry import counted, estimate_in_words
+from dpcore.uniform.objectives import CdfObjective, Objective
+from dpcore.uniform.plan import TreePlan, moved_counts
+from pipelines.plain.lines import heading, times_keys, totals
+from pipelines.target import Target
+from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
+
+# Halvings until the epsilon of a target is known to four digits.
+_HALVINGS = 15
+
+
+def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
+    """The plan of one tree as plain values, beside the published mechanisms."""
+    return {
+        "name": question.name,
+        "keys": question.key_count,
+        **_described(question.plan),
+        "predicted": _predicted(question.plan, question.objective),
+        "candidates": [
+            {
+                "label": each.label,
+                "estimation": each.plan.estimator.value,
+                "estimate": estimate_in_words(each.plan),
+                **_described(each.plan),
+                "predicted": _predicted(each.plan, question.objective),
+            }
+            for each in candidates(question.plan, question.objective)
+        ],
+    }
+
+
+def _predicted(plan: TreePlan, objective: Objective) -> dict[str, float]:
+    """The error of a CDF point, and of what the plan is for where that is known: of efficient
+    estimates, and of nodes only in the tree whose levels are weighted."""
+    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)}
+    with suppress(ValueError):
+        if plan.is_efficient:
+            predicted[_error_name(objective)] = predicted_error(plan, objective)
+    return predicted
+
+
+def _error_name(objective: Objective) -> str:
+    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
+
+
+def _described(plan: TreePlan) -> dict[str, Any]:
+    measure = plan.budget.measure.value
+    return {
+        "mechanism": plan.measured.value,
+        "fanouts": list(plan.tree.fanouts),
+        "levels": [
+            {
+                "level": level,
+                measure: float(amount),
+                "scale": None if law is None else scale_of(law),
+            }
+            for level, (amount, law) in enumerate(zip(plan.level_amounts, plan.laws, strict=True))
+        ],
+    }
+
+
+def ordered_lines(question: OrderedQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+    """The levels of one tree, and its predicted errors beside those of others."""
+    yield from _levels(question)
+    yield from _errors(question, entry)
+
+
+def _levels(question: OrderedQuestion) -> Iterator[str]:
+    plan, measure = question.plan, question.plan.budget.measure.value
+    shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
+    yield ""
+    of_keys = times_keys(question)
+    yield f"{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{of_keys}"
+    for level, amount in enumerate(plan.level_amounts):
+        law = plan.laws[level]
+        noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
+        if law is None and level == 0 and plan.public_total:
+            noise = "public"
+        ((what, count),) = counted(plan, level).items()
+        yield f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}"
+
+
+def _errors(question: OrderedQuestion, tree: Mapping[str, Any]) -> Iterator[str]:
+    objective = question.objective
+    name, other = _error_name(objective), objective != CdfObjective()
+    heading = "  predicted errors, root mean square, of a CDF point over all cells, in rows"
+    yield f"{heading}{',' if other else ':'}"
+    if other:
+        yield f"  and of {objective.reads}, in {objective.unit}:"
+    for candidate in tree["candidates"]:
+        predicted = candidate["predicted"]
+        own = f"{predicted[name]:.4g}" if name in predicted else "-"
+        yield (
+            f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
+            f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
+            f"{_shape(candidate['fanouts'])}"
+        )
+
+
+def _shape(fanouts: list[int]) -> str:
+    """Fan-outs with repetitions as powers: 16^4."""
+    runs: list[list[int]] = []
+    for fanout in fanouts:
+        if runs and runs[-1][0] == fanout:
+            runs[-1][1] += 1
+        else:
+            runs.append([fanout, 1])
+    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
+    return " x ".join(texts) or "1"
+
+
+def ordered_target(target: Target) -> dict[str, Any]:
+    """The budget of one tree alone at which what it is for is this far off, with an epsilon that a
+    rho keeps beside a delta.
+
+    Raises:
+        UserError: the budget is fixed, or there is none.
+    """
+    if target.section.workload().has_fixed_amounts:
+        raise UserError(
+            f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
+        )
+    question = target.question
+    found = target.found(question.objective.unit if question.plan.is_efficient else "rows")
+    if target.delta is None or target.measure is not Measure.RHO:
+        return found
+    epsilon = _least_epsilon(target.planned(target.amount).plan, target.delta)
+    return found | {"epsilon": epsilon, "delta": float(target.delta)}
+
+
+def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
+    """The epsilon, to four digits and certified, that a plan keeps at a delta."""
+    # What converting the rho allows is an upper bound; the certificate saves at most a half.
+    high = epsilon_of(plan.budget.amount, delta)
+    low = high / 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if certified_delta(moved_counts(plan), middle) > delta:
+            low = middle
+        else:
+            high = middle
+    unit = 10.0 ** (math.floor(math.log10(high)) - 4)
+    return float(f"{math.ceil(high / unit) * unit:.5g}")
+
+
+def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
+    """The counts of the roots with their quantiles."""
+
+    def quantiles(label: str | None, blanks: str) -> Iterator[str]:
+        for row in tree.quantiles(label):
+            yield (
+                f"  {blanks}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
+                f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
+            )
+
+    yield from heading(tree.question, tree.question.domain.columns)
+    yield from totals(tree, "rows", quantiles)
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    """A value for a person: a number to a few digits, anything else in its domain's notation."""
+    number = row[name]
+    return f"{number:.6g}" if number is not None else escaped(row[f"{name}_text"] or "-")

@@ -1,0 +1,142 @@
+"""The section of a tree over an ordered domain: what it is for and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.ordered.make import OrderedDomain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.questions.workload import Noise, Terms
+from dpcore.uniform.objectives import Objective
+from dpcore.uniform.plan import Consistency, Estimator
+from pipelines.ordered.domain import read_domain
+from pipelines.ordered.objective import make_objective
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, from_dpcore
+from pipelines.sections.section import Amount, Section
+from pipelines.sections.tree import KnownLeavesSection
+
+DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+Quantile = Annotated[float, PlainValidator(rules.quantile)]
+
+
+class GuessSection(Section):
+    """A public guess of the distribution: so many rows, and the part of them below some values."""
+
+    rows: Amount
+    below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)]
+
+
+class OrderedTree(KnownLeavesSection):
+    """One tree over an ordered domain: what it is for and how it is made."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        **{key: key for key in ("quantiles", "widths", "level_weights", "mechanism", "fanouts")},
+        **{key: key for key in ("level_budgets", "estimation", "noise")},
+        **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
+    }
+    domain: Annotated[OrderedDomain, PlainValidator(read_domain)]
+    objective: Annotated[
+        str, PlainValidator(rules.choice("cdf", "quantiles", "ranges", "nodes"))
+    ] = "cdf"
+    quantiles: Annotated[
+        tuple[Quantile, ...], BeforeValidator(rules.several), AfterValidator(rules.each_once)
+    ] = ()
+    guess: GuessSection | None = None
+    widths: Annotated[tuple[int, ...], PlainValidator(rules.whole_numbers)] = ()
+    level_weights: Annotated[tuple[float, ...], PlainValidator(rules.weights)] = ()
+    mechanism: Annotated[
+        str,
+        PlainValidator(
+            rules.choice("planned", "tree", "binary", "histogram", "independent", later=("privhp",))
+        ),
+    ] = "planned"
+    fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
+    level_budgets: Annotated[
+        Literal["equal", "optimal"] | tuple[Fraction, ...] | None,
+        PlainValidator(rules.level_budgets),
+    ] = None
+    estimation: Annotated[
+        str, PlainValidator(rules.choice(*(each.value for each in Estimator)))
+    ] = "full"
+    consistency: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in Consistency)))
+    ] = None
+
+    @section_rule(mode="after")
+    def _check_objective(self) -> Self:
+        for key, kind in (("guess", "quantiles"), ("widths", "ranges"), ("level_weights", "nodes")):
+            if getattr(self, key) and self.objective != kind:
+                raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
+        if self.objective == "nodes":
+            if self.fanouts is None:
+                raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")
+            if not self.level_weights:
+                raise RuleBroken("is needed for the objective nodes", at=".level_weights")
+        _ = self.planned_for
+        return self
+
+    @cached_property
+    def planned_for(self) -> Objective:
+        """What the plan is best for."""
+        try:
+            return make_objective(
+                self.objective,
+                self.domain,
+                quantiles=self.asked_quantiles,
+                guess=None if self.guess is None else (self.guess.rows, self.guess.below),
+                widths=self.widths,
+                level_weights=self.level_weights,
+            )
+        except ValueError as error:
+            raise from_dpcore(
+                error,
+                {"guess": self.guess, "widths": self.widths, "level_weights": self.level_weights},
+            ) from None
+
+    def workload(self) -> OrderedWorkload:
+        return OrderedWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            objective=self.planned_for,
+            quantiles=self.asked_quantiles,
+            mechanism=self.mechanism,
+            fanouts=self.fanouts,
+            level_budgets=self.level_budgets,
+            estimator=Estimator(self.estimation),
+            consistency=self.asked_consistency,
+        )
+
+    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+        if key != "estimation" or self.workload().public_total(terms):
+            return rule
+        return (
+            f"{rule}; it is public under substitute, where the tree has no by and no "
+            "policy of its domain or of the input drops rows"
+        )
+
+    @property
+    def asked_consistency(self) -> Consistency:
+        """The one given; by default top down, and of independent prefixes the closest CDF, since
+        only that keeps what makes them different."""
+        if self.consistency is not None:
+            return Consistency(self.consistency)
+        return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
+
+    @property
+    def asked_quantiles(self) -> tuple[float, ...]:
+        """The quantiles given, or the default ones where the tree is for quantiles."""
+        if self.quantiles or self.objective != "quantiles":
+            return self.quantiles
+        return DEFAULT_QUANTILES

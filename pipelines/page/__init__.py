@@ -1,0 +1,1 @@
+"""What every tree's part of the page of a release is made of."""

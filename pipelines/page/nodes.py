@@ -1,0 +1,144 @@
+"""The nodes in the report: the tree from the top, as far as the page has room."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.release.plan import ReleasePlan
+from pipelines.page.extent import clip, key_codes
+
+COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")
+
+
+class ReleasedTables(Protocol):
+    """What the page is made from: the plan, the manifest and the tables of a release."""
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """The specification."""
+
+    @property
+    def manifest(self) -> Mapping[str, object]:
+        """Of the release; the version is shown where it holds one."""
+
+    def batches(
+        self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
+    ) -> Iterable[pa.RecordBatch]:
+        """The rows of a tree in any order; those of further keys and levels may be left out."""
+
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        """The rows of one part."""
+
+    def quantiles(self) -> pa.Table | None:
+        """Those of all trees, None where none were asked for."""
+
+
+def level_limits(sizes: Sequence[int], rows: int) -> list[int]:
+    """How many nodes of each level the page has room for: the upper levels whole and the next one
+    in part.
+
+    >>> level_limits((1, 10, 100, 1000), 50)
+    [1, 10, 39]
+    """
+    limits: list[int] = []
+    left = max(1, rows)
+    for size in sizes:
+        if left < 1 or (limits and limits[-1] < sizes[len(limits) - 1]):
+            break
+        limits.append(min(size, left))
+        left -= limits[-1]
+    return limits
+
+
+def node_levels(
+    sizes: Sequence[int],
+    limits: Sequence[int],
+    batches: Iterable[pa.RecordBatch],
+    shown: Sequence[str | None],
+) -> list[pa.Table]:
+    """The upper levels whole and the next one in part: of each level as many nodes as its limit.
+
+    Of the level that does not fit whole, each key keeps its largest counts: ties go to the first.
+
+    Args:
+        sizes: the nodes of every level.
+        limits: from `level_limits`.
+        batches: the rows of the table ``nodes``, at least those of these levels.
+        shown: the keys.
+
+    Returns:
+        for each level from the root, its rows with a column ``code`` (the place of the key), in the
+        order of keys and nodes.
+    """
+    kept: list[list[pa.Table]] = [[] for _ in limits]
+    for batch in batches:
+        codes = key_codes(batch, shown)
+        level = batch.column("level").to_numpy()
+        for wanted in np.unique(level[(codes >= 0) & (level < len(limits))]).tolist():
+            places = np.flatnonzero((codes >= 0) & (level == wanted))
+            part = pa.Table.from_batches([batch.take(pa.array(places))])
+            kept[wanted].append(largest(part, codes[places], limits[wanted], sizes[wanted]))
+    return [
+        largest(whole.drop_columns("code"), whole["code"].to_numpy(), limit, size)
+        for whole, limit, size in zip(map(pa.concat_tables, kept), limits, sizes, strict=False)
+    ]
+
+
+def largest(part: pa.Table, codes: Integers, limit: int, size: int) -> pa.Table:
+    """The rows of the ``limit`` largest counts of each key, in the order of keys and nodes."""
+    node, count = part["node"].to_numpy(), part["count"].to_numpy()
+    chosen = np.arange(len(codes))
+    if limit < size:
+        order = np.lexsort((node, -count, codes))
+        ordered = codes[order]
+        rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        chosen = order[rank < limit]
+    chosen = chosen[np.lexsort((node[chosen], codes[chosen]))]
+    return part.select(COLUMNS).take(pa.array(chosen)).append_column("code", [codes[chosen]])
+
+
+def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:
+    """How many levels from the root are there whole, and so the same under every key."""
+    for level, (table, size) in enumerate(zip(levels, sizes, strict=False)):
+        if len(of_key(table, 0)) < size:
+            return level
+    return len(levels)
+
+
+def of_key(table: pa.Table, place: int) -> pa.Table:
+    """The rows of one of the shown keys."""
+    first, end = np.searchsorted(table["code"].to_numpy(), [place, place + 1])
+    return table.slice(first, end - first)
+
+
+def numbers_of(rows: pa.Table, digits: int) -> dict[str, object]:
+    """The columns of numbers as the page's script reads them; an end that is infinite is None."""
+    names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
+    columns: dict[str, object] = {}
+    for name, column in names.items():
+        values = np.round(rows[column].to_numpy(), digits)
+        finite = values.tolist()
+        for place in np.flatnonzero(np.isinf(values)).tolist():
+            finite[place] = None
+        columns[name] = finite
+    return columns | {"count": rows["count"].to_pylist()}
+
+
+def texts_of(labels: pa.ChunkedArray | pa.Array) -> list[str]:
+    """Labels, shortened."""
+    return [clip(label) for label in labels.to_pylist()]
+
+
+def digits_of(error: float) -> int:
+    """Decimals that show two digits of a standard error.
+
+    >>> digits_of(3.2), digits_of(0.05), digits_of(0.0)
+    (1, 3, 0)
+    """
+    return min(6, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 0

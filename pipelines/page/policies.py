@@ -1,0 +1,30 @@
+"""What the report says of values that are outside, missing or not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dpcore.questions.tree_question import TreeQuestion
+from pipelines.page.extent import clip
+
+DROPPED = "row not counted in this tree"
+_KEYS = {"drop": DROPPED, "other": "counted under the key other"}
+
+
+def policies(question: TreeQuestion, words: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies: for the columns of a tree, and its keys.
+
+    Args:
+        question: the tree.
+        words: what a policy of its domain does, by its name.
+    """
+    spec, tree = question.domain.spec(), clip(question.name)
+    column = clip(", ".join(question.domain.columns))
+    said = {name: str(spec.get(name)) for name in ("outside", "missing", "unknown")}
+    yield {"column": column, "tree": tree} | {
+        name: words.get(policy, "") for name, policy in said.items()
+    }
+    if question.keys is not None:
+        unknown = _KEYS.get(str(question.keys.unknown), "")
+        row = {"column": clip(question.keys.column), "tree": f"{tree} (keys)"}
+        yield row | {"outside": "", "missing": unknown, "unknown": unknown}

@@ -1,0 +1,85 @@
+"""How to read the numbers of a page: the notes of its trees, each printed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+# A term, and a sentence on what it stands for in one tree; a term may have several.
+Note = tuple[str, str]
+
+STANDARD_ERROR: Note = (
+    "standard error",
+    "The typical distance between estimate and truth. It follows from the noise alone and not from "
+    "the data.",
+)
+ADDS_UP = "The counts of a node's children add up to its own."
+CENTRED = (
+    "It is centred on the estimate and cut off at what is possible, so a consistent count may lie "
+    "outside its interval."
+)
+
+
+def unbiased_estimate(noun: str) -> Note:
+    """Of a tree whose estimates are linear in all noisy counts.
+
+    Args:
+        noun: what is estimated.
+    """
+    return (
+        "estimate",
+        f"The unbiased estimate of the true {noun}, the least squares combination of all noisy "
+        "counts where the tree does not say otherwise. It may be negative or fractional.",
+    )
+
+
+def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
+    """Of the integers beside the estimates.
+
+    Args:
+        parts: what is true of a node's children.
+        signed: whether some may be negative.
+    """
+    size = "nonnegative whole number near the estimate"
+    if signed:
+        size = "whole number near the estimate, nonnegative where no value may be negative"
+    return ("count", f"A {size}, made consistent."), ("count", parts)
+
+
+def interval(more: str, *, noun: str = "number") -> tuple[Note, Note]:
+    """Of the intervals.
+
+    Args:
+        more: what does not hold of all intervals.
+        noun: what is estimated.
+    """
+    return (
+        "interval",
+        f"Holds the true {noun} with the stated confidence, for each number by itself and not for "
+        "all of them at once.",
+    ), ("interval", more)
+
+
+def merged(notes: Mapping[str, Iterable[Note]]) -> dict[str, list[dict[str, str]]]:
+    """The notes of several trees, each sentence once.
+
+    Args:
+        notes: by the name of their tree.
+
+    Returns:
+        by term the sentences, each with the names of its trees, or none where it is said of all.
+
+    >>> merged({"a": [("count", "Whole.")], "b": [("count", "Whole."), ("error", "Typical.")]})
+    {'count': [{'trees': '', 'text': 'Whole.'}], 'error': [{'trees': 'b', 'text': 'Typical.'}]}
+    """
+    said: dict[str, dict[str, list[str]]] = {}
+    for tree, own in notes.items():
+        for term, text in own:
+            said.setdefault(term, {}).setdefault(text, []).append(tree)
+
+    def names(trees: Sequence[str]) -> str:
+        return "" if len(trees) == len(notes) else ", ".join(trees)
+
+    return {
+        term: [{"trees": names(trees), "text": text} for text, trees in sentences.items()]
+        for term, sentences in said.items()
+    }

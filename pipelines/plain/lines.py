@@ -1,0 +1,84 @@
+"""A tree on the terminal: what ``dptrees plan`` shows of it, and what is told of a release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from dpcore.questions.question import Question
+from dpcore.questions.released import Answer, Released
+from pipelines.terminal_text import escaped
+
+KEYS_SHOWN = 5
+NODES_SHOWN = 5
+
+
+def plan_entry(question: Question) -> dict[str, Any]:
+    """The plan of a tree as plain values: all that shapes its law."""
+    return {"name": question.name, "keys": question.key_count, "plan": question.law_spec()}
+
+
+def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
+    """The plan of a tree: what it is and what it reads."""
+    yield ""
+    yield f"{question.name}: a tree of kind {question.kind} of {', '.join(question.columns)}" + (
+        times_keys(question)
+    )
+
+
+def times_keys(question: Question) -> str:
+    """How often a tree stands, where it has keys."""
+    return f", once for each of {question.key_count} keys" if question.keys else ""
+
+
+def summary_lines(tree: Released) -> Iterator[str]:
+    """The counts of the roots, and the largest nodes below."""
+    yield from heading(tree.question, tree.question.columns)
+    below = min(1, tree.height)
+    yield from totals(
+        tree,
+        "rows",
+        lambda label, _: (largest(each) for each in tree.top(NODES_SHOWN, below, label)),
+    )
+
+
+def heading(question: Question, columns: Iterable[str]) -> Iterator[str]:
+    """What a tree is, before what was released of it."""
+    yield ""
+    yield f"{question.name} ({', '.join(columns)}, {100 * question.confidence:g} % intervals)"
+
+
+def totals(
+    tree: Released, counted: str, below: Callable[[str | None, str], Iterable[str]]
+) -> Iterator[str]:
+    """The count of the root under the first keys, and what is said below each.
+
+    Args:
+        tree: that was released.
+        counted: what it counts.
+        below: the lines of a key, from its name and the blanks that stand for it.
+    """
+    labels = tree.question.key_labels
+    for label in labels[:KEYS_SHOWN]:
+        name = "" if label is None else f"{escaped(label):<8}"
+        (total,) = tree.top(1, 0, label)
+        yield f"  {name}{counted} {with_margin(total)}"
+        yield from below(label, " " * len(name))
+    if len(labels) > KEYS_SHOWN:
+        yield f"  ... and {len(labels) - KEYS_SHOWN} more keys"
+
+
+def largest(node: Answer) -> str:
+    """The line of one of the largest nodes."""
+    return f"    {escaped(node.label):<20} {with_margin(node):>20}"
+
+
+def with_margin(answer: Answer) -> str:
+    """The estimate and half its interval; the interval where it is not symmetric, as at an end of
+    what is possible."""
+    estimate, low, high = answer.estimate, answer.ci_low, answer.ci_high
+    if estimate is not None and math.isclose(high - estimate, estimate - low, rel_tol=1e-6):
+        return f"{estimate:,.0f} ± {high - estimate:,.0f}"
+    shown = answer.count if estimate is None else estimate
+    return f"{shown:,.0f} [{low:,.0f}, {high:,.0f}]"

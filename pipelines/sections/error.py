@@ -1,0 +1,131 @@
+"""What a person reads about a bad configuration: file, key path, value and rule, in one sentence.
+
+The checks of pydantic, of dpcore and of this package all end here. A value from the configuration
+may be shown, since the configuration holds no data; the release key is never shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpcore.refusal import Refusal
+
+_SHOWN_LENGTH = 60
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used; the message is one sentence for the person who wrote it."""
+
+
+class RuleBroken(ValueError):
+    """A value breaks a rule.
+
+    Args:
+        rule: what is wrong, with the value and the rule.
+        at: where below the validated value, such as ``.lower`` or ``[1].name``.
+    """
+
+    def __init__(self, rule: str, at: str = "") -> None:
+        super().__init__(rule)
+        self.at = at
+
+
+def shown(value: object) -> str:
+    """A value of the configuration as its author would write it, shortened when long.
+
+    >>> shown(True), shown("UA"), shown([1, 2]), shown(10)
+    ('true', "'UA'", 'a list', '10')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, dict):
+        return "a section"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}..."
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """The sentence about a key that does not exist, with the nearest one that does.
+
+    >>> unknown_key("epsilom", ["epsilon", "rho"])
+    'unknown key; did you mean epsilon?'
+    >>> unknown_key("colour", ["epsilon", "rho"])
+    'unknown key; known are epsilon, rho'
+    """
+    known = list(known)
+    near = difflib.get_close_matches(key, known, n=1)
+    return f"unknown key; {f'did you mean {near[0]}?' if near else 'known are ' + ', '.join(known)}"
+
+
+def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:
+    """A refusal of dpcore at the key of the field that it names.
+
+    Args:
+        error: what dpcore raised.
+        given: the values by field.
+
+    >>> refusal = Refusal.of_value("cells", "True must be positive.", column="x")
+    >>> broken = from_dpcore(refusal, {"cells": True})
+    >>> broken.at, str(broken)
+    ('.cells', 'true must be positive')
+    """
+    refusal = refusal_of(error)
+    if refusal.field not in given:
+        return RuleBroken(str(error).removesuffix("."))
+    rule, value = refusal.rule, given[refusal.field]
+    if rule.startswith(repr(value)):
+        rule = shown(value) + rule.removeprefix(repr(value))
+    return RuleBroken(rule, at=f".{refusal.field}")
+
+
+def refusal_of(error: ValueError) -> Refusal:
+    """A refusal of dpcore with the field that it names; the whole sentence is the field, which no
+    key has, where it names none.
+
+    >>> refused = refusal_of(ValueError("fanouts: (2,) cover fewer than 9 leaves"))
+    >>> refused.field, refused.rule
+    ('fanouts', '(2,) cover fewer than 9 leaves')
+    """
+    if isinstance(error, Refusal):
+        return error
+    field, _, rule = str(error).partition(": ")
+    return Refusal(field, rule)
+
+
+def key_path(location: Sequence[int | str]) -> str:
+    """A place in the configuration as text; tags of pydantic's unions are left out.
+
+    >>> key_path(("trees", 0, "<ordered>", "domain"))
+    'trees[0].domain'
+    """
+    named = [part for part in location if not str(part).startswith("<")]
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in named]
+    return "".join(parts).removeprefix(".")
+
+
+def configuration_error(source: str, error: ValidationError) -> ConfigurationError:
+    """The first of pydantic's findings as one sentence, with the number of the others.
+
+    Args:
+        source: the file's path.
+        error: what pydantic found.
+    """
+    first, *others = error.errors(include_url=False)
+    more = f" (and {len(others)} more)" if others else ""
+    return ConfigurationError(f"{source}: {_sentence(first)}{more}")
+
+
+def _sentence(finding: Any) -> str:
+    cause = finding.get("ctx", {}).get("error")
+    path = (key_path(finding["loc"]) + getattr(cause, "at", "")).removeprefix(".")
+    if cause is not None:
+        rule = str(cause)
+    else:
+        rule = "is required" if finding["type"] == "missing" else finding["msg"]
+    return f"{path}: {rule}" if path else rule

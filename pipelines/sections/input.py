@@ -1,0 +1,39 @@
+"""The section `input`: where the rows lie, and what a row is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken
+from pipelines.sections.section import Section, Text
+from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
+
+
+class InputSection(Section):
+    """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
+
+    format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
+    path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
+    newlines: Annotated[bool | None, PlainValidator(rules.truth)] = None
+    malformed: Annotated[str | None, PlainValidator(rules.choice(*POLICIES))] = None
+
+    @section_rule(mode="after")
+    def _csv_only(self) -> Self:
+        for key in ("newlines", "malformed"):
+            if self.format != "csv" and getattr(self, key) is not None:
+                raise RuleBroken("stands beside the format csv only", at=f".{key}")
+        return self
+
+    @property
+    def csv(self) -> CsvFormat:
+        """What a row of a CSV file is."""
+        default = DEFAULT_FORMAT
+        return CsvFormat(
+            newlines=default.newlines if self.newlines is None else self.newlines,
+            malformed=self.malformed or default.malformed,
+        )

@@ -1,0 +1,284 @@
+"""The rules that values of a configuration must keep, each with its sentence.
+
+A rule takes a value as `pipelines.sections.yaml_document` reads it (numbers are int or Decimal) and
+returns what it stands for, or raises `RuleBroken`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from pipelines.sections.error import RuleBroken, shown, unknown_key
+
+_Value = TypeVar("_Value")
+_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")
+_KEY_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
+# Budgets and weights lie in 10^-15 to 10^15: the fraction of 1e-999999999 would fill the memory.
+_LARGEST_EXPONENT = 15
+
+
+def text(value: object) -> str:
+    """A text that is not blank.
+
+    >>> text("dep_delay")
+    'dep_delay'
+    """
+    if not isinstance(value, str):
+        quotes = "" if isinstance(value, (list, dict)) else "; put it in quotes"
+        raise RuleBroken(f"{shown(value)} must be a text{quotes}")
+    if not value.strip():
+        raise RuleBroken("must not be empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        value = "\0"
+    if "\0" in value:
+        raise RuleBroken("holds a character that no text of a file can hold")
+    return value
+
+
+def name(value: object) -> str:
+    """A name that is safe in a path and on a command line."""
+    if not _NAME.fullmatch(text(value)):
+        raise RuleBroken(
+            f"{shown(value)} must be 1 to 100 letters, digits, '.', '_' or '-', and not dots alone"
+        )
+    return str(value)
+
+
+def amount(value: object) -> Fraction:
+    """A positive number, exactly as written.
+
+    >>> amount(Decimal("0.1"))
+    Fraction(1, 10)
+    """
+    number = _number(value)
+    if number is None or not number > 0:
+        raise RuleBroken(f"{shown(value)} must be a number above 0")
+    if not number.adjusted() >= -_LARGEST_EXPONENT or number > 10**_LARGEST_EXPONENT:
+        raise RuleBroken(f"{shown(value)} must be from 1e-15 to 1e15")
+    return Fraction(number)
+
+
+def delta(value: object) -> Fraction:
+    """A probability above 0 and far below 1."""
+    number = _number(value)
+    if number is None or not 0 < number < 1:
+        raise RuleBroken(f"{shown(value)} must be a number above 0 and below 1")
+    if number.adjusted() < -100:
+        raise RuleBroken(f"{shown(value)} must be at least 1e-100")
+    return Fraction(number)
+
+
+def whole_numbers(value: object) -> tuple[int, ...]:
+    """A list of at least one whole number above 0."""
+    numbers = []
+    for index, each in enumerate(several(value)):
+        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
+            raise RuleBroken(f"{shown(each)} must be a whole number above 0", at=f"[{index}]")
+        numbers.append(each)
+    return tuple(numbers)
+
+
+def whole_number(value: object) -> int:
+    """A whole number, also below 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RuleBroken(f"{shown(value)} must be a whole number")
+    return value
+
+
+def weight(value: object) -> float:
+    """A number from 0 up."""
+    number = _number(value)
+    if number is None or number < 0 or number.adjusted() > _LARGEST_EXPONENT:
+        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1e15")
+    return float(number)
+
+
+def weights(value: object) -> tuple[float, ...]:
+    """A list of numbers from 0 up, not all of them 0."""
+    numbers = []
+    for index, each in enumerate(several(value)):
+        try:
+            numbers.append(weight(each))
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}]") from None
+    if not sum(numbers) > 0:
+        raise RuleBroken("must hold a number above 0")
+    return tuple(numbers)
+
+
+def level_budgets(value: object) -> str | tuple[Fraction, ...]:
+    """``equal``, ``optimal``, or a list of budgets, of which the root's may be 0."""
+    if isinstance(value, str):
+        return choice("equal", "optimal")(value)
+    amounts = []
+    for index, each in enumerate(several(value)):
+        number = _number(each)
+        if number is not None and number == 0:
+            amounts.append(Fraction(0))
+            continue
+        try:
+            amounts.append(amount(each))
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}]") from None
+    return tuple(amounts)
+
+
+def guessed_parts(value: object) -> tuple[tuple[object, float], ...]:
+    """A list of pairs: a value of the domain, and the part of the rows below it."""
+    pairs = []
+    for index, each in enumerate(several(value)):
+        if not isinstance(each, list) or len(each) != 2:
+            raise RuleBroken(f"{shown(each)} must be a pair [value, part]", at=f"[{index}]")
+        try:
+            pairs.append(
+                (float(each[0]) if isinstance(each[0], Decimal) else each[0], quantile(each[1]))
+            )
+        except RuleBroken as broken:
+            raise RuleBroken(str(broken), at=f"[{index}][1]") from None
+    return tuple(pairs)
+
+
+def quantile(value: object) -> float:
+    """A number from 0 to 1."""
+    number = _number(value)
+    if number is None or not 0 <= number <= 1:
+        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1")
+    return float(number)
+
+
+def confidence(value: object) -> float:
+    """The confidence of intervals."""
+    number = _number(value)
+    if number is None or not 0 < float(number) <= 0.9999:
+        raise RuleBroken(f"{shown(value)} must be a number above 0 and at most 0.9999")
+    return float(number)
+
+
+def _number(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return None
+    number = Decimal(value)
+    return number if number.is_finite() else None
+
+
+def several(value: object) -> tuple[object, ...]:
+    """A list of at least one value."""
+    if not isinstance(value, list):
+        raise RuleBroken(f"{shown(value)} must be a list")
+    if not value:
+        raise RuleBroken("must hold at least one value")
+    return tuple(value)
+
+
+def one_or_several(value: object) -> tuple[object, ...]:
+    """One value, or a list of at least one."""
+    return several(value if isinstance(value, list) else [value])
+
+
+def each_once(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
+    """Values that differ."""
+    seen = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            raise RuleBroken(f"{value} stands twice", at=f"[{index}]")
+        seen.add(value)
+    return values
+
+
+def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str]:
+    """The rule that a value is one of a few words.
+
+    Args:
+        allowed: the words.
+        later: words that the program is going to know.
+    """
+    words = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
+
+    def check(value: object) -> str:
+        if isinstance(value, str) and value in later:
+            raise RuleBroken(f"{value} is not supported yet; use {words}")
+        if not isinstance(value, str) or value not in allowed:
+            raise RuleBroken(f"{shown(value)} must be {words}")
+        return value
+
+    return check
+
+
+def plain_value(value: object) -> object:
+    """A value as dpcore takes it: floats for decimals, also in a list."""
+    if isinstance(value, list):
+        return [plain_value(each) for each in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def truth(value: object) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise RuleBroken(f"{shown(value)} must be true or false")
+    return value
+
+
+def key_reference(value: object) -> str:
+    """Where the release key lies. The value is not shown: it may be the key itself."""
+    if not isinstance(value, str) or not _KEY_REFERENCE.fullmatch(value):
+        raise RuleBroken("must be env:NAME or file:PATH, the place of the key and not the key")
+    _refuse_key_itself(value.partition(":")[2])
+    return value
+
+
+def key_file(value: object) -> str:
+    """The path of the release key. The value is not shown: it may be the key itself."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise RuleBroken("must be the path of a file")
+    _refuse_key_itself(value)
+    return value
+
+
+def _refuse_key_itself(place: str) -> None:
+    if place.strip().startswith("dptrees-key-"):
+        raise RuleBroken(
+            "must be the place of the key and not the key; this key stands in the open now, "
+            "so make another one"
+        )
+
+
+def section(value: object) -> dict[str, object]:
+    """A section of keys and values."""
+    if not isinstance(value, dict):
+        raise RuleBroken(f"{shown(value)} must be a section of keys and values")
+    return dict(value)
+
+
+def known_keys(
+    given: Mapping[str, object], known: Iterable[str], later: Mapping[str, str] | None = None
+) -> None:
+    """Check that every key of a section is known and has a value.
+
+    Args:
+        given: the section.
+        known: the keys that it may have.
+        later: keys that the program is going to know, each with a sentence about it.
+    """
+    names = list(known)
+    for key, value in given.items():
+        if later and key in later:
+            raise RuleBroken(f"not supported yet; {later[key]}", at=f".{key}")
+        if key not in names:
+            raise RuleBroken(unknown_key(key, names), at=f".{key}")
+        if value is None:
+            raise RuleBroken("has no value", at=f".{key}")
+
+
+def exactly_one(**values: object) -> None:
+    """Check that one of two keys is given, and not both.
+
+    >>> exactly_one(epsilon=1, rho=None)
+    """
+    if sum(value is not None for value in values.values()) != 1:
+        raise RuleBroken(f"needs exactly one of {' and '.join(values)}")

@@ -1,0 +1,38 @@
+"""What every section of a configuration file is: keys with rules, all others refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import model_validator as section_rule
+
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken
+
+Text = Annotated[str, PlainValidator(rules.text)]
+Name = Annotated[str, PlainValidator(rules.name)]
+Amount = Annotated[Fraction, PlainValidator(rules.amount)]
+
+
+class Section(BaseModel):
+    """A section whose keys are its fields; `later` holds those that are not supported yet,
+    `misplaced` those of another kind of section, each with a sentence about it."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
+    later: ClassVar[Mapping[str, str]] = {}
+    misplaced: ClassVar[Mapping[str, str]] = {}
+
+    @section_rule(mode="before")
+    @classmethod
+    def _check_keys(cls, values: object) -> object:
+        given = rules.section(values)
+        for key in given:
+            if key in cls.misplaced:
+                raise RuleBroken(cls.misplaced[key], at=f".{key}")
+        rules.known_keys(given, cls.model_fields, cls.later)
+        return given

@@ -1,0 +1,70 @@
+"""What the section of every tree has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.questions.workload import Terms, Workload
+from dpcore.rows.keys import KeyList
+from pipelines.sections import rules
+from pipelines.sections.by import BySection
+from pipelines.sections.error import RuleBroken
+from pipelines.sections.section import Amount, Name, Section
+
+# Each leaf of each key is a row of the output.
+MAX_LEAVES = 2**32
+
+
+class TreeSection(Section):
+    """What every tree has: a name and a domain; `workload` is what it asks."""
+
+    # The keys at which refusals of dpcore are put once the budget is known, by its own fields.
+    refused: ClassVar[Mapping[str, str]] = {"domain": "domain"}
+    name: Name
+    domain: Any
+
+    @abstractmethod
+    def workload(self) -> Workload[Any]:
+        """What is asked of the tree, before there is a budget."""
+
+    def rule_of(self, key: str, rule: str, terms: Terms) -> str:
+        """What is said of a choice that dpcore refused once the budget was known.
+
+        Args:
+            key: of this section.
+            rule: what dpcore says is wrong with it.
+            terms: of the release.
+        """
+        return rule
+
+
+class KnownLeavesSection(TreeSection):
+    """A tree of known leaves, once for each of its public keys."""
+
+    by: BySection | None = None
+    weight: Amount = Fraction(1)
+    noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
+
+    @section_rule(mode="after")
+    def _check_size(self) -> Self:
+        keys = 1 if self.keys is None else self.keys.size
+        if self.domain.cells * keys > MAX_LEAVES:
+            times = "" if self.keys is None else f" times {keys} keys"
+            raise RuleBroken(
+                f"{self.domain.cells} cells{times} must be at most 2^32 in all, because each is a "
+                "row of the output",
+                at=f".{self.refused['domain']}",
+            )
+        return self
+
+    @property
+    def keys(self) -> KeyList | None:
+        """The public keys, None for one tree over all rows."""
+        return None if self.by is None else self.by.key_list

@@ -1,0 +1,162 @@
+"""A YAML file as plain values, with what it takes to check them exactly.
+
+Differences from PyYAML's safe loader, which follows YAML 1.1:
+
+- Numbers with a point or an exponent are `Decimal`, so 0.1 is one tenth; 1e-3 is a number.
+- Only true and false are truth values: NO, on and y are texts, as a list of keys may hold them.
+- Numbers are decimal: 02134, 0x1F and 1:30 are texts.
+- A key that stands twice in a section, or is not a text, is an error.
+
+Source: YAML 1.2.2, section 10.3 (core schema), with leading zeros as texts; the timestamps of
+YAML 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import yaml
+
+from pipelines.sections.error import ConfigurationError, shown
+
+_LARGEST_FILE = 2**24
+
+
+def read_document(path: str) -> object:
+    """The values of a YAML file.
+
+    Args:
+        path: of a local file in UTF-8.
+
+    Returns:
+        Dictionaries, lists, texts, integers, decimals, truth values, dates, datetimes and None.
+
+    Raises:
+        ConfigurationError: the file cannot be read or is not YAML.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ConfigurationError(f"{path}: is a folder, not a configuration file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a path"
+        raise ConfigurationError(f"{path}: cannot be read: {reason}") from None
+    if len(content) > _LARGEST_FILE:
+        raise ConfigurationError(f"{path}: is larger than 16 MiB, so it is no configuration file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: is not a text in UTF-8") from None
+    return parse_document(text, path)
+
+
+def parse_document(text: str, source: str) -> object:
+    """The values of a YAML text.
+
+    Args:
+        text: one YAML document.
+        source: where it comes from, for messages.
+
+    Returns:
+        As `read_document`.
+
+    Raises:
+        ConfigurationError: the text is not YAML; the message names the line.
+
+    >>> parse_document("{epsilon: 1e-3, keys: [NO, 02134]}", "text")
+    {'epsilon': Decimal('0.001'), 'keys': ['NO', '02134']}
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        problem = error.problem or "is not YAML"
+        raise ConfigurationError(f"{source}: {line}{problem}") from None
+    except yaml.reader.ReaderError as error:
+        line_number = text.count("\n", 0, error.position) + 1
+        raise ConfigurationError(
+            f"{source}: line {line_number}: holds a character that YAML does not allow"
+        ) from None
+    except (KeyError, ValueError):
+        raise ConfigurationError(f"{source}: holds a value that does not fit its tag") from None
+    except RecursionError:
+        raise ConfigurationError(f"{source}: is nested too deeply") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Values of the YAML 1.2 core schema and timestamps; keys are texts and stand once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise _at(key_node, f"the key {shown(key)} must be a text")
+            if key in seen:
+                raise _at(key_node, f"the key {key} stands twice in one section")
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        try:
+            return int(node.value)
+        except ValueError:
+            raise _at(node, f"{shown(node.value)} is not a whole number") from None
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
+        text = node.value.lower().replace(".inf", "inf").replace(".nan", "nan")
+        try:
+            return Decimal(text)
+        except InvalidOperation:
+            raise _at(node, f"{shown(node.value)} is not a number") from None
+
+    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return super().construct_yaml_timestamp(node)
+        except (ValueError, AttributeError, OverflowError):
+            raise _at(node, f"{shown(node.value)} is not a date or time") from None
+
+
+def _at(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+
+
+def _set_resolvers() -> None:
+    timestamps = [
+        (tag, pattern)
+        for tag, pattern in yaml.SafeLoader.yaml_implicit_resolvers["1"]
+        if tag == "tag:yaml.org,2002:timestamp"
+    ]
+    patterns = {
+        "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+        "int": (r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+        "float": (
+            r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)"
+            r"|\.[0-9]+([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)",
+            list("-+.0123456789"),
+        ),
+        "merge": (r"<<", ["<"]),
+    }
+    _Loader.yaml_implicit_resolvers = {}
+    for name, (pattern, first) in patterns.items():
+        regex = re.compile(f"(?:{pattern})\\Z")
+        _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", regex, first)
+    for tag, regex in timestamps:
+        _Loader.add_implicit_resolver(tag, regex, list("0123456789"))
+    for name in ("int", "float", "timestamp"):
+        _Loader.add_constructor(
+            f"tag:yaml.org,2002:{name}", getattr(_Loader, f"construct_yaml_{name}")
+        )
+
+
+_set_resolvers()

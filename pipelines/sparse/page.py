@@ -1,0 +1,202 @@
+"""What the report says of a sparse tree: its levels, their noise and thresholds, the nodes that
+were published, and what it means that a node was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.labels import PathDomain
+from dpcore.sparse.question import SparseQuestion
+from pipelines.page.extent import MAX_NODES, clip
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.noise import law_text
+from pipelines.page.policies import DROPPED
+from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
+from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
+from pipelines.sparse.paths import root_path
+
+_NOTES = (
+    (
+        "estimate",
+        "The node's own noisy count, which is unbiased before it is compared with a threshold.",
+    ),
+    *consistent_count("The counts of a node's children add up to at most its own."),
+    *interval("It allows for the threshold, and need not be centred."),
+    STANDARD_ERROR,
+)
+
+
+def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoom) -> TreePage:
+    """A sparse tree on the page; `pipelines.sparse.nodes.check_asked_sparse` has seen its paths."""
+    paths = room.paths
+    shown = shown_nodes(release, question, MAX_NODES // room.trees, paths)
+    levels = node_columns(question.domain, shown)
+    data = _data(question) | {
+        "asked": list(dict.fromkeys(paths)),
+        "keys": [{"name": None, "levels": levels}],
+    }
+    return TreePage(
+        said=_context(question, shown, paths),
+        data=data,
+        template="sparse/page.html.j2",
+        scripts=("page/paths.js", "sparse/page.js"),
+        notes=_NOTES,
+    )
+
+
+# What the template says
+
+
+def _context(
+    question: SparseQuestion, shown: ShownNodes, paths: Sequence[str]
+) -> dict[str, object]:
+    return {
+        "name": clip(question.name),
+        "facts": _facts(question),
+        "levels": _levels(question, shown),
+        "confidence": _percent(question.confidence),
+        "pruning": question.pruning.sentence(question.confidence),
+        "folds": question.pruning.rows > 0,
+        "nodes_shown": _nodes_shown(shown, paths),
+        "keyed": False,
+        "noun": "count",
+        "in_order": False,
+        "given_order": "as in the tables",
+        "policies": [_policies(question)],
+    }
+
+
+def _policies(question: SparseQuestion) -> dict[str, str]:
+    """The row of the table of policies."""
+    outside, missing = "", DROPPED
+    if isinstance(question.domain, CodeDomain):
+        outside = f"no code of {question.domain.bits} bits: {DROPPED}"
+    else:
+        missing += "; likewise texts that are empty or not UTF-8"
+    return {
+        "column": clip(", ".join(question.columns)),
+        "tree": clip(question.name),
+        "outside": outside,
+        "missing": missing,
+        "unknown": "nothing is listed; counted in the nodes above where not published",
+    }
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.6g} %"
+
+
+def _facts(question: SparseQuestion) -> dict[str, str]:
+    """What the tree is, name by name."""
+    domain, plan = question.domain, question.plan
+    columns = ", ".join(clip(name) for name in question.columns)
+    leaves = "not listed"
+    if domain.leaves is not None:
+        leaves = f"2^{domain.leaves.bit_length() - 1}, too many to release each"
+    return {
+        "Counted": "rows" if plan.rows == 1 else f"rows, at most {plan.rows:,} of a privacy unit",
+        "Column" if len(question.columns) == 1 else "Columns": f"{columns}: {_form(question)}",
+        "Leaves": leaves,
+        "Labels": _labels(question),
+        "Budget": f"epsilon = {float(plan.epsilon):.6g}, delta = {float(plan.delta):.6g}",
+        "Intervals": _intervals(question),
+    }
+
+
+def _intervals(question: SparseQuestion) -> str:
+    said = f"at least {_percent(question.confidence)}, given that the node passed its threshold"
+    return said + (", before the folding" if question.pruning.rows else "")
+
+
+def _form(question: SparseQuestion) -> str:
+    domain = question.domain
+    if isinstance(domain, CodeDomain):
+        return f"one code of {domain.bits} bits, whose leading bits are the levels"
+    if isinstance(domain, PathDomain):
+        first = "first label is" if domain.depth == 1 else f"first {domain.depth} labels are"
+        return f"one path, whose {first} the levels; the separator is {domain.separator!r}"
+    return "one column for each level"
+
+
+def _labels(question: SparseQuestion) -> str:
+    if isinstance(question.domain, CodeDomain):
+        return (
+            "all codes are public beforehand; which of them have rows is not, and only nodes that "
+            "pass a threshold are released"
+        )
+    return (
+        "from the rows and not public beforehand: a label is released only with a node that passes "
+        "a threshold, one of a single row with a probability of at most delta"
+    )
+
+
+def _levels(question: SparseQuestion, shown: ShownNodes) -> list[dict[str, str]]:
+    plan = question.plan
+    return [
+        {
+            "level": f"{number}",
+            "name": clip(level.name),
+            "published": f"{shown.published[number]:,}",
+            "here": f"{len(shown.levels[number]) if number < len(shown.levels) else 0:,}",
+            "epsilon": f"{float(level.epsilon):.4g}",
+            "delta": f"{float(level.delta):.3g}",
+            "noise": law_text(plan.law(number), exact=plan.public_total),
+            "deviation": f"{plan.standard_error(number):,.4g}",
+            "radius": f"{plan.radius(number):,}",
+        }
+        | _threshold(question, number)
+        for number, level in enumerate(plan.levels)
+    ]
+
+
+def _threshold(question: SparseQuestion, level: int) -> dict[str, str]:
+    """What a node of a level must pass, and what one that was not published has at most."""
+    threshold = question.plan.threshold(level)
+    if threshold is None:
+        return {"threshold": "none: always published", "heavy": "", "most": ""}
+    return {
+        "threshold": f"{threshold:,}",
+        "heavy": f"{question.plan.heavy_count(level, question.confidence):,}",
+        "most": f"{question.unpublished_most(level):,}",
+    }
+
+
+def _nodes_shown(shown: ShownNodes, paths: Sequence[str]) -> str:
+    """Which nodes the page holds, and what it leaves out."""
+    published = sum(shown.published)
+    if published == 1:
+        return "No node but the root was published."
+    if shown.total == published:
+        return f"All {published:,} nodes that were published are here."
+    text = f"Here are {shown.total:,} of {published:,} nodes that were published: "
+    text += "those with the largest counts"
+    if paths:
+        text += f", and what was asked for: {len(paths):,} "
+        text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
+    return f"{text}; all stand in the tables of the release."
+
+
+# What the script reads
+
+
+def _data(question: SparseQuestion) -> dict[str, object]:
+    """The tree, and how its paths are written."""
+    domain, height = question.domain, question.plan.height
+    data: dict[str, object] = {
+        "kind": "sparse",
+        "name": question.name,
+        "levels": [clip(level.name) for level in question.plan.levels],
+        "root": root_path(domain),
+        "most": [question.unpublished_most(level) for level in range(height + 1)],
+        "inOrder": False,
+        "whole": [],
+    }
+    if isinstance(domain, CodeDomain):
+        # A prefix tells its length, and so its level.
+        example = str(domain.paths(1, domain.root_keys)[0])
+        code = {"bits": list(domain.prefix_bits), "notation": domain.notation}
+        return data | code | {"example": example, "selfNamed": True}
+    separator = domain.separator if isinstance(domain, PathDomain) else "/"
+    return data | {"separator": separator, "escaped": not isinstance(domain, PathDomain)}

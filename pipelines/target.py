@@ -1,0 +1,71 @@
+"""The budget at which one tree alone is as far off as ``dptrees plan --target-error`` asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dpcore.ordered.planner import budget_for_target
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.questions.workload import Share, Terms
+from pipelines.sections.error import refusal_of
+from pipelines.sections.tree import TreeSection
+from pipelines.user_error import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An error that one tree alone shall have.
+
+    Args:
+        rmse: the error, in the unit of what the tree is for.
+        place: of the tree in its configuration.
+        section: of the tree.
+        question: as it was planned with the others.
+        measure: of the budget that is looked for.
+        terms: of the release.
+        delta: that the release states, None where it states none.
+    """
+
+    rmse: float
+    place: str
+    section: TreeSection
+    question: Any
+    measure: Measure
+    terms: Terms
+    delta: Fraction | None
+
+    def planned(self, amount: Fraction) -> Any:
+        """The tree's question with a budget of its own."""
+        share = Share(budget=Budget(measure=self.measure, amount=amount))
+        return self.section.workload().planned(share, self.terms)
+
+    @cached_property
+    def amount(self) -> Fraction:
+        """The smallest amount at which the predicted error is the wanted one.
+
+        Raises:
+            UserError: there is none.
+        """
+        workload = self.section.workload()
+        try:
+            return budget_for_target(
+                self.rmse, lambda amount: workload.predicted(self.planned(amount)), self.measure
+            )
+        except ValueError as problem:
+            refusal = refusal_of(problem)
+            reason = refusal.rule if refusal.field == "rmse" else str(problem)
+            raise UserError(f"--target-error: {reason}") from None
+
+    def found(self, unit: str = "rows") -> dict[str, Any]:
+        """The amount as plain values.
+
+        Args:
+            unit: of the error.
+
+        Raises:
+            UserError: there is none.
+        """
+        return {"rmse": self.rmse, "unit": unit, self.measure.value: float(self.amount)}

@@ -1,0 +1,116 @@
+"""The variance of a range of leaves equals that of dense least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.ordered.errors import range_error, range_margin, range_variance
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.trees.least_squares import estimate_down, estimate_up
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.errors import UniformErrors
+from dpcore.uniform.forest import UniformForest
+from dpcore.uniform.plan import TreePlan
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equals_dense_least_squares(
+    random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    plan = random_plan(rng, public=seed % 2 == 0, measure=list(Measure)[seed % 3 % 2])
+    tree = plan.tree
+    per_node = [np.full(n, v) for n, v in zip(tree.level_sizes, plan.variances, strict=True)]
+    covariance = dense_least_squares(tree, per_node).covariance
+    boundaries = rng.integers(0, tree.leaves + 1, (60, 2))
+    for start, stop in [*np.sort(boundaries, axis=1).tolist(), [0, tree.leaves], [0, 1]]:
+        expected = covariance[start:stop, start:stop].sum()
+        assert range_variance(plan, start, stop) == pytest.approx(expected, rel=1e-8, abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_law_has_the_coefficients_of_the_estimator(
+    random_plan: Callable[..., TreePlan], seed: int
+) -> None:
+    """Noise of one row in one node at a time, through the estimation, gives each coefficient."""
+    plan = random_plan(np.random.default_rng(30 + seed), public=seed % 2 == 0)
+    tree, forest = plan.tree, UniformForest(plan)
+    weights = forest.weights(forest.chunking[0])
+    root = np.zeros(1) if plan.public_total else None
+    measured = [law is not None for law in plan.laws]
+    responses = []
+    for level, size in enumerate(tree.level_sizes):
+        for node in range(size if measured[level] else 0):
+            noise: list[Any] = [
+                np.zeros(n) if each else None
+                for n, each in zip(tree.level_sizes, measured, strict=True)
+            ]
+            noise[level][node] = 1.0
+            responses.append(estimate_down(weights, estimate_up(weights, noise), root)[-1])
+    rng = np.random.default_rng(seed)
+    for start, stop in np.sort(rng.integers(0, tree.leaves + 1, (25, 2)), axis=1).tolist():
+        wanted = np.sort([abs(response[start:stop].sum()) for response in responses])
+        terms = range_error(plan, start, stop).terms
+        found = np.sort(np.concatenate([[0.0], *([abs(c)] * n for _, c, n in terms)]))
+        padded = np.concatenate([np.zeros(max(0, wanted.size + 1 - found.size)), found])
+        np.testing.assert_allclose(padded[-wanted.size :], wanted, atol=1e-9)
+
+
+def test_margins_are_the_laws_own(random_plan: Callable[..., TreePlan]) -> None:
+    plan = random_plan(np.random.default_rng(3), public=True)
+    last = plan.tree.leaves
+    assert range_margin(plan, 0, last, 0.95) == 0.0 == range_margin(plan, 1, 1, 0.95)
+    law = range_error(plan, 1, last - 1)
+    assert range_margin(plan, 1, last - 1, 0.9) == pytest.approx(law.half_width(0.9), rel=2e-9)
+    with pytest.raises(ValueError, match="confidence"):
+        range_margin(plan, 1, last - 1, 1.0)
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_prefixes_nodes_and_the_whole_are_ranges(
+    random_plan: Callable[..., TreePlan], public: bool
+) -> None:
+    plan = random_plan(np.random.default_rng(5), public=public)
+    tree, errors = plan.tree, UniformErrors(plan)
+    for leaf in range(tree.leaves):
+        assert range_variance(plan, 0, leaf + 1) == pytest.approx(
+            errors.prefix(leaf).variance, abs=1e-8
+        )
+    for level, size in enumerate(tree.level_sizes):
+        for node in range(size):
+            mine = tree.leaf_range(level, node)
+            assert range_variance(plan, mine.start, mine.stop) == pytest.approx(
+                errors.node(level, node).variance, abs=1e-8
+            )
+    assert range_variance(plan, 0, tree.leaves) == pytest.approx(UniformForest(plan).root_variance)
+
+
+def test_an_empty_range_has_no_error(random_plan: Callable[..., TreePlan]) -> None:
+    assert range_variance(random_plan(np.random.default_rng(0)), 1, 1) == 0.0
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (0, 10**6)])
+def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) -> None:
+    with pytest.raises(ValueError, match="range: "):
+        range_variance(random_plan(np.random.default_rng(0)), start, stop)
+    with pytest.raises(ValueError, match="range: "):
+        range_error(random_plan(np.random.default_rng(0)), start, stop)
+
+
+def test_an_empty_range_has_no_error_but_its_share_of_the_total() -> None:
+    plan = TreePlan(
+        tree=Tree(leaves=4, fanouts=(2, 2)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
+    )
+    errors = UniformErrors(plan)
+    for place in range(5):
+        assert errors.range(place, place).variance == 0
+        less = errors.range(place, place, less_total=0.5).variance
+        assert less == pytest.approx(plan.variances[-1])  # 0.5^2 of four leaves

@@ -1,0 +1,397 @@
+"""The report of hierarchies: true to the tables, found by paths, bounded, the same bytes again."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpcore.hierarchy.question
+from dpcore.hierarchy.calendar import universe_from_calendar
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
+from dpcore.irregular.planner import with_best_shares
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain, KeyList
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.rows.sums import MeasureColumn
+from dpcore.trees.forest import SPINE
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+from pipelines import report
+from pipelines.hierarchy import nodes as report_hierarchy
+from pipelines.page.extent import MAX_ASKED, MAX_NODES
+from pipelines.report import check_asked_paths, write_report_html
+from tests.pipelines.report_page import ReleaseTables, elements_of
+
+EVIL = "</script><!--<script>alert(1)</script>"
+
+PLACES = HierarchyDomain(
+    universe=universe_from_codes(
+        pa.array(["0101", "0102", "0103", "0204", "0305", "0306"]), (2, 2)
+    ),
+    columns=("place",),
+    unknown="other",
+)
+ROUTES = HierarchyDomain(
+    universe=universe_from_columns(
+        {"from": pa.array(["a/b", "a/b", EVIL, "\\"]), "to": pa.array([EVIL, "x", "y/", "z"])}
+    ),
+    columns=("from", "to"),
+)
+FILES = HierarchyDomain(
+    universe=universe_from_paths(pa.array(["usr/bin/vi", "usr/bin/ed", "etc", "usr/lib"]), "/"),
+    columns=("path",),
+)
+DAYS = HierarchyDomain(
+    universe=universe_from_calendar(("month", "day"), date(2013, 1, 30), date(2013, 3, 3)),
+    columns=("day",),
+)
+
+
+def hierarchy(
+    name: str,
+    domain: HierarchyDomain,
+    *,
+    public_level: int | None = None,
+    keys: KeyList | None = None,
+    measure: MeasureColumn | None = None,
+) -> HierarchyQuestion:
+    neighbors = Neighbors.ADD_REMOVE if public_level is None else Neighbors.SUBSTITUTE
+    sensitivities: tuple[tuple[int, int], ...] = ()
+    if measure is not None:
+        sensitivities = sum_sensitivities(
+            domain.tree.shape, neighbors, lower=measure.lower, upper=measure.upper
+        )
+    plan = with_best_shares(
+        IrregularPlan(
+            tree=domain.tree.shape,
+            neighbors=neighbors,
+            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+            public_level=public_level,
+            keyed=keys is not None,
+            sensitivities=sensitivities,
+        )
+    )
+    return HierarchyQuestion(name=name, domain=domain, plan=plan, keys=keys, measure=measure)
+
+
+def plan_of(*questions: Question) -> ReleasePlan:
+    whole = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
+    neighbors = questions[0].plan.neighbors
+    return ReleasePlan(name="a-release", neighbors=neighbors, budget=whole, questions=questions)
+
+
+def release_of(*questions: Question) -> Release:
+    """Leaf number n has 10 n + 50 rows."""
+    counts = {
+        each.name: 50 + 10 * np.arange(each.key_count * each.domain.cells) for each in questions
+    }
+    return release_counts(plan_of(*questions), counts, ReleaseKey(bytes(32)))
+
+
+def page_of(*questions: Question) -> str:
+    return write_report_html(ReleaseTables(release_of(*questions)))
+
+
+def said(page: str) -> str:
+    return " ".join(elements_of(page).text.split())
+
+
+def nodes_of(tree: dict[str, Any], key: int = 0) -> list[dict[str, dict[str, Any]]]:
+    """What the page's script knows of a tree: for each level its nodes by their paths."""
+    found: list[dict[str, dict[str, Any]]] = []
+    paths: list[str] = []
+    for level, own in enumerate(tree["keys"][key]["levels"]):
+        columns = (tree["whole"][level] if level < len(tree["whole"]) else {}) | own
+        above, paths = paths, []
+        for place, label in enumerate(columns["labels"]):
+            written = re.sub(r"([\\/])", r"\\\1", label) if tree["escaped"] else label
+            start = above[columns["parent"][place]] if level > 1 else ""
+            separator = tree["separators"][level - 1] if level > 1 else ""
+            paths.append(start + separator + written)
+        names = ("count", "estimate", "low", "high", "children")
+        found.append(
+            {
+                path: {name: columns[name][place] for name in names}
+                | {"exact": place in columns.get("exact", [])}
+                for place, path in enumerate(paths)
+            }
+        )
+    return found
+
+
+def level_lines(page: str) -> list[list[str]]:
+    """The cells of the table of levels."""
+    rows = re.findall(r"<tr><th scope=.row.>(\d.*?)</tr>", page)
+    return [re.split(r"(?:<[^>]*>)+", row.removesuffix("</td>")) for row in rows]
+
+
+def released(table: pa.Table, level: int, key: str | None = None) -> dict[str, dict[str, Any]]:
+    """The rows of a level by their labels."""
+    return {
+        row["label"]: row
+        for row in table.to_pylist()
+        if row["level"] == level and (key is None or row["key"] == key)
+    }
+
+
+@pytest.mark.parametrize("domain", [PLACES, ROUTES, FILES, DAYS])
+def test_nodes_are_the_released_rows_found_by_their_paths(domain: HierarchyDomain) -> None:
+    tables = ReleaseTables(release_of(hierarchy("t", domain)))
+    page = write_report_html(tables)
+    shown = nodes_of(elements_of(page).data["trees"][0])
+    assert len(shown) == domain.tree.height + 1
+    for level, nodes in enumerate(shown):
+        rows = released(tables.rows(NODES, "t"), level)
+        assert list(nodes) == list(rows)
+        for path, node in nodes.items():
+            assert node["count"] == rows[path]["count"]
+            for name, column in (("estimate", "estimate"), ("low", "ci_low"), ("high", "ci_high")):
+                assert node[name] == pytest.approx(rows[path][column], abs=0.05)
+            below = shown[level + 1] if level < domain.tree.height else {}
+            assert node["children"] == sum(parent_of(domain, child) == path for child in below)
+
+
+def parent_of(domain: HierarchyDomain, path: str) -> str:
+    level, node = domain.tree.find(path)
+    parents = domain.tree.parents(level, np.array([node]))
+    return str(domain.tree.paths(level - 1, parents)[0])
+
+
+def test_page_of_hierarchies_alone_has_no_figure_and_loads_nothing() -> None:
+    page = page_of(hierarchy("places", PLACES), hierarchy("routes", ROUTES))
+    elements = elements_of(page)
+    tags = [tag for tag, _ in elements.tags]
+    assert tags.count("script") == 2
+    assert "Bokeh" not in elements.scripts[1]
+    assert "Cumulative distribution" not in elements.text
+    assert not [tag for tag, attributes in elements.tags if {"src", "href"} & set(attributes)]
+    assert "The CDF never falls" not in said(page)
+    assert len(page) < 60_000
+
+
+def test_labels_from_users_are_escaped() -> None:
+    elements = elements_of(page_of(hierarchy("routes", ROUTES)))
+    assert [tag for tag, _ in elements.tags].count("script") == 2
+    assert "alert(1)" not in "".join(elements.scripts[1:])
+    assert EVIL in elements.data["trees"][0]["whole"][1]["labels"]
+
+
+def test_form_keys_and_policies_are_told() -> None:
+    text = said(page_of(hierarchy("places", PLACES), hierarchy("routes", ROUTES)))
+    assert "place: one code, whose digits are cut into levels" in text
+    assert "from, to: one column for each level" in text
+    assert "counted in the leaf other" in text
+    assert "row not counted in this tree" in text
+    assert "All nodes are here." in text
+
+
+def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
+    asked = hierarchy("files", FILES)
+    tables = ReleaseTables(release_of(asked))
+    lines = level_lines(write_report_html(tables))
+    rows = tables.rows(NODES, "files").to_pylist()
+    assert [line[0] for line in lines] == [
+        f"{level} {name}" for level, name in enumerate(FILES.tree.level_names)
+    ]
+    for level, line in enumerate(lines):
+        own = [row["std_error"] for row in rows if row["level"] == level]
+        assert line[1] == str(len(own))
+        assert line[-1] == f"{max(own):,.4g}"
+
+
+def test_noise_of_single_children_is_told_from_the_least_to_the_most() -> None:
+    asked = hierarchy("places", PLACES)
+    amounts = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
+    asked = replace(asked, plan=replace(asked.plan, level_amounts=amounts))
+    page = page_of(asked)
+    (*_, leaves) = level_lines(page)
+    # A leaf with siblings has epsilon 1/2; one that repeats its parent has 3/4.
+    assert leaves[3] == "discrete Laplace, scale 1.333 to 2"
+    assert leaves[4] == "{:.4g} to {:.4g}".format(*spreads(Fraction(4, 3), Fraction(2)))
+    assert "A node with a single child has its child's count" in said(page)
+    assert "single child" not in said(page_of(hierarchy("days", DAYS)))
+
+
+def spreads(*scales: Fraction) -> list[float]:
+    return [math.sqrt(DiscreteLaplace(scale=scale).variance) for scale in scales]
+
+
+def test_public_counts_are_exact_and_said_to_be() -> None:
+    domain = HierarchyDomain(universe=PLACES.universe, columns=("place",))
+    page = page_of(hierarchy("places", domain, public_level=1))
+    text = said(page)
+    assert "agree on the counts that are declared public" in text
+    which = f"the counts from root to {PLACES.tree.level_names[1]}"
+    assert f"{which}, public by declaration and not protected" in text
+    assert "none: public and exact" in text
+    assert "some nodes are public and exact" in text
+    shown = nodes_of(elements_of(page).data["trees"][0])
+    assert [node["exact"] for node in shown[1].values()] == [True, True, True]
+    assert shown[1]["01"]["count"] == 50 + 60 + 70
+    exact = {path for path, node in shown[2].items() if node["exact"]}
+    assert exact == {"0204"}  # it repeats its parent
+
+
+def test_sums_are_told_with_their_bounds() -> None:
+    balance = MeasureColumn(column="balance", lower=-1000, upper=2000, missing="zero")
+    text = said(page_of(hierarchy("sums", PLACES, measure=balance)))
+    assert "the sum of balance, of which each row gives a whole number from -1,000 to 2,000" in text
+    assert "summed as the nearest bound, -1,000 or 2,000" in text
+    assert "summed as 0" in text
+    assert "Sums by label" in text
+    assert "nonnegative where no value may be negative" in text
+    assert "true sum" not in said(page_of(hierarchy("counts", PLACES)))
+
+
+def test_each_key_has_its_own_rows() -> None:
+    keys = KeyList(column="sex", keys=("f", "m"), unknown="other")
+    tables = ReleaseTables(release_of(hierarchy("keyed", FILES, keys=keys)))
+    page = write_report_html(tables)
+    (tree,) = elements_of(page).data["trees"]
+    assert [key["name"] for key in tree["keys"]] == ["f", "m", "other"]
+    for place, key in enumerate(tree["keys"]):
+        for level, nodes in enumerate(nodes_of(tree, place)):
+            rows = released(tables.rows(NODES, "keyed"), level, key["name"])
+            assert {path: node["count"] for path, node in nodes.items()} == {
+                path: row["count"] for path, row in rows.items()
+            }
+    assert ("select", {"name": "key"}) in elements_of(page).tags
+    assert "3 of sex, each with a tree of its own" in said(page)
+
+
+def ages() -> OrderedQuestion:
+    plan = TreePlan(
+        tree=Tree(leaves=6, fanouts=(6,)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        level_amounts=(Fraction(1, 2), Fraction(1, 2)),
+    )
+    domain = IntegerDomain(column="age", lower=0, upper=6)
+    return OrderedQuestion(name="ages", domain=domain, plan=plan)
+
+
+def test_figures_stand_at_their_trees() -> None:
+    data = elements_of(page_of(hierarchy("places", PLACES), ages())).data
+    assert list(data["targets"].values()) == ["figure-1"]
+    assert [tree["kind"] for tree in data["trees"]] == ["hierarchy", "ordered"]
+
+
+def test_same_release_gives_the_same_bytes() -> None:
+    def page() -> str:
+        return page_of(hierarchy("places", PLACES), ages(), hierarchy("files", FILES))
+
+    assert page() == page()
+
+
+# What the page leaves out, and what is asked for
+
+
+@pytest.fixture(scope="module")
+def large() -> ReleaseTables:
+    """A hierarchy in eight chunks, with more leaves than the page holds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpcore.hierarchy.question, "CHUNK_LEAVES", 3_000)
+        codes = (f"{place:05d}" for place in range(21_000))
+        universe = universe_from_codes(pa.array(codes, pa.string()), (2, 1, 2))
+        domain = HierarchyDomain(universe=universe, columns=("code",))
+        return ReleaseTables(release_of(hierarchy("codes", domain), hierarchy("files", FILES)))
+
+
+def test_large_hierarchy_shows_its_upper_levels_and_its_largest_nodes(large: ReleaseTables) -> None:
+    page = write_report_html(large)
+    assert large.read == []
+    shown = nodes_of(elements_of(page).data["trees"][0])
+    room = MAX_NODES // 2 - 1 - 21 * 11
+    assert [len(level) for level in shown] == [1, 21, 210, room]
+    names = large.plan.question("codes").domain.tree.level_names
+    rows = released(large.rows(NODES, "codes"), 3)
+    largest = sorted(rows, key=lambda path: (-rows[path]["count"], path))[:room]
+    assert sorted(shown[3]) == sorted(largest)
+    assert f"the {room:,} largest of 21,000 nodes of level {names[3]}" in said(page)
+    assert shown[2]["005"]["children"] == 100
+
+
+def test_asked_nodes_come_with_their_ancestors_and_children(large: ReleaseTables) -> None:
+    rows = released(large.rows(NODES, "codes"), 3)
+    large.read.clear()
+    page = write_report_html(large, {"codes": ["00501", "007"]})
+    assert set(large.read) == {(0, SPINE), (0, 0)}
+    data = elements_of(page).data["trees"][0]
+    assert data["asked"] == ["00501", "007"]
+    shown, plain = nodes_of(data), nodes_of(elements_of(write_report_html(large)).data["trees"][0])
+    added = {path for path in shown[3] if path not in plain[3]}
+    assert added == {"00501", *(f"007{place:02d}" for place in range(100))}
+    for path in added:
+        assert shown[3][path]["count"] == rows[path]["count"]
+    assert list(shown[3]) == sorted(shown[3])
+    assert "what was asked for: 2 paths with the nodes above and right below" in said(page)
+
+
+def test_asked_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_hierarchy, "MAX_NODES", 2)
+    keys = KeyList(column="sex", keys=("f", "m"))
+    tables = ReleaseTables(release_of(hierarchy("keyed", PLACES, keys=keys)))
+    (tree,) = elements_of(write_report_html(tables, {"keyed": ["01", "", "other"]})).data["trees"]
+    for place, key in enumerate(keys.labels):
+        upper, lower = nodes_of(tree, place)[1:]
+        assert list(upper) == ["01", "02", "03", "other"]
+        assert list(lower) == ["0101", "0102", "0103"]
+        for path, row in released(tables.rows(NODES, "keyed"), 2, key).items():
+            assert path not in lower or lower[path]["count"] == row["count"]
+
+
+@pytest.mark.parametrize("path", ["99", "00501x", "/"])
+def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) -> None:
+    asked = large.plan.question("codes")
+    assert isinstance(asked, HierarchyQuestion)
+    with pytest.raises(ValueError, match="has no node of this path"):
+        check_asked_paths(large, asked, [path])
+
+
+def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
+    asked = large.plan.question("codes")
+    assert isinstance(asked, HierarchyQuestion)
+    fitting = MAX_ASKED // 4
+    check_asked_paths(large, asked, ["00501"] * fitting)
+    with pytest.raises(ValueError, match="too many for one page"):
+        check_asked_paths(large, asked, ["00501"] * (fitting + 1))
+
+
+def test_asked_tree_stands_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MAX_TREES", 2)
+    trees = [hierarchy(name, FILES) for name in ("one", "two", "three", "four")]
+    tables = ReleaseTables(release_of(*trees))
+    plain = write_report_html(tables)
+    assert [each["name"] for each in elements_of(plain).data["trees"]] == ["one", "two"]
+    assert "This page shows the first 2 of 4 trees; 2 are left out here" in said(plain)
+    page = write_report_html(tables, {"three": ["usr"]})
+    assert [each["name"] for each in elements_of(page).data["trees"]] == ["one", "three"]
+    assert "This page shows 2 of 4 trees" in said(page)
+
+
+def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
+    names = [f'{place:05d}"</script>{EVIL}' + "\U0001f600" * 60 for place in range(50_000)]
+    universe = universe_from_columns(
+        {"a": pa.array([name[:3] for name in names]), "b": pa.array(names)}
+    )
+    asked = hierarchy("long", HierarchyDomain(universe=universe, columns=("a", "b")))
+    page = write_report_html(ReleaseTables(release_of(asked, ages())), {"long": [names[0][:3]] * 9})
+    assert MAX_NODES * 50 < len(page.encode()) < 5_000_000

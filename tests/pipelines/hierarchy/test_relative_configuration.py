@@ -1,0 +1,353 @@
+"""Errors relative to counts, thresholds and estimation none in a configuration: what is chosen,
+what is spent, every refusal."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dpcore.hierarchy import workload as hierarchy_plan
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
+from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.noise.source import MAX_COUNT
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import ConfigurationError, parse_configuration
+from pipelines.hierarchy.lines import hierarchy_entry, hierarchy_lines
+
+HEIGHT = 8
+PURE = {"epsilon": 1, "neighbors": "add_remove"}
+APPROXIMATE = PURE | {"delta": 1e-6}
+# The bound of the rows keeps calibration short.
+RELATIVE = {
+    "objective": "relative",
+    "metric": "alpha_mrmse",
+    "alpha": 0.98,
+    "rows_at_most": 10_000,
+}
+THRESHOLDS = RELATIVE | {"mechanism": "thresholds"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The leaves of a tall and narrow tree, and of one that is too large for thresholds."""
+    made = tmp_path_factory.mktemp("tables")
+    codes = ["".join(digits) for digits in itertools.product("01", repeat=HEIGHT)]
+    pq.write_table(pa.table({"code": codes}), made / "tall.parquet")
+    large = [f"{number:06d}" for number in range(2**17 + 1)]
+    pq.write_table(pa.table({"code": large}), made / "large.parquet")
+    return made
+
+
+def settings_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> str:
+    domain = {"kind": "hierarchy", "column": "code", "digits": [1] * HEIGHT}
+    domain |= {
+        "levels": [f"bit{n}" for n in range(HEIGHT)],
+        "table": str(folder / "tall.parquet"),
+    }
+    whole = [
+        {"name": f"tree{number}", "domain": domain} | tree for number, tree in enumerate(trees)
+    ]
+    return yaml.safe_dump(
+        {
+            "release": "relative",
+            "input": {"format": "parquet", "path": "rows.parquet"},
+            "output": "out",
+            "key_file": "release.key",
+            "privacy": privacy,
+            "trees": whole,
+        }
+    )
+
+
+def flat(folder: Path) -> dict[str, Any]:
+    """The domain of a tree of few levels, of which a plan takes no time."""
+    domain = {"kind": "hierarchy", "column": "code", "digits": [4, 4], "levels": ["high", "low"]}
+    return domain | {"table": str(folder / "tall.parquet")}
+
+
+def plan_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> ReleasePlan:
+    return parse_configuration(settings_of(folder, privacy, *trees), "a.yaml").plan()
+
+
+def question_of(folder: Path, privacy: dict[str, Any], **tree: Any) -> Question:
+    (question,) = plan_of(folder, privacy, tree).questions
+    return question
+
+
+# --- what is chosen ---
+
+
+def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folder: Path) -> None:
+    for alpha, is_better in ((0.98, True), (0.5, False)):
+        tree = RELATIVE | {"alpha": alpha} | ({} if is_better else {"domain": flat(folder)})
+        chosen = question_of(folder, APPROXIMATE, **tree)
+        bound = question_of(folder, APPROXIMATE, **tree | {"mechanism": "thresholds"})
+        noise = question_of(folder, APPROXIMATE, **tree | {"noise": "laplace"})
+        assert isinstance(bound, ThresholdQuestion) and isinstance(noise, HierarchyQuestion)
+        errors = predicted_threshold_error(bound), predicted_hierarchy_error(noise)
+        assert (errors[0] < errors[1]) == is_better
+        assert chosen == (bound if is_better else noise) or chosen.spec() == (
+            bound.spec() if is_better else noise.spec()
+        )
+        # What is asked for is kept, however much worse it is.
+        assert noise.approximate == (1, 0) and bound.approximate == (1, Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize("estimation", ["least_squares", None])
+def test_a_hierarchy_that_asks_for_an_estimate_gets_it(
+    folder: Path, estimation: str | None
+) -> None:
+    asked = {} if estimation is None else {"estimation": estimation}
+    question = question_of(folder, PURE, **RELATIVE | asked, domain=flat(folder))
+    assert isinstance(question, HierarchyQuestion) and question.estimation == "least_squares"
+    assert question.objective is not None and question.objective.alpha == 0.98
+
+
+def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch) -> None:
+    def worse(*given: Any) -> Any:
+        found = hierarchy_plan_candidates(*given)
+        return tuple(
+            replace(each, predicted=1e9 if each.estimation == "least_squares" else 1.0)
+            for each in found
+        )
+
+    hierarchy_plan_candidates = hierarchy_plan.noise_candidates
+    monkeypatch.setattr(hierarchy_plan, "noise_candidates", worse)
+    tree = RELATIVE | {"alpha": 0.4, "domain": flat(folder)}  # an objective of no other test
+    question = question_of(folder, PURE, **tree, estimation="least_squares")
+    assert isinstance(question, HierarchyQuestion) and question.estimation == "least_squares"
+    free = question_of(folder, PURE, **tree)
+    assert isinstance(free, HierarchyQuestion) and free.estimation == "none"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "noise", "law"),
+    [
+        (PURE, "best", DiscreteLaplace),
+        ({"rho": 1, "neighbors": "add_remove"}, "best", DiscreteGaussian),
+        (APPROXIMATE, "gaussian", DiscreteGaussian),
+        (APPROXIMATE, "laplace", DiscreteLaplace),
+    ],
+)
+def test_the_laplace_and_the_gaussian_tree(
+    folder: Path, privacy: dict[str, Any], noise: str, law: type
+) -> None:
+    question = question_of(folder, privacy, mechanism="tree", estimation="none", noise=noise)
+    assert isinstance(question, HierarchyQuestion)
+    assert isinstance(question.forest, AsMeasuredForest)
+    plan = question.plan
+    share = float(plan.budget.amount) / (HEIGHT + 1)
+    assert [float(amount) for amount in plan.level_amounts] == pytest.approx([share] * 9, rel=1e-3)
+    assert sum(plan.level_amounts) <= plan.budget.amount
+    laws = [plan.law(level, 0) for level in range(HEIGHT + 1)]
+    assert {type(each) for each in laws} == {law}
+    # No estimate is better than its own measurement.
+    own = [each.variance**0.5 for each in laws if each is not None]
+    assert hierarchy_entry(question)["predicted"]["level_rmse"] == pytest.approx(own)
+    assert predicted_hierarchy_error(question) == pytest.approx(own[0], rel=1e-3)
+
+
+# --- what is spent ---
+
+
+def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
+    trees = (
+        THRESHOLDS | {"weight": 1},
+        {"noise": "laplace", "weight": 1},
+        {"noise": "gaussian", "mechanism": "tree", "weight": 2},
+    )
+    plan = plan_of(folder, APPROXIMATE | {"epsilon": 2}, *trees)
+    thresholds, pure, shared = plan.questions
+    assert plan.stated == (2, Fraction(1, 10**6))
+    assert [each.name for each in plan.composed] == ["tree2"]
+    assert thresholds.approximate == (Fraction(1, 2), Fraction(1, 4 * 10**6))
+    assert pure.approximate == (Fraction(1, 2), 0)
+    assert shared.budget is not None and shared.budget.measure is Measure.RHO
+    for index in range(3):
+        again = replace(plan.questions[index], name="again")
+        with pytest.raises(ValueError, match=r"delta: the noise does not keep|budgets sum to"):
+            replace(plan, questions=(*plan.questions, again))
+
+
+@pytest.mark.parametrize("by", [None, {"column": "sex", "keys": ["f", "m"]}])
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+def test_rounds_spend_what_a_row_may_cost(folder: Path, neighbors: Neighbors, by: Any) -> None:
+    """A row substituted is one removed and one added, in the tree of its key or of two."""
+    privacy = APPROXIMATE | {"neighbors": neighbors.value}
+    tree = THRESHOLDS if by is None else THRESHOLDS | {"by": by}
+    question = question_of(folder, privacy, **tree)
+    assert isinstance(question, ThresholdQuestion)
+    plan, steps = question.plan.thresholds, 2 if neighbors is Neighbors.SUBSTITUTE else 1
+    assert plan.unit.steps == steps and question.plan.keyed == (by is not None)
+    assert plan.unit.row_epsilon == Fraction(1, steps)
+    spent = sum((each.epsilon for each in plan.rounds), Fraction())
+    assert 0.99 / steps < spent <= Fraction(1, steps)
+    assert 0 < sum(each.delta for each in plan.rounds) <= plan.unit.row_delta
+    assert (plan.unit.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
+
+
+def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
+    question = question_of(folder, APPROXIMATE, **THRESHOLDS)
+    assert isinstance(question, ThresholdQuestion)
+    assert question.plan.rows_at_most == 10_000 < MAX_COUNT
+    assert max(question.widths.high) == 10_000
+    assert question.spec()["rows_at_most"] == 10_000
+    assert "rows_at_most" not in question.law_spec()
+
+
+# --- what is said ---
+
+
+def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
+    question = question_of(folder, APPROXIMATE, **THRESHOLDS)
+    assert isinstance(question, ThresholdQuestion)
+    entry = hierarchy_entry(question)
+    json.dumps(entry, allow_nan=False)
+    assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
+    assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
+    out = "\n".join(hierarchy_lines(question, entry))
+    assert "tree0: 256 leaves in a hierarchy, by thresholds; epsilon 1, delta 1e-06" in out
+    assert "predicted the largest 0.98-RMSE, for the worst counts: at most" in out
+    assert "for trees of at most 10,000 rows" in out
+
+
+def test_the_plan_compares_with_an_equal_split_and_with_no_estimation(folder: Path) -> None:
+    question = question_of(folder, PURE, **RELATIVE, domain=flat(folder))
+    assert isinstance(question, HierarchyQuestion)
+    entry = hierarchy_entry(question)
+    labels = [each["label"] for each in entry["candidates"]]
+    assert labels == ["planned", "equal split", "equal split, as measured"]
+    errors = [each["predicted"]["alpha_mrmse"] for each in entry["candidates"]]
+    assert errors[0] < 1.001 * errors[1] < errors[2]
+    text = "\n".join(hierarchy_lines(question, entry))
+    assert "and the largest 0.98-RMSE, for the worst counts, rows:" in text
+
+
+# --- what is refused ---
+
+NO_DELTA = "privacy.delta: trees[0]: the mechanism thresholds needs one beside epsilon"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "tree", "sentence"),
+    [
+        (PURE, THRESHOLDS, NO_DELTA),
+        ({"rho": 1, "neighbors": "add_remove"}, THRESHOLDS, NO_DELTA),
+        (
+            APPROXIMATE,
+            THRESHOLDS | {"noise": "gaussian"},
+            "trees[0].noise: does not go with the mechanism thresholds, whose noise is truncated "
+            "Laplace noise",
+        ),
+        (
+            APPROXIMATE,
+            THRESHOLDS | {"alpha": 0},
+            "trees[0].mechanism: thresholds need a tree of at most 2^17 leaves and an error that "
+            "is forgiven",
+        ),
+        (
+            APPROXIMATE,
+            {"mechanism": "thresholds"},
+            "trees[0].mechanism: thresholds go with the objective relative",
+        ),
+        *(
+            (
+                APPROXIMATE,
+                THRESHOLDS | {key: value},
+                f"trees[0].{key}: does not go with the mechanism thresholds",
+            )
+            for key, value in (
+                ("level_budgets", "equal"),
+                ("estimation", "least_squares"),
+                ("measure", {"column": "x", "lower": 0, "upper": 1}),
+            )
+        ),
+        *(
+            (PURE, {key: value}, f"trees[0].{key}: belongs to the objective relative")
+            for key, value in (
+                ("metric", "rel_kappa"),
+                ("alpha", 0.5),
+                ("kappa", 1),
+                ("guess", [1] * (HEIGHT + 1)),
+                ("rows_at_most", 100),
+            )
+        ),
+        (PURE, {"estimation": "none"}, "trees[0].estimation: none goes with the mechanism tree"),
+        (
+            PURE,
+            {"objective": "relative", "alpha": 1, "node_weights": {"": 1}},
+            "trees[0].node_weights: belongs to the objective nodes",
+        ),
+        (PURE, RELATIVE | {"rows_at_most": 0}, "trees[0].rows_at_most: must be from 1 to 2^40"),
+        (
+            PURE,
+            RELATIVE | {"guess": [20_000] * (HEIGHT + 1)},
+            "trees[0].guess: is above rows_at_most",
+        ),
+        (
+            PURE,
+            RELATIVE | {"guess": {"root": 5}},
+            "trees[0].guess: must have a number for each level, also bit0",
+        ),
+        (
+            PURE,
+            {
+                "mechanism": "tree",
+                "estimation": "none",
+                "level_budgets": [0] * HEIGHT + [1],
+            },
+            "trees[0].estimation: none needs every level to be measured",
+        ),
+    ],
+)
+def test_refusals(
+    folder: Path, privacy: dict[str, Any], tree: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        plan_of(folder, privacy, tree)
+    assert str(refused.value) == f"a.yaml: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("tree", "at", "word"),
+    [
+        ({}, "alpha", "is required with the metric alpha_rmse"),
+        ({"metric": "rel_kappa"}, "kappa", "is required with the metric rel_kappa"),
+        (
+            {"metric": "median", "alpha": 1},
+            "metric",
+            "must be alpha_rmse, alpha_mrmse or rel_kappa",
+        ),
+        ({"alpha": -1}, "alpha", ""),
+        ({"alpha": 0.5, "mechanism": "privhp"}, "mechanism", "planned, tree"),
+        ({"alpha": 0.5, "estimation": "full"}, "estimation", "least_squares"),
+    ],
+)
+def test_refusals_of_single_values(folder: Path, tree: dict[str, Any], at: str, word: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        plan_of(folder, PURE, {"objective": "relative"} | tree)
+    said = str(refused.value)
+    assert said.startswith(f"a.yaml: trees[0].{at}: ") and word in said and "\n" not in said
+
+
+def test_a_tree_of_too_many_leaves(folder: Path) -> None:
+    domain = {"kind": "hierarchy", "column": "code", "digits": [3, 3], "levels": ["high", "low"]}
+    tree = {"domain": domain | {"table": str(folder / "large.parquet")}}
+    with pytest.raises(ConfigurationError, match=r"trees\[0\]\.mechanism: thresholds need a tree"):
+        plan_of(folder, APPROXIMATE, THRESHOLDS | tree)
+    # Where the choice is free, it gets noise.
+    assert isinstance(question_of(folder, APPROXIMATE, **RELATIVE | tree), HierarchyQuestion)

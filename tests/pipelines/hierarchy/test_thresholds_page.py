@@ -1,0 +1,197 @@
+"""The report of hierarchies by thresholds: true to the tables, clear on what an estimate means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_threshold_error
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from pipelines.hierarchy.page import level_errors
+from pipelines.hierarchy.thresholds_page import LOWEST_SHOWN, threshold_estimates_shown
+from pipelines.report import check_asked_paths, write_report_html
+from tests.dpcore.hierarchy_questions import hierarchy_question
+from tests.dpcore.threshold_questions import (
+    stated_plan_of,
+    threshold_question,
+    whole_plan,
+)
+from tests.pipelines.report_page import ReleaseTables, elements_of
+
+WHOLE = threshold_question("paths", plan=whole_plan())
+
+
+def tables_of(plan: ReleasePlan) -> ReleaseTables:
+    counts = {
+        each.name: 90 * np.arange(each.key_count * each.domain.cells) for each in plan.questions
+    }
+    return ReleaseTables(release_counts(plan, counts, ReleaseKey(bytes(32))))
+
+
+def page_of(*questions: Question) -> str:
+    return write_report_html(tables_of(stated_plan_of(*questions)))
+
+
+def said(page: str) -> str:
+    return " ".join(elements_of(page).text.split())
+
+
+@pytest.mark.parametrize("form", ["digits", "columns", "paths"])
+def test_nodes_are_the_released_rows(form: str) -> None:
+    keys = ("white", "black") if form == "columns" else ()
+    question = threshold_question(form, keys=keys)
+    tables = tables_of(stated_plan_of(question))
+    (tree,) = elements_of(write_report_html(tables)).data["trees"]
+    assert tree["kind"] == "hierarchy"
+    rows = tables.rows(NODES, question.name).to_pylist()
+    for place, key in enumerate(tree["keys"]):
+        for level, columns in enumerate(key["levels"]):
+            own = [
+                row for row in rows if row["level"] == level and row["key"] in (None, key["name"])
+            ]
+            assert columns["count"] == [row["count"] for row in own]
+            assert "exact" not in columns
+            shown = zip(columns["estimate"], columns["low"], columns["high"], strict=True)
+            for (estimate, low, high), row in zip(shown, own, strict=True):
+                assert estimate == pytest.approx(row["estimate"], abs=0.5)
+                assert low == row["ci_low"]
+                assert high == (None if np.isinf(row["ci_high"]) else row["ci_high"])
+        assert place < 2
+
+
+def test_what_an_estimate_means_is_told() -> None:
+    text = said(page_of(WHOLE))
+    rounds = len(WHOLE.plan.thresholds.rounds)
+    assert f"there are {rounds + 1} different ones" in text
+    assert "at least as many rows as the lower end of its interval for certain" in text
+    assert "at most as many as the upper end at 95 %" in text
+    assert "not unbiased and have no standard error" in text
+    assert "Estimates of a node's children do not add up to its own; the counts do." in text
+    assert "at most 2^40, the most that are counted" in text
+    bound = f"at most {predicted_threshold_error(WHOLE):,.4g} rows"
+    assert WHOLE.objective.reads in text and bound in text
+    epsilon, delta = WHOLE.approximate
+    assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
+    # None of the sentences on unbiased noise.
+    assert "The unbiased estimate" not in text and "The typical distance" not in text
+    assert "standard error" in text and "Noise per level" not in text
+
+
+def test_the_lowest_estimates_and_the_highest_are_listed() -> None:
+    lines = threshold_estimates_shown(WHOLE)
+    rounds = len(WHOLE.plan.thresholds.rounds)
+    assert [line["found"] for line in lines] == [
+        "no round",
+        *(f"round {number}" for number in range(1, LOWEST_SHOWN)),
+        f"round {rounds}",
+    ]
+    assert lines[-1]["high"] == "any number"
+    assert lines[1]["low"] == f"{WHOLE.plan.thresholds.rounds[0].floor}"
+    assert lines[0]["high"] == f"{WHOLE.widths.high[0]:,.0f}"
+    page = page_of(WHOLE)
+    cells = re.findall(r"<tr><th scope=.row.>((?:no )?round.*?)</td></tr>", page)
+    assert len(cells) == LOWEST_SHOWN + 1
+    assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in said(page)
+    short = threshold_question("paths")
+    assert len(threshold_estimates_shown(short)) == min(
+        LOWEST_SHOWN + 1, len(short.plan.thresholds.rounds) + 1
+    )
+
+
+def test_a_declared_bound_of_the_rows_is_told() -> None:
+    own = replace(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
+    assert "at most 12,345, as declared beforehand" in said(page_of(own))
+
+
+def test_asked_paths_are_on_the_page() -> None:
+    tables = tables_of(stated_plan_of(WHOLE))
+    check_asked_paths(tables, WHOLE, ["usr/bin"])
+    data = elements_of(write_report_html(tables, {WHOLE.name: ["usr/bin"]})).data["trees"][0]
+    assert data["asked"] == ["usr/bin"]
+    with pytest.raises(ValueError, match="has no node of this path"):
+        check_asked_paths(tables, WHOLE, ["usr/nothing"])
+
+
+def test_policies_are_those_of_a_hierarchy() -> None:
+    assert "row not counted in this tree" in said(page_of(threshold_question("digits")))
+
+
+def test_what_is_stated_is_what_trees_spend() -> None:
+    text = said(page_of(threshold_question("digits"), threshold_question("paths", name="other")))
+    assert "which is what the trees spend, added up" in text
+    assert "k e^((k - 1) epsilon) times delta" in text
+    assert "k squared times rho" not in text
+
+
+def test_beside_trees_that_share_a_rho() -> None:
+    own = threshold_question("digits")
+    rho = Budget(measure=Measure.RHO, amount=Fraction(1, 100))
+    shared = hierarchy_question("bushy", name="shared", budget=rho, estimation="none")
+    epsilon, delta = own.approximate
+    plan = ReleasePlan(
+        name="both",
+        neighbors=own.neighbors,
+        budget=rho,
+        questions=(own, shared),
+        stated=(epsilon + 2, delta + Fraction(1, 10**6)),
+    )
+    page = write_report_html(tables_of(plan))
+    text = said(page)
+    assert "what trees with a budget of their own spend, and what composing" in text
+    assert "Budget (rho)" in text
+    assert "k squared times rho" not in text
+    assert "It need not be centred, and a consistent count may lie outside it." in text
+    assert [tree["kind"] for tree in elements_of(page).data["trees"]] == ["hierarchy"] * 2
+
+
+def test_the_same_release_gives_the_same_bytes() -> None:
+    assert page_of(WHOLE) == page_of(WHOLE)
+
+
+# --- hierarchies read as they were measured, and planned for relative errors ---
+
+
+def page_of_hierarchy(**fields: Any) -> str:
+    question = hierarchy_question("digits", **fields)
+    return write_report_html(
+        tables_of(
+            ReleasePlan(
+                name="one",
+                neighbors=question.neighbors,
+                budget=question.plan.budget,
+                questions=(question,),
+            )
+        )
+    )
+
+
+def test_no_estimation_is_told_with_the_errors_of_measurements() -> None:
+    text = said(page_of_hierarchy(estimation="none"))
+    sentence = "none: an estimate is the node's own noisy count"
+    assert sentence in text
+    question = hierarchy_question("digits", estimation="none")
+    laws = [question.plan.law(level, 0) for level in range(4)]
+    largest = [law.variance**0.5 for law in laws if law is not None]
+    assert level_errors(question) == pytest.approx(largest)
+    assert max(level_errors(hierarchy_question("digits"))) < max(largest)
+    assert sentence not in said(page_of_hierarchy())
+
+
+def test_the_predicted_error_of_a_relative_objective_is_told() -> None:
+    objective = RelativeObjective(metric="rel_kappa", kappa=10.0)
+    text = said(page_of_hierarchy(objective=objective))
+    error = predicted_hierarchy_error(hierarchy_question("digits", objective=objective))
+    assert f"Predicted error{error:,.4g} part of the count" in text
+    assert f"Planned for{objective.reads}" in text
+    assert "Predicted error" not in said(page_of_hierarchy())

@@ -1,0 +1,156 @@
+"""Weights of levels and nodes, and invariants, from a configuration; every refusal."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
+from dpcore.irregular.node_weights import NodeWeights
+from pipelines.hierarchy.domain import hierarchy_weights, invariant_level
+from pipelines.sections.error import RuleBroken
+from pipelines.sections.yaml_document import parse_document
+
+TRACTS = ["0101001", "0101002", "0102001", "0203001", "0203002"]
+WHERE = HierarchyDomain(
+    universe=universe_from_codes(
+        pa.array(TRACTS), (2, 2, 3), levels=("state", "county", "tract of land")
+    ),
+    columns=("code",),
+    unknown="other",
+)
+# One county in each state.
+CHAINS = HierarchyDomain(
+    universe=universe_from_columns(
+        {"state": pa.array(["RI", "CT"]), "county": pa.array(["Kent", "Hartford"])}
+    ),
+    columns=("state", "county"),
+)
+
+
+def section(text: str) -> object:
+    return parse_document(text, "a test")
+
+
+def check_sentence(broken: RuleBroken, at: str, sentence: str) -> None:
+    assert (broken.at, str(broken)) == (at, sentence)
+
+
+@pytest.mark.parametrize(
+    ("levels", "nodes", "weights"),
+    [
+        ("{county: 1, tract of land: 2.5}", "~", NodeWeights(levels=(0, 0, 1, 2.5))),
+        ("{root: 1}", "~", NodeWeights(levels=(1, 0, 0, 0))),
+        ("[0, 1, 0, 2]", "~", NodeWeights(levels=(0, 1, 0, 2))),
+        ("~", '{"0102": 3}', NodeWeights(levels=(1, 1, 1, 1), nodes=((2, 1, 3),))),
+        (
+            "[0, 0, 0, 0]",
+            '{"": 1, "02": 0.5, other: 2, "0203001": 0}',
+            NodeWeights(levels=(0,) * 4, nodes=((0, 0, 1), (1, 1, 0.5), (1, 2, 2), (3, 3, 0))),
+        ),
+    ],
+)
+def test_weights(levels: str, nodes: str, weights: NodeWeights) -> None:
+    assert hierarchy_weights(WHERE, section(levels), section(nodes)) == weights
+
+
+def test_no_weights() -> None:
+    assert hierarchy_weights(WHERE, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("levels", "nodes", "at", "sentence"),
+    [
+        ("{contry: 1}", "~", ".level_weights", "'contry' is no level; did you mean county?"),
+        (
+            "{x: 1}",
+            "~",
+            ".level_weights",
+            "'x' is no level; known are root, state, county, tract of land",
+        ),
+        ("{county: -1}", "~", ".level_weights.county", "-1 must be a number from 0 to 1e15"),
+        ("{county: many}", "~", ".level_weights.county", "'many' must be a number from 0 to 1e15"),
+        ("{county: 0}", "~", ".level_weights", "must hold a number above 0"),
+        ("{}", "~", ".level_weights", "must hold a number above 0"),
+        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights", "must hold a number above 0"),
+        (
+            "[1, 1]",
+            "~",
+            ".level_weights",
+            "must be 4 numbers, one for each of root, state, county, tract of land, not 2",
+        ),
+        ("[1, 1, .inf, 1]", "~", ".level_weights[2]", "Infinity must be a number from 0 to 1e15"),
+        ("county", "~", ".level_weights", "'county' must be a list"),
+        ("~", '{"03": 1}', ".node_weights", "'03' is no path of the universe"),
+        ("~", '{"01x": 1}', ".node_weights", "'01x' is no path of the universe"),
+        ("~", '{"01": yes}', ".node_weights", "'01': 'yes' must be a number from 0 to 1e15"),
+        ("~", "[1]", ".node_weights", "a list must be a section of keys and values"),
+        ("~", "{}", ".node_weights", "must hold at least one path"),
+    ],
+)
+def test_bad_weights(levels: str, nodes: str, at: str, sentence: str) -> None:
+    with pytest.raises(RuleBroken) as refused:
+        hierarchy_weights(WHERE, section(levels), section(nodes))
+    check_sentence(refused.value, at, sentence)
+
+
+def test_two_paths_of_one_node() -> None:
+    with pytest.raises(RuleBroken, match=r"is the path of an earlier node too") as refused:
+        hierarchy_weights(CHAINS, None, {"RI/Kent": 1, "\\RI/Kent": 1})
+    assert refused.value.at == ".node_weights"
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("~", None),
+        ("root", 0),
+        ("[root]", 0),
+        ("state", 1),
+        ("county", 2),
+        ("[state, county]", 2),
+        ("[county, root, state]", 2),
+    ],
+)
+def test_invariants(text: str, level: int | None) -> None:
+    assert invariant_level(WHERE, section(text)) == level
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "sentence"),
+    [
+        ("contry", ".invariants", "'contry' is no level; did you mean county?"),
+        ("[state, contry]", ".invariants[1]", "'contry' is no level; did you mean county?"),
+        ("1", ".invariants", "1 must be a text; put it in quotes"),
+        ("[]", ".invariants", "must hold at least one value"),
+        ("[state, state]", ".invariants[1]", "state stands twice"),
+        (
+            "tract of land",
+            ".invariants",
+            "'tract of land' has the counts of the leaves, of which nothing would be left to "
+            "protect; name a level above",
+        ),
+        (
+            "[county]",
+            ".invariants",
+            "'county' makes the counts of 'state' public as well; name every level above it, or "
+            "it alone",
+        ),
+        (
+            "[root, county]",
+            ".invariants",
+            "'county' makes the counts of 'state' public as well; name every level above it, or "
+            "it alone",
+        ),
+    ],
+)
+def test_bad_invariants(text: str, at: str, sentence: str) -> None:
+    with pytest.raises(RuleBroken) as refused:
+        invariant_level(WHERE, section(text))
+    check_sentence(refused.value, at, sentence)
+
+
+def test_a_level_that_repeats_the_leaves_is_not_public() -> None:
+    with pytest.raises(RuleBroken, match="'state' has the counts of the leaves"):
+        invariant_level(CHAINS, "state")

@@ -1,0 +1,394 @@
+"""The report of sparse trees: true to the tables, bounded, clear on what was not published."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_paths
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import with_best_shares
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.tables import NODES
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from dpcore.sparse.domain import CodeDomain, SparseDomain
+from dpcore.sparse.labels import LabelDomain, PathDomain
+from dpcore.sparse.node_counts import NodeCounts
+from dpcore.sparse.plan import plan_sparse
+from dpcore.sparse.question import SparseQuestion
+from dpcore.sparse.settling import Pruning
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+from pipelines.page.extent import MAX_ASKED, MAX_NODES
+from pipelines.report import check_asked_paths, write_report_html
+from pipelines.sparse import nodes as report_sparse_nodes
+from pipelines.sparse import page as report_sparse
+from pipelines.sparse.paths import line_of
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.report_page import ReleaseTables, elements_of
+
+EVIL = "</script><!--<script>alert(1)</script>"
+DELTA = Fraction(1, 10**6)
+ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
+HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")
+PLACES = LabelDomain(label_columns=("from", "to"))
+URLS = PathDomain(column="url", depth=3, separator="|")
+
+
+def sparse(
+    name: str, domain: SparseDomain, *, prune: int = 0, weights: list[int] | None = None
+) -> SparseQuestion:
+    plan = plan_sparse(domain.names, Fraction(1), DELTA, Neighbors.ADD_REMOVE, weights=weights)
+    return SparseQuestion(name=name, domain=domain, plan=plan, pruning=Pruning(rows=prune))
+
+
+def leaves_of(domain: SparseDomain) -> NodeCounts:
+    """Counts from far below a threshold to far above, some nodes below parents of few rows."""
+    if isinstance(domain, CodeDomain):
+        codes = np.unique(np.random.default_rng(7).integers(0, 2**domain.bits, 300, np.uint64))
+        keys = pa.array(codes)
+    elif isinstance(domain, LabelDomain):
+        above, below = ["a/b", "a", EVIL, "\\", "b"], ["", "x", "y/", "/", "\\/", EVIL, "z"]
+        pairs = [(one, other) for one in above for other in below]
+        columns = dict(zip(domain.columns, map(pa.array, zip(*pairs, strict=True)), strict=True))
+        return repeated(domain.leaf_counts(columns))
+    else:
+        texts = ["", "a", "a|b", "a||c", "|b|c", "a.b|c|d", "a|b|c|cut", "x|y", "/|\\|"]
+        return repeated(domain.leaf_counts({"url": pa.array(texts)}))
+    return repeated(NodeCounts(keys=keys, counts=np.ones(len(keys), np.int64)))
+
+
+def repeated(counts: NodeCounts) -> NodeCounts:
+    size = len(counts.keys)
+    return NodeCounts(keys=counts.keys, counts=20 + (37 * np.arange(size)) % 90)
+
+
+def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> Release:
+    wanted = [question for question in questions if isinstance(question, SparseQuestion)]
+    found = leaves or {question.name: leaves_of(question.domain) for question in wanted}
+    plan = ReleasePlan(
+        name="a-release",
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(
+            measure=Measure.RHO if len(found) < len(questions) else Measure.EPSILON,
+            amount=Fraction(len(questions)),
+        ),
+        questions=questions,
+        stated=(Fraction(30), Fraction(1, 10**3)),
+    )
+    others = [question for question in questions if question not in wanted]
+    counts = {question.name: np.full(question.domain.cells, 50) for question in others}
+    return release_counts(plan, counts | found, ReleaseKey(bytes(32)))
+
+
+def said(page: str) -> str:
+    return " ".join(elements_of(page).text.split())
+
+
+def nodes_of(tree: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
+    """What the page's script knows: for each level its nodes by their paths, as it joins them."""
+    found: list[dict[str, dict[str, Any]]] = []
+    paths: list[str] = []
+    for level, columns in enumerate(tree["keys"][0]["levels"]):
+        above, paths = paths, []
+        for place, label in enumerate(columns["labels"]):
+            own = re.sub(r"([\\/])", r"\\\1", label) if tree.get("escaped") else label
+            if level > 1 and "bits" not in tree:
+                own = above[columns["parent"][place]] + tree["separator"] + own
+            paths.append(own)
+        names = ("count", "estimate", "low", "high", "children", "rest")
+        nodes = {path: {n: columns[n][place] for n in names} for place, path in enumerate(paths)}
+        for path, node in nodes.items() if level else ():
+            node["parent"] = above[columns["parent"][paths.index(path)]]
+        found.append(nodes)
+    return found
+
+
+def released(tables: ReleaseTables, name: str, level: int) -> dict[str, dict[str, Any]]:
+    rows = tables.rows(NODES, name).to_pylist()
+    return {row["label"]: row for row in rows if row["level"] == level}
+
+
+@pytest.mark.parametrize("weights", [None, "leaves"])
+@pytest.mark.parametrize("domain", [ADDRESSES, HASHES, PLACES, URLS])
+def test_nodes_are_the_released_rows_found_by_their_paths(
+    domain: SparseDomain, weights: str | None
+) -> None:
+    heavy = [*[1] * (domain.height - 1), 10**6]
+    asked = sparse("t", domain, weights=heavy if weights else None)
+    tables = ReleaseTables(release_of(asked))
+    page = write_report_html(tables)
+    shown = nodes_of(elements_of(page).data["trees"][0])
+    implied = 0
+    assert sum(map(len, shown)) == len(tables.rows(NODES, "t"))
+    for level, nodes in enumerate(shown):
+        rows = released(tables, "t", level)
+        assert list(nodes) == list(rows)
+        below = shown[level + 1] if level + 1 < len(shown) else {}
+        for path, node in nodes.items():
+            row = rows[path]
+            assert node["estimate"] == row["estimate"]
+            assert (node["low"], node["high"]) == (row["ci_low"], row["ci_high"])
+            assert node["count"] == row["count"]
+            own = [child["count"] for child in below.values() if child["parent"] == path]
+            assert node["children"] == len(own)
+            assert node["rest"] == (node["count"] - sum(own) if own else 0)
+            assert path == "" or level == 0 or node["parent"] == line_of(domain, path)[-2]
+            implied += node["estimate"] is None
+    assert implied > 0 or not weights or domain is PLACES
+    assert f"All {sum(map(len, shown))} nodes that were published are here." in said(page)
+
+
+def test_levels_are_told_with_their_noise_and_threshold() -> None:
+    asked = sparse("t", ADDRESSES, weights=[1, 4, 9])
+    tables = ReleaseTables(release_of(asked))
+    page = write_report_html(tables)
+    lines = re.findall(r"<tr><th scope=.row.>(\d.*?)</tr>", page)
+    cells = [re.split(r"</t[hd]><td[^>]*>", line.removesuffix("</td>")) for line in lines]
+    assert [row[0] for row in cells] == ["0 root", "1 /8", "2 /16", "3 /32"]
+    for level, row in enumerate(cells):
+        law, published = asked.plan.law(level), f"{len(released(tables, 't', level))}"
+        assert law is not None
+        assert row[1:3] == [published, published]
+        assert f"truncated discrete Laplace, scale {float(law.scale):,.4g}" in row[4]
+        assert f"never off by more than {law.radius:,}" in row[4]
+        if level:
+            heavy = asked.plan.heavy_count(level)
+            assert asked.plan.publication_probability(level, heavy) >= 0.95
+            assert asked.plan.publication_probability(level, heavy - 1) < 0.95
+            assert row[5:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
+    assert cells[0][5:] == ["none: always published", "", ""]
+    assert "Published at 95 %, from rows" in said(page)
+    assert "folded into its parent" in said(page)
+
+
+def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
+    domain = CodeDomain(column="a", widths=(16,), notation="hex")
+    asked = sparse("t", domain, prune=100)
+    exact = NodeCounts(
+        keys=pa.array(np.arange(20_000), pa.uint64()), counts=np.arange(20_000) % 200
+    )
+    tables = ReleaseTables(release_of(asked, leaves={"t": exact}))
+    known = released(tables, "t", 1)
+    absent = [code % 200 for code in range(20_000) if f"{code:04x}/16" not in known]
+    most = asked.unpublished_most(1)
+    # Folding hides more than the threshold does.
+    assert 2 * asked.plan.radius(1) < 100 <= max(absent) <= most
+    assert most == 2 * asked.plan.radius(1) + 99
+    page = write_report_html(tables)
+    assert elements_of(page).data["trees"][0]["most"][1] == most
+    assert "begins at 100 rows or more" in said(page)
+    assert "Passes at 95 %, from rows" in said(page)
+    with pytest.raises(ValueError, match=f"was published, so it has at most {most} rows"):
+        check_asked_paths(tables, asked, ["0000/16"])
+
+
+# What the page leaves out, and what is asked for
+
+
+def test_nodes_with_the_largest_counts_come_with_their_ancestors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report_sparse, "MAX_NODES", 90)
+    tables = ReleaseTables(release_of(sparse("t", ADDRESSES)))
+    page = write_report_html(tables)
+    shown = nodes_of(elements_of(page).data["trees"][0])
+    rows = tables.rows(NODES, "t").to_pylist()
+    order = sorted(range(len(rows)), key=lambda n: (-rows[n]["count"], rows[n]["level"], n))
+    expected = {rows[place]["label"] for place in order[:90]}
+    assert {path for level in shown for path in level} == expected
+    assert len(shown) > 2
+    for level, nodes in enumerate(shown):
+        below = pa.array(list(released(tables, "t", level + 1)), pa.string())
+        parents = ADDRESSES.parent_paths(level + 1, below).to_pylist() if len(below) else []
+        assert {path: node["children"] for path, node in nodes.items()} == {
+            path: parents.count(path) for path in nodes
+        }
+    assert f"Here are 90 of {len(rows)} nodes that were published" in said(page)
+
+
+@pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
+def test_asked_nodes_come_with_their_ancestors_and_children(
+    domain: SparseDomain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_sparse, "MAX_NODES", 1)
+    tables = ReleaseTables(release_of(sparse("t", domain)))
+    height = domain.height
+    leaf = min(released(tables, "t", height).values(), key=lambda row: row["count"])["label"]
+    inner = line_of(domain, next(iter(released(tables, "t", height))))[1]
+    check_asked_paths(tables, sparse("t", domain), [leaf, inner, ""])
+    data = elements_of(write_report_html(tables, {"t": [leaf, inner, leaf]})).data["trees"][0]
+    assert data["asked"] == [leaf, inner]
+    shown = {path for level in nodes_of(data) for path in level}
+    below = {path for path in released(tables, "t", 2) if line_of(domain, path)[1] == inner}
+    assert below
+    assert shown == {*line_of(domain, leaf), *line_of(domain, inner), *below}
+    monkeypatch.setattr(report_sparse_nodes, "MAX_ASKED", 2)
+    fewer = nodes_of(elements_of(write_report_html(tables, {"t": [inner]})).data["trees"][0])
+    assert [list(level) for level in fewer] == [[line_of(domain, "")[0]], [inner]]
+
+
+def test_too_many_paths_are_refused() -> None:
+    tables = ReleaseTables(release_of(sparse("t", PLACES)))
+    path = next(iter(released(tables, "t", 1)))
+    check_asked_paths(tables, sparse("t", PLACES), [path] * (MAX_ASKED // 2))
+    with pytest.raises(ValueError, match="too many for one page"):
+        check_asked_paths(tables, sparse("t", PLACES), [path] * (MAX_ASKED // 2 + 1))
+
+
+def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
+    names = [f'{place:05d}"</script>{EVIL}' + "\U0001f600" * 60 for place in range(40_000)]
+    exact = NodeCounts(keys=pa.array(names, pa.large_string()), counts=np.full(40_000, 500))
+    domain = LabelDomain(label_columns=("name",))
+    tables = ReleaseTables(release_of(sparse("long", domain), ages(), leaves={"long": exact}))
+    page = write_report_html(tables, {"long": [""]})
+    assert MAX_NODES * 50 < len(page.encode()) < 5_000_000
+    shown = elements_of(page).data["trees"][0]["keys"][0]["levels"]
+    # Half of the page's room, and the root's children as far as there is room for what is asked.
+    assert MAX_NODES // 2 <= sum(len(level["labels"]) for level in shown) <= MAX_NODES
+    assert shown[0]["children"] == [40_000]
+
+
+# What is said
+
+
+def ages() -> OrderedQuestion:
+    plan = TreePlan(
+        tree=Tree(leaves=6, fanouts=(6,)),
+        neighbors=Neighbors.ADD_REMOVE,
+        budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+        level_amounts=(Fraction(1, 2), Fraction(1, 2)),
+    )
+    domain = IntegerDomain(column="age", lower=0, upper=6)
+    return OrderedQuestion(name="ages", domain=domain, plan=plan)
+
+
+def files() -> HierarchyQuestion:
+    domain = HierarchyDomain(
+        universe=universe_from_paths(pa.array(["usr/bin", "usr/lib", "etc"]), "/"),
+        columns=("path",),
+    )
+    plan = with_best_shares(
+        IrregularPlan(
+            tree=domain.tree.shape,
+            neighbors=Neighbors.ADD_REMOVE,
+            budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+        )
+    )
+    return HierarchyQuestion(name="files", domain=domain, plan=plan)
+
+
+def test_page_of_sparse_trees_alone_speaks_of_them_alone() -> None:
+    page = write_report_html(ReleaseTables(release_of(sparse("t", ADDRESSES), sparse("u", URLS))))
+    text, elements = said(page), elements_of(page)
+    assert [tag for tag, _ in elements.tags].count("script") == 2
+    assert not [tag for tag, attributes in elements.tags if {"src", "href"} & set(attributes)]
+    assert "least squares" not in text and "rho" not in text and "Cumulative" not in text
+    assert "k times epsilon and at most k e^((k - 1) epsilon) times delta" in text
+    assert "which is what the trees spend, added up" in text
+    assert "The counts of a node's children add up to at most its own" in text
+    assert "A path that was not published may still have rows" in text
+    assert "address: one code of 32 bits, whose leading bits are the levels" in text
+    assert "url: one path, whose first 3 labels are the levels; the separator is '|'" in text
+    assert "no code of 32 bits: row not counted in this tree" in text
+    assert "one of a single row with a probability of at most delta" in text
+    assert "2^32, too many to release each" in text and "not listed" in text
+
+
+def test_page_of_all_kinds_of_trees() -> None:
+    questions = (sparse("t", PLACES), ages(), files())
+    page = write_report_html(ReleaseTables(release_of(*questions)))
+    data, text = elements_of(page).data, said(page)
+    assert [tree["kind"] for tree in data["trees"]] == ["sparse", "ordered", "hierarchy"]
+    assert list(data["targets"].values()) == ["figure-1"]
+    assert page.count("const paths = ") == page.count("const page = ") == 1
+    assert page.index("const page = ") < page.index("const paths = ") < page.index("addTrees(")
+    assert "t: The node's own noisy count, which is unbiased before" in text
+    assert text.count("The typical distance between estimate and truth.") == 1
+    assert text.count("The unbiased estimate of the true number of rows") == 1
+    assert "least squares" in text
+    assert "certifies, added up; of these rho is 3" in text
+    assert "as in the hierarchy" in text and "as in the tables" in text
+    assert page == write_report_html(ReleaseTables(release_of(*questions)))
+
+
+def test_labels_from_rows_are_escaped() -> None:
+    elements = elements_of(write_report_html(ReleaseTables(release_of(sparse("t", PLACES)))))
+    assert [tag for tag, _ in elements.tags].count("script") == 2
+    assert "alert(1)" not in "".join(elements.scripts[1:])
+    assert EVIL in elements.data["trees"][0]["keys"][0]["levels"][1]["labels"]
+
+
+@pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
+def test_page_without_any_published_node(domain: SparseDomain) -> None:
+    tables = ReleaseTables(
+        release_of(sparse("t", domain), leaves={"t": NodeCounts.empty(domain.key_type)})
+    )
+    page = write_report_html(tables, {"t": [""]})
+    (tree,) = elements_of(page).data["trees"]
+    assert [level["children"] for level in tree["keys"][0]["levels"]] == [[0]]
+    assert "All 1 nodes" not in said(page)
+    assert "No node but the root was published." in said(page)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace that holds a release of a sparse tree and an ordered one."""
+
+    def change(settings: dict[str, Any]) -> None:
+        tree = {"name": "places", "domain": {"kind": "sparse", "columns": ["place"]}}
+        settings["privacy"]["delta"] = 1e-6
+        settings["trees"] = [tree, settings["trees"][0]]
+
+    made = Workspace(tmp_path_factory.mktemp("places"))
+    outcome = made.release(change)
+    assert outcome.code == 0, outcome.err
+    return made
+
+
+def test_report_of_a_folder_shows_what_it_is_asked_for(
+    places: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = places.output / "report.html"
+    plain = page.read_text()
+    assert not any(sentinel in plain for sentinel in places.SENTINELS)
+    assert places.run("report", places.output).code == 0
+    assert page.read_text() == plain
+    monkeypatch.setattr(report_sparse, "MAX_NODES", 2)
+    outcome = places.run("report", places.output, "--path", "north")
+    assert (outcome.code, outcome.err) == (0, "")
+    tree = elements_of(page.read_text()).data["trees"][0]
+    assert tree["asked"] == ["north"]
+    assert tree["keys"][0]["levels"][1]["labels"] == ["north"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--path", "kumquat"], "path 'kumquat': no node of this path was published"),
+        (["--path", "a/b"], "path 'a/b': it has 2 labels, and the tree 1 below its root"),
+        (["--tree", "all", "--path", "a"], "path: tree all is ordered"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_one_sentence(
+    places: Workspace, arguments: list[str], sentence: str
+) -> None:
+    outcome = places.run("report", places.output, *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert sentence in outcome.err
+    assert outcome.err.count("\n") == 1
