@@ -105,12 +105,13 @@ def test_without_the_pass_lines_are_joined(monkeypatch) -> None:
     monkeypatch.setattr(csv_rows, "well_formed_rows", off)
     plain = [b"1,a", b"2,b", b'"5,x', b'3,"y', b'"', b'z"']
     lists = st.lists(st.sampled_from(plain).map(lambda line: (line, b"\n")), max_size=5)
+    few = settings(max_examples=400)
     alone.cache_clear()
-    find(lists, lambda ended: not joins(HEADERS[0], ended, LIMIT, True))
+    find(lists, lambda ended: not joins(HEADERS[0], ended, LIMIT, True), settings=few)
     alone.cache_clear()
     monkeypatch.undo()
     with pytest.raises(NoSuchExample):
-        find(lists, lambda ended: not joins(HEADERS[0], ended, LIMIT, True))
+        find(lists, lambda ended: not joins(HEADERS[0], ended, LIMIT, True), settings=few)
 
 
 KEPT = {
@@ -182,7 +183,7 @@ def slow_ends(text: bytes, newlines: bool) -> list[tuple[int, bool]]:
     return ends
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(parts=st.lists(st.sampled_from([b'"', b'""', b",", b"a", b"\n", b"\r\n"]), max_size=30))
 @pytest.mark.parametrize("newlines", [False, True])
 def test_ends_inside_quotes(newlines, parts) -> None:
