@@ -75,7 +75,7 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key
 
 test: $(INSTALLED)
 	@echo "Running the tests"
-	@$(BIN)/python -m pytest -q -n auto -m "not engines"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines"
 
 SINCE := HEAD
 check: lint types

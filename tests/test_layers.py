@@ -167,7 +167,7 @@ def test_module_keeps_to_its_layer(path: str) -> None:
     ("path", "source"),
     [
         ("dpcore/trees/uniform.py", "import apache_beam as beam"),
-        ("dpcore/trees/uniform.py", "from transforms.histogram import merge"),
+        ("dpcore/trees/uniform.py", "from transforms.count import merged"),
         ("dpcore/trees/uniform.py", "import pipelines"),
         ("dpcore/trees/uniform.py", "from ... import transforms"),
         ("dpcore/trees/uniform.py", "def late():\n    import apache_beam"),

@@ -271,8 +271,7 @@ def encoded(rows: pa.Array, *, index: pa.DataType, beside: int = 0, full: bool =
     places = np.arange(len(rows))
     nulls = np.asarray(rows.is_null()) if full else None
     size = 2 ** (index.bit_width - 1) if full else len(rows) + beside
-    unused = pa.array(np.arange(size - len(rows)) % len(rows))
-    values = pa.concat_arrays([rows, *(rows[i : i + 1] for i in unused.to_pylist())])
+    values = pa.concat_arrays([rows] * (size // len(rows)) + [rows[: size % len(rows)]])
     return pa.DictionaryArray.from_arrays(pa.array(places, mask=nulls).cast(index), values)
 
 

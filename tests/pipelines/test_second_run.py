@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipelines.conftest import NONCE
+
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
@@ -32,6 +34,13 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
+@pytest.fixture
+def again(workspace: Workspace, released: Workspace) -> Workspace:
+    """A workspace whose output holds the release of its rows already."""
+    shutil.copytree(released.output, workspace.output)
+    return workspace
+
+
 def plain(workspace: Workspace, *options: str):
     """Run the release as a person does, without a nonce."""
     return workspace.run("release", workspace.configure(), *options)
@@ -48,11 +57,10 @@ def test_a_second_run_tells_no_cell(workspace: Workspace) -> None:
     assert files(workspace.output) == before
 
 
-def test_a_second_run_reads_no_row_and_needs_no_key(workspace: Workspace) -> None:
-    assert plain(workspace).code == 0
-    shutil.rmtree(workspace.rows)
-    workspace.key.unlink()
-    outcome = plain(workspace)
+def test_a_second_run_reads_no_row_and_needs_no_key(again: Workspace) -> None:
+    shutil.rmtree(again.rows)
+    again.key.unlink()
+    outcome = plain(again)
     assert (outcome.code, outcome.err) == (0, "")
     assert "is already there; no row was read" in outcome.out
 
@@ -69,31 +77,25 @@ def test_another_folder_shows_no_equal_bytes(workspace: Workspace, tmp_path: Pat
         assert first[name] != second[name]
 
 
-def test_the_same_nonce_shows_equal_bytes(workspace: Workspace, tmp_path: Path) -> None:
+def test_the_same_nonce_shows_equal_bytes(workspace: Workspace, released: Workspace) -> None:
     """Why it is for comparing engines and files alone."""
-    assert plain(workspace, *OTHER_NONCE).code == 0
-    shutil.move(workspace.output, tmp_path / "first")
-    assert plain(workspace, *OTHER_NONCE).code == 0
-    assert files(workspace.output) == files(tmp_path / "first")
+    assert plain(workspace, *NONCE).code == 0
+    assert files(workspace.output) == files(released.output)
 
 
-def test_a_killed_run_is_finished_or_discarded(workspace: Workspace) -> None:
-    assert plain(workspace).code == 0
-    finished = files(workspace.output)
-    (workspace.output / "manifest.json").unlink()
-    assert plain(workspace).code == 0
-    assert files(workspace.output) == finished
+def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
+    finished = files(again.output)
+    (again.output / "manifest.json").unlink()
+    assert plain(again).code == 0
+    assert files(again.output) == finished
 
-    (workspace.output / "manifest.json").unlink()
-    exchange(workspace, 3.0)
-    refused = plain(workspace)
+    (again.output / "manifest.json").unlink()
+    exchange(again, 3.0)
+    refused = plain(again)
     assert refused.code == 2 and "start an unfinished one anew with --discard" in refused.err
-    outcome = plain(workspace, "--discard")
+    outcome = plain(again, "--discard")
     assert outcome.code == 0 and "what it drew counts as spent" in outcome.out
-    assert (
-        not {name for name in finished if name.startswith("nodes/")}
-        & files(workspace.output).keys()
-    )
+    assert not {name for name in finished if name.startswith("nodes/")} & files(again.output).keys()
 
 
 @pytest.mark.parametrize(
@@ -111,41 +113,36 @@ def test_options_that_cannot_be(workspace: Workspace, options: tuple[str, ...], 
     assert not workspace.output.exists()
 
 
-def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(
-    workspace: Workspace, released: Workspace
-) -> None:
-    shutil.copytree(released.output, workspace.output)
-    before = files(workspace.output)
+def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(again: Workspace) -> None:
+    before = files(again.output)
     for options, words in (
         (("--discard",), "holds a finished release, which --discard does not remove"),
         (OTHER_NONCE, "holds a release with another nonce"),
         (("--repair", *OTHER_NONCE), "holds a release with another nonce"),
     ):
-        outcome = plain(workspace, *options)
+        outcome = plain(again, *options)
         assert outcome.code == 2 and words in outcome.err, outcome
-        assert files(workspace.output) == before
+        assert files(again.output) == before
 
 
-def test_a_repair_restores_the_nonce(workspace: Workspace) -> None:
-    assert plain(workspace).code == 0
-    before = files(workspace.output)
-    (workspace.output / "nonce.json").unlink()
-    next((workspace.output / "nodes").iterdir()).unlink()
-    assert plain(workspace, "--repair").code == 0
-    assert files(workspace.output) == before
+def test_a_repair_restores_the_nonce(again: Workspace) -> None:
+    before = files(again.output)
+    (again.output / "nonce.json").unlink()
+    next((again.output / "nodes").iterdir()).unlink()
+    assert plain(again, "--repair").code == 0
+    assert files(again.output) == before
 
 
 def test_a_repair_that_writes_other_bytes_says_so(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from transforms.layout import parquet_bytes
 
-    assert plain(workspace).code == 0
-    next((workspace.output / "cdf").iterdir()).unlink()
+    next((again.output / "cdf").iterdir()).unlink()
 
     def other_bytes(table: pa.Table) -> bytes:
         return parquet_bytes(table.replace_schema_metadata({"written by": "another version"}))
 
     monkeypatch.setattr("transforms.write.parquet_bytes", other_bytes)
-    outcome = plain(workspace, "--repair")
+    outcome = plain(again, "--repair")
     assert outcome.code == 2 and "is still missing: this installation writes other" in outcome.err

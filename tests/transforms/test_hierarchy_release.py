@@ -216,19 +216,24 @@ def summed(
     return found
 
 
+# Row by row is slow, and a few hundred rows have every kind.
 @pytest.mark.parametrize("chunk_leaves", [4, 2**17])
-@pytest.mark.parametrize("cells, buffered", [(0, 1), (0, 700), (0, 2**23), (2**25, 2**23)])
+@pytest.mark.parametrize(
+    "cells, buffered, many",
+    [(0, 1, 260), (0, 700, 2600), (0, 2**23, 2600), (2**25, 2**23, 2600)],
+)
 @pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
 def test_dense_and_sparse_sums_are_exact(
-    chunk_leaves, cells, buffered, sizes, reference, monkeypatch
+    chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
-    plan = plan_for("add_remove")
-    batches = ROWS.combine_chunks().to_batches(max_chunksize=400)
+    plan, rows = plan_for("add_remove"), ROWS.slice(0, many)
+    batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
+    assert len(batches) == sum(sizes)
     found = summed(plan, batches, sizes, reference)
-    assert found == {q.name: leaf_counts(q, ROWS).tolist() for q in plan.questions}
+    assert found == {q.name: leaf_counts(q, rows).tolist() for q in plan.questions}
     assert sum(found["signed"]) not in (0, sum(found["columns"]))
 
 

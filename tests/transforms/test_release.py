@@ -16,7 +16,6 @@ from transforms.release import ReleaseTrees
 MANY_LEAVES = 2**17 + 2**13
 
 PLANS = {
-    "one tree": {"names": ("value",)},
     "several trees": {"names": ("value", "number", "carrier")},
     "keys with an other cell": {"names": ("carrier",), "unknown": "other", "missing": "last"},
     "rows outside dropped": {"names": ("value", "number"), "outside": "drop"},

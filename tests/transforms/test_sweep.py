@@ -35,12 +35,22 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(data)
 
 
-def test_what_the_manifest_does_not_name_goes(
-    make_plan, data, run, tmp_path, release_files
-) -> None:
-    out, plan = tmp_path / "out", make_plan()
-    run(plan, data, out)
-    released = release_files(out)
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the release is that tests copy."""
+    return tmp_path_factory.mktemp("kept") / "out"
+
+
+@pytest.fixture
+def out(make_plan, data, run, kept, tmp_path) -> Path:
+    """A folder that holds the release of the plan of one tree."""
+    if not kept.exists():
+        run(make_plan(), data, kept)
+    return Path(shutil.copytree(kept, tmp_path / "out"))
+
+
+def test_what_the_manifest_does_not_name_goes(out, make_plan, release_files) -> None:
+    plan, released = make_plan(), release_files(out)
     put(out, MINE | {OTHER_DRAW: b"another draw", HALF: b"half"})
     sweep_unnamed(str(out), plan)
     assert release_files(out) == released | MINE | {HALF: b"half"}
@@ -91,9 +101,7 @@ def test_nothing_of_ours_is_discarded_from_a_folder_of_others(tmp_path, release_
     assert release_files(tmp_path) == {"quantiles.parquet": b"mine"} | MINE
 
 
-def test_what_a_killed_discarding_leaves_is_seen(make_plan, data, run, tmp_path) -> None:
-    out = tmp_path / "out"
-    run(make_plan(), data, out)
+def test_what_a_killed_discarding_leaves_is_seen(out) -> None:
     assert not begun_without_record(str(out))
     for name in ("manifest.json", "nonce.json", "record.json"):
         (out / name).unlink()
@@ -120,10 +128,10 @@ def test_a_job_whose_beginning_was_discarded_does_not_commit(
 
 
 def test_folders_whose_names_match_are_left_alone(
-    make_plan, data, run, tmp_path, release_files
+    make_plan, data, run, tmp_path, release_files, out
 ) -> None:
     """`v[12]` as a pattern is `v1`."""
-    run(make_plan(), data, tmp_path / "v1")
+    out.rename(tmp_path / "v1")
     before = release_files(tmp_path / "v1")
     run(make_plan(), data, tmp_path / "v[12]", nonce=bytes(16))
     assert release_files(tmp_path / "v1") == before
@@ -134,9 +142,7 @@ def test_folders_whose_names_match_are_left_alone(
     assert release_files(tmp_path / "v1") == before
 
 
-def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, tmp_path, release_files) -> None:
-    out = tmp_path / "out"
-    run(make_plan(), data, out)
+def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, out, release_files) -> None:
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps(manifest | {"parts": []}))
     before = release_files(out)
@@ -165,10 +171,8 @@ def test_a_losing_job_clears_its_parts(make_plan, data, run, tmp_path, monkeypat
     assert len(list((out / "nodes").iterdir())) == sum("nodes/" in part["file"] for part in named)
 
 
-def test_discarding_begins_with_the_nonce(make_plan, data, run, tmp_path, monkeypatch) -> None:
+def test_discarding_begins_with_the_nonce(out, monkeypatch) -> None:
     """Interrupted, it leaves nothing under which a second draw could be compared with the first."""
-    out = tmp_path / "out"
-    run(make_plan(), data, out)
     (out / "manifest.json").unlink()
     deleted: list[str] = []
 
@@ -182,9 +186,7 @@ def test_discarding_begins_with_the_nonce(make_plan, data, run, tmp_path, monkey
     assert deleted == [str(out / "nonce.json")]
 
 
-def test_a_finished_release_is_not_discarded(make_plan, data, run, tmp_path, release_files) -> None:
-    out = tmp_path / "out"
-    run(make_plan(), data, out)
+def test_a_finished_release_is_not_discarded(out, release_files) -> None:
     before = release_files(out)
     with pytest.raises(StandingError, match="holds a finished release, which --discard does not"):
         discard(str(out))

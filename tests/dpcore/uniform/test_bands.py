@@ -173,7 +173,7 @@ def test_exponents_bound_the_cumulant_functions(
             assert exact <= bound[0, place] * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize("leaves", [2**10, 2**14, 2**20, 2**30])
+@pytest.mark.parametrize("leaves", [2**14, 2**30])
 @pytest.mark.parametrize("measure", list(Measure))
 def test_any_size_takes_less_than_a_second_or_so(leaves: int, measure: Measure) -> None:
     plan = planned(leaves, measure, False)

@@ -28,7 +28,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.hierarchy.lines import hierarchy_entry, hierarchy_lines
 
-HEIGHT = 8
+HEIGHT = 6
 PURE = {"epsilon": 1, "neighbors": "add_remove"}
 APPROXIMATE = PURE | {"delta": 1e-6}
 # The bound of the rows keeps calibration short.
@@ -75,7 +75,12 @@ def settings_of(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -
 
 def flat(folder: Path) -> dict[str, Any]:
     """The domain of a tree of few levels, of which a plan takes no time."""
-    domain = {"kind": "hierarchy", "column": "code", "digits": [4, 4], "levels": ["high", "low"]}
+    domain = {
+        "kind": "hierarchy",
+        "column": "code",
+        "digits": [HEIGHT // 2] * 2,
+        "levels": ["high", "low"],
+    }
     return domain | {"table": str(folder / "tall.parquet")}
 
 
@@ -151,7 +156,9 @@ def test_the_laplace_and_the_gaussian_tree(
     assert isinstance(question.forest, AsMeasuredForest)
     plan = question.plan
     share = float(plan.budget.amount) / (HEIGHT + 1)
-    assert [float(amount) for amount in plan.level_amounts] == pytest.approx([share] * 9, rel=1e-3)
+    assert [float(amount) for amount in plan.level_amounts] == pytest.approx(
+        [share] * (HEIGHT + 1), rel=1e-3
+    )
     assert sum(plan.level_amounts) <= plan.budget.amount
     laws = [plan.law(level, 0) for level in range(HEIGHT + 1)]
     assert {type(each) for each in laws} == {law}
@@ -220,7 +227,7 @@ def test_the_plan_tells_the_estimates_that_there_may_be(folder: Path) -> None:
     assert [each["estimate"] for each in entry["estimates"]] == question.plan.estimates.tolist()
     assert entry["predicted"] == {"alpha_mrmse": predicted_threshold_error(question)}
     out = "\n".join(hierarchy_lines(question, entry))
-    assert "tree0: 256 leaves in a hierarchy, by thresholds; epsilon 1, delta 1e-06" in out
+    assert "tree0: 64 leaves in a hierarchy, by thresholds; epsilon 1, delta 1e-06" in out
     assert "predicted the largest 0.98-RMSE, for the worst counts: at most" in out
     assert "for trees of at most 10,000 rows" in out
 
