@@ -243,10 +243,7 @@ def _kind_of(tree: object) -> str:
 def _known_kind(tree: object) -> object:
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     if isinstance(domain, Mapping) and "kind" in domain:
-        try:
-            rules.choice(*KINDS, later=("hypercube",))(domain["kind"])
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=".domain.kind") from None
+        rules.at(".domain.kind", rules.choice(*KINDS, later=("hypercube",)), domain["kind"])
     return tree
 
 
