@@ -29,18 +29,25 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.irregular.node_weights import NodeWeights
-from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.plan import IrregularPlan, Sensitivities
 from dpcore.irregular.planner import with_best_shares, with_equal_shares
 from dpcore.irregular.variances import plan_errors
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.irregular import IrregularTree
 
-__all__ = ["RelativeCandidate", "noise_candidates", "threshold_candidate"]
+__all__ = [
+    "RelativeCandidate",
+    "RelativeChoice",
+    "noise_candidates",
+    "plan_relative",
+    "threshold_candidate",
+]
 
 
 _NAMES = {Measure.EPSILON: "Laplace", Measure.RHO: "Gaussian"}
@@ -69,6 +76,114 @@ class RelativeCandidate:
     plan: IrregularPlan | ThresholdPlan
     estimation: str
     predicted: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeChoice:
+    """All candidates and the best of them.
+
+    Args:
+        candidates: at least one, by rising predicted error.
+
+    Raises:
+        ValueError: no candidates, or not in order.
+    """
+
+    candidates: tuple[RelativeCandidate, ...]
+
+    def __post_init__(self) -> None:
+        predicted = [each.predicted for each in self.candidates]
+        if not predicted or predicted != sorted(predicted):
+            raise ValueError("candidates: there must be some, by rising predicted error")
+
+    @property
+    def best(self) -> RelativeCandidate:
+        """The candidate of the least predicted error."""
+        return self.candidates[0]
+
+    @property
+    def plan(self) -> IrregularPlan | ThresholdPlan:
+        """Of the best candidate."""
+        return self.best.plan
+
+    @property
+    def predicted(self) -> float:
+        """Of the best candidate."""
+        return self.best.predicted
+
+    @property
+    def label(self) -> str:
+        """Of the best candidate."""
+        return self.best.label
+
+
+def plan_relative(
+    *,
+    tree: IrregularTree,
+    neighbors: Neighbors,
+    epsilon: Fraction,
+    objective: RelativeObjective,
+    delta: Fraction | None = None,
+    rows: int = 1,
+    public_level: int | None = None,
+    keyed: bool = False,
+    sensitivities: Sensitivities = (),
+    root_bound: int = MAX_COUNT,
+) -> RelativeChoice:
+    """The best of the mechanisms by predicted error, and all others beside it.
+
+    Guarantee: each candidate's plan is epsilon-DP, or (epsilon, delta)-DP where delta is given.
+
+    Args:
+        tree: the shape, of one root.
+        neighbors: the neighbouring relation.
+        epsilon: positive.
+        objective: what the plan is best for.
+        delta: above 0 and below 1, or None for pure epsilon.
+        rows: the most rows of a privacy unit, for thresholds; other plans take it by
+            `sensitivities`.
+        public_level, keyed, sensitivities: as for `IrregularPlan`.
+        root_bound: a public bound of the rows of a tree, on which the prediction for thresholds
+            rests, though not the guarantee.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    >>> choice = plan_relative(
+    ...     tree=IrregularTree.from_fanouts([[3], [2, 2, 2]]), neighbors=Neighbors.ADD_REMOVE,
+    ...     epsilon=Fraction(1), objective=RelativeObjective(metric="alpha_mrmse", alpha=0.1))
+    >>> [(each.label, round(each.predicted, 2)) for each in choice.candidates]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    [('least squares, Laplace, best split', 3.32), ('least squares, Laplace, equal split', 3.45),
+     ('Laplace tree', 4.22)]
+    """
+    objective.check_height(tree.height)
+    budgets = [Budget(measure=Measure.EPSILON, amount=epsilon)]
+    if delta is not None:
+        budgets.append(Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta)))
+    found: list[RelativeCandidate] = []
+    for budget in budgets:
+        leaves_only = IrregularPlan.leaves_only(
+            tree=tree,
+            neighbors=neighbors,
+            budget=budget,
+            public_level=public_level,
+            keyed=keyed,
+            sensitivities=sensitivities,
+        )
+        found += noise_candidates(leaves_only, objective)
+    if delta is not None:
+        thresholds = threshold_candidate(
+            tree=tree,
+            neighbors=neighbors,
+            epsilon=epsilon,
+            delta=delta,
+            objective=objective,
+            rows=rows,
+            root_bound=root_bound,
+        )
+        found += [] if thresholds is None else [thresholds]
+    return RelativeChoice(candidates=tuple(sorted(found, key=lambda each: each.predicted)))
 
 
 def noise_candidates(

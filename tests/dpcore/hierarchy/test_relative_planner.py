@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcore.hierarchy.relative_objective import RelativeObjective
-from dpcore.hierarchy.relative_planner import (
-    RelativeCandidate,
-    noise_candidates,
-    threshold_candidate,
-)
+from dpcore.hierarchy.relative_planner import RelativeChoice, noise_candidates, plan_relative
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_shares
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.conversion import delta_of, rho_of
+from dpcore.privacy.conversion import delta_of
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
 
@@ -28,33 +23,20 @@ DELTA = Fraction(1, 10**6)
 WORST = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
 
-def choice(**changes: Any) -> list[RelativeCandidate]:
-    """Every candidate under an epsilon, or an epsilon and a delta, by rising predicted error."""
-    given = {"tree": TREE, "neighbors": Neighbors.ADD_REMOVE} | changes
-    objective, delta = given.pop("objective", WORST), given.pop("delta", None)
-    epsilon, rows = given.pop("epsilon", Fraction(1)), given.pop("rows", 1)
-    root_bound = given.pop("root_bound", 1000)
-    budgets = [Budget(measure=Measure.EPSILON, amount=epsilon)]
-    found: list[RelativeCandidate] = []
-    if delta is not None:
-        budgets.append(Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta)))
-        thresholds = threshold_candidate(
-            tree=given["tree"],
-            neighbors=given["neighbors"],
-            epsilon=epsilon,
-            delta=delta,
-            objective=objective,
-            rows=rows,
-            root_bound=root_bound,
-        )
-        found += [] if thresholds is None else [thresholds]
-    for budget in budgets:
-        found += noise_candidates(IrregularPlan.leaves_only(budget=budget, **given), objective)
-    return sorted(found, key=lambda each: each.predicted)
+def choice(**changes: object) -> RelativeChoice:
+    given = {
+        "tree": TREE,
+        "neighbors": Neighbors.ADD_REMOVE,
+        "epsilon": Fraction(1),
+        "objective": WORST,
+        "root_bound": 1000,
+        **changes,
+    }
+    return plan_relative(**given)  # type: ignore[arg-type]
 
 
-def labels(found: list[RelativeCandidate]) -> set[str]:
-    return {each.label for each in found}
+def labels(found: RelativeChoice) -> set[str]:
+    return {each.label for each in found.candidates}
 
 
 def test_pure_epsilon_has_laplace_candidates_only() -> None:
@@ -64,7 +46,7 @@ def test_pure_epsilon_has_laplace_candidates_only() -> None:
         "least squares, Laplace, equal split",
         "least squares, Laplace, best split",
     }
-    for each in found:
+    for each in found.candidates:
         assert isinstance(each.plan, IrregularPlan)
         assert each.plan.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
 
@@ -72,8 +54,8 @@ def test_pure_epsilon_has_laplace_candidates_only() -> None:
 @pytest.mark.parametrize("neighbors", list(Neighbors))
 def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
     found = choice(delta=DELTA, neighbors=neighbors)
-    assert len(found) == 7
-    for each in found:
+    assert len(found.candidates) == 7
+    for each in found.candidates:
         if isinstance(each.plan, ThresholdPlan):
             assert (each.estimation, each.label) == ("thresholds", "thresholds")
             assert (each.plan.epsilon, each.plan.delta) == (1, DELTA)
@@ -93,21 +75,24 @@ def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
 def test_the_baselines_are_those_of_the_paper() -> None:
     """Corollary 2.7: Laplace noise of scale d / epsilon, Gaussian noise of variance d / (2 rho)."""
     even = IrregularTree.from_fanouts([[2], [2, 2], [2] * 4])
-    predicted = {each.label: each.predicted for each in choice(tree=even, delta=DELTA)}
+    predicted = {each.label: each.predicted for each in choice(tree=even, delta=DELTA).candidates}
     q = math.exp(-1 / 4)
     assert predicted["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q))
     gaussian = next(
-        each for each in choice(tree=even, delta=DELTA) if each.label == "Gaussian tree"
+        each for each in choice(tree=even, delta=DELTA).candidates if each.label == "Gaussian tree"
     )
     assert isinstance(gaussian.plan, IrregularPlan)
     rho = float(gaussian.plan.budget.amount)
     assert gaussian.predicted == pytest.approx(math.sqrt(4 / (2 * rho)), rel=1e-9)
 
 
-def test_least_squares_is_better_and_the_best_split_best() -> None:
+def test_the_best_is_the_least_predicted() -> None:
     found = choice(delta=DELTA)
+    predicted = [each.predicted for each in found.candidates]
+    assert found.predicted == min(predicted) and predicted == sorted(predicted)
+    assert (found.plan, found.label) == (found.candidates[0].plan, found.candidates[0].label)
     for noise in ("Laplace", "Gaussian"):
-        by = {each.label: each.predicted for each in found if noise in each.label}
+        by = {each.label: each.predicted for each in found.candidates if noise in each.label}
         best, equal = (by[f"least squares, {noise}, {split} split"] for split in ("best", "equal"))
         assert best <= equal < by[f"{noise} tree"]
 
@@ -115,7 +100,7 @@ def test_least_squares_is_better_and_the_best_split_best() -> None:
 def test_thresholds_win_where_nearly_all_of_a_count_is_forgiven_and_else_do_not() -> None:
     for alpha, wins in ((0.5, False), (0.995, True)):
         objective = RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-        assert (choice(delta=DELTA, objective=objective)[0].label == "thresholds") == wins
+        assert (choice(delta=DELTA, objective=objective).label == "thresholds") == wins
 
 
 @pytest.mark.parametrize(
@@ -173,7 +158,7 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
     one, many = (
         next(
             each
-            for each in choice(delta=DELTA, rows=rows, root_bound=10**4)
+            for each in choice(delta=DELTA, rows=rows, root_bound=10**4).candidates
             if each.estimation == "thresholds"
         )
         for rows in (1, 4)
@@ -184,14 +169,14 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
 
 def test_public_levels_are_not_measured() -> None:
     found = choice(neighbors=Neighbors.SUBSTITUTE, public_level=1)
-    for each in found:
+    for each in found.candidates:
         assert isinstance(each.plan, IrregularPlan)
         assert each.plan.level_amounts[:2] == (0, 0) and each.predicted < math.inf
 
 
 def test_a_tree_of_one_node_has_candidates() -> None:
     one = IrregularTree.from_fanouts([])
-    assert choice(tree=one, delta=DELTA)[0].predicted == pytest.approx(1.357, abs=1e-3)
+    assert choice(tree=one, delta=DELTA).predicted == pytest.approx(1.357, abs=1e-3)
 
 
 def test_large_trees_and_exact_errors_have_no_thresholds() -> None:
@@ -216,6 +201,7 @@ def test_large_trees_and_exact_errors_have_no_thresholds() -> None:
             "guess: 2000 rows are above root_bound",
         ),
         (lambda: choice(epsilon=Fraction(0)), "epsilon: 0"),
+        (lambda: RelativeChoice(candidates=()), "candidates"),
     ],
 )
 def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
