@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -25,7 +24,7 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
@@ -79,12 +78,12 @@ class Configuration:
         input_format: "parquet" or "csv".
         input_paths: files or globs, at least one.
         input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
-        them. output: the folder of the release.
+            them.
+        output: the folder of the release.
         key: where the release key lies; not loaded yet.
-        confidence: of all intervals.
-        neighbors: the neighbouring relation.
-        budget: the whole release's, epsilon where a delta stands beside it.
-        delta: of an (epsilon, delta) guarantee, None for a pure or zCDP one.
+        guarantee: what all trees may spend together.
+        terms: what they have in common. A row of CSV that is malformed may be left out before any
+            domain sees it.
         trees: at least one, with names that differ.
     """
 
@@ -95,23 +94,9 @@ class Configuration:
     input_options: Mapping[str, CsvFormat]
     output: str
     key: KeyReference
-    confidence: float
-    neighbors: Neighbors
-    budget: Budget
+    guarantee: Guarantee
+    terms: Terms
     trees: tuple[TreeSection, ...]
-    delta: Fraction | None = None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What all trees may spend together."""
-        return Guarantee(budget=self.budget, delta=self.delta)
-
-    @property
-    def terms(self) -> Terms:
-        """What all trees have in common. A row of CSV that is malformed may be left out before any
-        domain sees it."""
-        drops_rows = any(format.malformed == "drop" for format in self.input_options.values())
-        return Terms(neighbors=self.neighbors, confidence=self.confidence, drops_rows=drops_rows)
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
@@ -126,8 +111,7 @@ class Configuration:
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:
-            sentence = f"privacy.{refusal}"
-            raise ConfigurationError(f"{self.source}: {sentence}") from None
+            raise ConfigurationError(f"{self.source}: privacy.{refusal}") from None
         except ValueError as error:
             raise ConfigurationError(f"{self.source}: {error}") from None
 
@@ -142,9 +126,10 @@ class Configuration:
         if key is not None:
             rule = tree.rule_of(key, refusal.rule, self.terms)
             return ConfigurationError(f"{self.source}: trees[{index}].{key}: {rule}")
+        measure = self.guarantee.budget.measure.value
         return ConfigurationError(
-            f"{self.source}: privacy.{self.budget.measure.value}: trees[{index}] cannot be "
-            f"planned with its share of the budget: {error}"
+            f"{self.source}: privacy.{measure}: trees[{index}] cannot be planned with its share of "
+            f"the budget: {error}"
         )
 
 
@@ -186,7 +171,7 @@ def parse_configuration(text: str, source: str = "configuration") -> Configurati
     ...   - name: age
     ...     domain: {column: age, type: integer, lower: 0, upper: 120}
     ... ''')
-    >>> configuration.budget.amount, configuration.plan().questions[0].domain.cells
+    >>> configuration.guarantee.budget.amount, configuration.plan().questions[0].domain.cells
     (Fraction(1, 10), 120)
     """
     return _checked(parse_document(text, source), source)
@@ -199,18 +184,21 @@ def _checked(values: object, source: str) -> Configuration:
         section = _release_section().model_validate(values)
     except ValidationError as error:
         raise configuration_error(source, error) from None
+    formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
     return Configuration(
         source=source,
         release=section.release,
         input_format=section.input.format,
         input_paths=section.input.path,
-        input_options={"csv": section.input.csv} if section.input.format == "csv" else {},
+        input_options=formats,
         output=section.output,
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
-        confidence=section.confidence,
-        neighbors=Neighbors(section.privacy.neighbors),
-        budget=section.privacy.budget,
-        delta=section.privacy.delta,
+        guarantee=Guarantee(budget=section.privacy.budget, delta=section.privacy.delta),
+        terms=Terms(
+            neighbors=Neighbors(section.privacy.neighbors),
+            confidence=section.confidence,
+            drops_rows=any(format.malformed == "drop" for format in formats.values()),
+        ),
         trees=section.trees,
     )
 
@@ -243,10 +231,7 @@ def _kind_of(tree: object) -> str:
 def _known_kind(tree: object) -> object:
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     if isinstance(domain, Mapping) and "kind" in domain:
-        try:
-            rules.choice(*KINDS, later=("hypercube",))(domain["kind"])
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=".domain.kind") from None
+        rules.at(".domain.kind", rules.choice(*KINDS, later=("hypercube",)), domain["kind"])
     return tree
 
 

@@ -30,7 +30,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
     if as_json:
         print_json({"trees": trees}, indent=1)
         return 0
-    _print(plan, trees, asked_delta=configuration.delta is not None)
+    _print(plan, trees, asked_delta=configuration.guarantee.delta is not None)
     return 0
 
 

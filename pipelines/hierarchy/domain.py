@@ -8,7 +8,7 @@ refusal of the table is put at the key `table`, every other one at the key that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from dpcore.hierarchy.calendar import CALENDAR_LEVELS, universe_from_calendar
 from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
@@ -18,9 +18,8 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.refusal import Refusal
 from pipelines.hierarchy.universe import read_universe
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown, unknown_key
+from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 
-_Value = TypeVar("_Value")
 _COLUMN_FORMS = ("digits", "separator", "parent", "calendar")
 # The keys beside which a key may stand, and what is said where none of them is there.
 _BESIDE = {
@@ -69,7 +68,7 @@ def read_hierarchy(value: object) -> HierarchyDomain:
     form = _form(section)
     _check_keys(section, form)
     given: dict[str, Any] = {
-        key: _at(f".{key}", _RULES[key], each) for key, each in section.items()
+        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
     }
     universe = _of_calendar(given) if form == "calendar" else _of_table(given, form)
     policies = {name: given.get(name, "drop") for name in ("unknown", "missing")}
@@ -114,9 +113,9 @@ def hierarchy_weights(
     levels: tuple[float, ...] = (1.0,) * len(tree.level_names)
     nodes: tuple[tuple[int, int, float], ...] = ()
     if level_weights is not None:
-        levels = _at(".level_weights", lambda each: _level_weights(tree, each), level_weights)
+        levels = rules.at(".level_weights", lambda each: _level_weights(tree, each), level_weights)
     if node_weights is not None:
-        nodes = _at(".node_weights", lambda each: _node_weights(tree, each), node_weights)
+        nodes = rules.at(".node_weights", lambda each: _node_weights(tree, each), node_weights)
     if not any(levels) and not any(weight for _, _, weight in nodes):
         raise RuleBroken("must hold a number above 0", at=".level_weights")
     return NodeWeights(levels=levels, nodes=nodes)
@@ -139,7 +138,7 @@ def guessed_counts(domain: HierarchyDomain, guess: object) -> tuple[float, ...] 
         absent = [name for name in names if name not in guess]
         if absent:
             raise RuleBroken(f"must have a number for each level, also {absent[0]}", at=".guess")
-    return _at(".guess", lambda each: _level_weights(domain.tree, each), guess)
+    return rules.at(".guess", lambda each: _level_weights(domain.tree, each), guess)
 
 
 def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
@@ -165,15 +164,7 @@ def invariant_level(domain: HierarchyDomain, invariants: object) -> int | None:
     """
     if invariants is None:
         return None
-    return _at(".invariants", lambda each: _public_level(domain.tree, each), invariants)
-
-
-def _at(place: str, rule: Callable[[object], _Value], value: object) -> _Value:
-    """The value by its rule, whose refusal is put at a place."""
-    try:
-        return rule(value)
-    except RuleBroken as broken:
-        raise RuleBroken(str(broken), at=place + broken.at) from None
+    return rules.at(".invariants", lambda each: _public_level(domain.tree, each), invariants)
 
 
 def _form(section: Mapping[str, object]) -> str:
@@ -220,7 +211,7 @@ def _of_table(given: Mapping[str, Any], form: str) -> Universe:
     if form in ("columns", "digits"):
         _check_lengths(given, form)
     if form == "columns":
-        levels = given.get("levels") or _at(".columns", _level_names, list(given["columns"]))
+        levels = given.get("levels") or rules.at(".columns", _level_names, list(given["columns"]))
         arguments = {"columns": given.get("table_columns", given["columns"]), "levels": levels}
     else:
         column = given.get("table_column", given["column"])
@@ -246,7 +237,9 @@ def _check_lengths(given: Mapping[str, Any], form: str) -> None:
 
 def _names(value: object) -> tuple[str, ...]:
     """A list of texts that differ."""
-    names = (_at(f"[{index}]", rules.text, each) for index, each in enumerate(rules.several(value)))
+    names = (
+        rules.at(f"[{index}]", rules.text, each) for index, each in enumerate(rules.several(value))
+    )
     return rules.each_once(tuple(names))
 
 
@@ -307,14 +300,14 @@ def _level_weights(tree: Universe, value: object) -> tuple[float, ...]:
         weights = dict.fromkeys(names, 0.0)
         for name, each in value.items():
             _check_level(tree, name)
-            weights[name] = _at(f".{name}", rules.weight, each)
+            weights[name] = rules.at(f".{name}", rules.weight, each)
         return tuple(weights.values())
     several = rules.several(value)
     if len(several) != len(names):
         raise RuleBroken(
             f"must be {len(names)} numbers, one for each of {', '.join(names)}, not {len(several)}"
         )
-    return tuple(_at(f"[{index}]", rules.weight, each) for index, each in enumerate(several))
+    return tuple(rules.at(f"[{index}]", rules.weight, each) for index, each in enumerate(several))
 
 
 def _node_weights(tree: Universe, value: object) -> tuple[tuple[int, int, float], ...]:
@@ -341,14 +334,14 @@ def _check_level(tree: Universe, name: str) -> None:
 
 
 def _level_hint(tree: Universe, name: str) -> str:
-    return unknown_key(name, tree.level_names).removeprefix("unknown key; ")
+    return nearest(name, tree.level_names)
 
 
 def _public_level(tree: Universe, value: object) -> int:
     several = list(rules.one_or_several(value))
     for index, name in enumerate(several):
         place = f"[{index}]" if isinstance(value, list) else ""
-        _at(place, lambda each: _check_level(tree, rules.text(each)), name)
+        rules.at(place, lambda each: _check_level(tree, rules.text(each)), name)
     names = rules.each_once(tuple(map(str, several)))
     level = max(map(tree.level_names.index, names))
     lowest = tree.level_names[level]

@@ -6,7 +6,7 @@ there; a refusal is put at the key that it names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from datetime import date, datetime
 
@@ -37,11 +37,11 @@ def read_domain(value: object) -> OrderedDomain:
     365
     """
     given = rules.section(value)
-    _check_at("kind", _KIND, given.get("kind", "ordered"))
+    rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
-    _check_at("type", _TYPE, given["type"])
+    rules.at(".type", _TYPE, given["type"])
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
-    _check_at("column", rules.text, given["column"])
+    rules.at(".column", rules.text, given["column"])
     plain = {key: rules.plain_value(each) for key, each in given.items()}
     try:
         return make_domain(plain)
@@ -56,13 +56,6 @@ def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> N
     for name, field in known.items():
         if field.default is MISSING and name not in given:
             raise RuleBroken("is required", at=f".{name}")
-
-
-def _check_at(key: str, rule: Callable[[object], object], value: object) -> None:
-    try:
-        rule(value)
-    except RuleBroken as broken:
-        raise RuleBroken(str(broken), at=f".{key}") from None
 
 
 def _inferred_type(given: Mapping[str, object]) -> str:

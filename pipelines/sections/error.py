@@ -58,9 +58,14 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     >>> unknown_key("colour", ["epsilon", "rho"])
     'unknown key; known are epsilon, rho'
     """
+    return f"unknown key; {nearest(key, known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to write for a name that does not exist."""
     known = list(known)
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"unknown key; {f'did you mean {near[0]}?' if near else 'known are ' + ', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
 
 def from_dpcore(error: ValueError, given: Mapping[str, object]) -> RuleBroken:

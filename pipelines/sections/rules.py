@@ -21,6 +21,14 @@ _KEY_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
 _LARGEST_EXPONENT = 15
 
 
+def at(place: str, rule: Callable[[object], _Value], value: object) -> _Value:
+    """The value by its rule, whose refusal is put at a place."""
+    try:
+        return rule(value)
+    except RuleBroken as broken:
+        raise RuleBroken(str(broken), at=place + broken.at) from None
+
+
 def text(value: object) -> str:
     """A text that is not blank.
 
@@ -101,12 +109,7 @@ def weight(value: object) -> float:
 
 def weights(value: object) -> tuple[float, ...]:
     """A list of numbers from 0 up, not all of them 0."""
-    numbers = []
-    for index, each in enumerate(several(value)):
-        try:
-            numbers.append(weight(each))
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=f"[{index}]") from None
+    numbers = [at(f"[{index}]", weight, each) for index, each in enumerate(several(value))]
     if not sum(numbers) > 0:
         raise RuleBroken("must hold a number above 0")
     return tuple(numbers)
@@ -116,17 +119,10 @@ def level_budgets(value: object) -> str | tuple[Fraction, ...]:
     """``equal``, ``optimal``, or a list of budgets, of which the root's may be 0."""
     if isinstance(value, str):
         return choice("equal", "optimal")(value)
-    amounts = []
-    for index, each in enumerate(several(value)):
-        number = _number(each)
-        if number is not None and number == 0:
-            amounts.append(Fraction(0))
-            continue
-        try:
-            amounts.append(amount(each))
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=f"[{index}]") from None
-    return tuple(amounts)
+    return tuple(
+        Fraction(0) if _number(each) == 0 else at(f"[{index}]", amount, each)
+        for index, each in enumerate(several(value))
+    )
 
 
 def guessed_parts(value: object) -> tuple[tuple[object, float], ...]:
@@ -135,12 +131,7 @@ def guessed_parts(value: object) -> tuple[tuple[object, float], ...]:
     for index, each in enumerate(several(value)):
         if not isinstance(each, list) or len(each) != 2:
             raise RuleBroken(f"{shown(each)} must be a pair [value, part]", at=f"[{index}]")
-        try:
-            pairs.append(
-                (float(each[0]) if isinstance(each[0], Decimal) else each[0], quantile(each[1]))
-            )
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=f"[{index}][1]") from None
+        pairs.append((plain_value(each[0]), at(f"[{index}][1]", quantile, each[1])))
     return tuple(pairs)
 
 

@@ -16,7 +16,7 @@ from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.settling import Pruning
 from dpcore.sparse.workload import SparseWorkload
 from pipelines.sections import rules
-from pipelines.sections.error import RuleBroken, from_dpcore, shown, unknown_key
+from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.section import Amount
 from pipelines.sections.tree import TreeSection
 
@@ -57,12 +57,9 @@ def read_sparse(value: object) -> SparseDomain:
     """
     section = rules.section(value)
     rules.known_keys(section, _RULES)
-    given: dict[str, Any] = {}
-    for key, each in section.items():
-        try:
-            given[key] = _RULES[key](each)
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=f".{key}{broken.at}") from None
+    given: dict[str, Any] = {
+        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
+    }
     given.pop("kind", None)
     make, fields = _form(given)
     try:
@@ -134,10 +131,7 @@ class SparseTree(TreeSection):
         """How much a row less in the threshold of each level below the root is worth."""
         if self.level_weights is None:
             return None
-        try:
-            return tuple(self._weights(self.level_weights))
-        except RuleBroken as broken:
-            raise RuleBroken(str(broken), at=f".level_weights{broken.at}") from None
+        return tuple(rules.at(".level_weights", self._weights, self.level_weights))
 
     def _weights(self, given: object) -> list[Fraction]:
         names = self.domain.names
@@ -152,10 +146,7 @@ class SparseTree(TreeSection):
         weights = dict.fromkeys(names, Fraction(1))
         for name, each in given.items():
             if name not in weights:
-                hint = unknown_key(str(name), names).removeprefix("unknown key; ")
+                hint = nearest(str(name), names)
                 raise RuleBroken(f"{shown(name)} is no level below the root; {hint}")
-            try:
-                weights[name] = rules.amount(each)
-            except RuleBroken as broken:
-                raise RuleBroken(str(broken), at=f".{name}") from None
+            weights[name] = rules.at(f".{name}", rules.amount, each)
         return list(weights.values())

@@ -96,9 +96,9 @@ def test_example_is_read() -> None:
     assert flights.output == "out/flights-2013"
     assert flights.key.reference == "file:release.key"
     assert flights.key.check_value == b""
-    assert flights.confidence == 0.95
-    assert flights.neighbors is Neighbors.ADD_REMOVE
-    assert flights.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    assert flights.terms.confidence == 0.95
+    assert flights.terms.neighbors is Neighbors.ADD_REMOVE
+    assert flights.guarantee.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
     departure, arrival, distance = flights.trees
     assert departure.domain == IntegerDomain(
         column="dep_delay", lower=-60, upper=600, cells=660, outside="clamp", missing="drop"
@@ -115,7 +115,7 @@ def test_example_is_read() -> None:
 def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
-    assert configuration.confidence == DEFAULT_CONFIDENCE
+    assert configuration.terms.confidence == DEFAULT_CONFIDENCE
     assert (tree.objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
     assert tree.asked_quantiles == ()
@@ -143,7 +143,7 @@ def test_smallest_configuration_has_the_documented_defaults() -> None:
 def test_amounts_are_exactly_what_is_written(written: str, amount: Fraction) -> None:
     for measure in ("epsilon", "rho"):
         privacy = f"{{{measure}: {written}, neighbors: substitute}}"
-        budget = parse_configuration(text_with(privacy=privacy)).budget
+        budget = parse_configuration(text_with(privacy=privacy)).guarantee.budget
         assert budget == Budget(measure=Measure(measure), amount=amount)
     assert parse_configuration(tree_with(weight=written)).trees[0].weight == amount
 
@@ -269,7 +269,7 @@ def test_inputs_and_keys() -> None:
     for reference in ("env:RELEASE_KEY", "file:/run/key"):
         configuration = parse_configuration(text_with(key_file=None, key=reference))
         assert configuration.key.reference == reference
-    assert parse_configuration(text_with(confidence="0.9")).confidence == 0.9
+    assert parse_configuration(text_with(confidence="0.9")).terms.confidence == 0.9
 
 
 def test_anchors_and_merges() -> None:
@@ -867,8 +867,8 @@ def test_the_plan_is_the_planners() -> None:
     plan = flights.plan()
     assert (plan.name, plan.budget, plan.neighbors) == (
         flights.release,
-        flights.budget,
-        flights.neighbors,
+        flights.guarantee.budget,
+        flights.terms.neighbors,
     )
     assert [question.name for question in plan.questions] == [
         "departure_delay",
