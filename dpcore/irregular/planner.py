@@ -42,8 +42,6 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.privacy.budget import Measure
 
-# Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
-_SHARE_UNITS = 2**20
 # A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
 # Leaves are measured even where nobody asks for them.
@@ -89,17 +87,13 @@ def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) ->
 
 
 def with_shares(plan: IrregularPlan, shares: Sequence[float] | Floats) -> IrregularPlan:
-    """The plan with its budget split anew: shares are rounded down, the leaves get the remainder.
+    """The plan with its budget split anew, see `Budget.split`.
 
     Args:
         plan: any.
         shares: (h + 1,) of sum 1, root first.
     """
-    # Rounded first, so that a share of just a quarter is one on every machine.
-    units = [math.floor(round(share * _SHARE_UNITS, 3)) for share in shares[:-1]]
-    units.append(_SHARE_UNITS - sum(units))
-    amounts = tuple(plan.budget.amount * Fraction(each, _SHARE_UNITS) for each in units)
-    return replace(plan, level_amounts=amounts)
+    return replace(plan, level_amounts=plan.budget.split(shares))
 
 
 def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:

@@ -1,5 +1,4 @@
-"""The laws of the errors of a plan's own estimates, whichever estimator it names, and what follows
-for the intervals of nodes, prefixes and ranges.
+"""The laws of the errors of a plan's own estimates, whichever estimator it names.
 
 Source: `dpcore.uniform.errors` (fully efficient), `dpcore.papers.estimator_errors` (the papers'
 others).
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Protocol
 
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
@@ -22,17 +20,8 @@ from dpcore.uniform.widths import IntervalWidths, interval_widths, standard_widt
 _FEW = 24
 
 
-class PlanErrors(Protocol):
-    """The laws of the errors of nodes, prefixes and ranges."""
-
-    def node(self, level: int, node: int) -> ErrorLaw:
-        """Of a node's estimate."""
-
-    def prefix(self, leaf: int, *, less_total: float = 0.0) -> ErrorLaw:
-        """Of the estimate of leaves 0 to ``leaf``, less a share of the total's."""
-
-    def range(self, start: int, stop: int) -> ErrorLaw:
-        """Of the estimate of leaves ``start`` to ``stop`` - 1."""
+# The laws of the errors of nodes, prefixes and ranges.
+PlanErrors = UniformErrors | IndependentErrors | EstimatorErrors
 
 
 @lru_cache(maxsize=16)
@@ -57,83 +46,6 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     if plan.is_efficient:
         return UniformErrors(plan)
     return EstimatorErrors(estimator=plan.estimator, plan=plan)
-
-
-def range_variance(plan: TreePlan, start: int, stop: int) -> float:
-    """The variance of the estimated count of leaves ``start`` to ``stop`` - 1, in rows^2.
-
-    Args:
-        plan: of the tree.
-        start, stop: 0 <= start <= stop <= K.
-
-    Raises:
-        ValueError: not a range of the tree's leaves.
-
-    >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> from dpcore.trees.uniform import Tree
-    >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
-    >>> round(range_variance(plan, 1, 3) / plan.variances[1], 6)  # 2 (1 - 2/4)
-    1.0
-    """
-    return range_error(plan, start, stop).variance
-
-
-def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
-    """The law of the error of the estimated count of leaves ``start`` to ``stop`` - 1.
-
-    Args:
-        plan: of the tree.
-        start, stop: 0 <= start <= stop <= K.
-
-    Raises:
-        ValueError: not a range of the tree's leaves.
-
-    >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> from dpcore.trees.uniform import Tree
-    >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     level_amounts=(Fraction(0), Fraction(1)))
-    >>> range_error(plan, 1, 3).terms  # two leaves
-    ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 2),)
-    """
-    if not 0 <= start <= stop <= plan.tree.leaves:
-        raise ValueError(f"range: {start} to {stop} is not within 0 to {plan.tree.leaves}")
-    return errors_of(plan).range(start, stop)
-
-
-def range_margin(plan: TreePlan, start: int, stop: int, confidence: float) -> float:
-    """The half-width in rows of an interval for a range's count, from the range's own law.
-
-    Args:
-        plan: of the tree.
-        start, stop: 0 <= start <= stop <= K.
-        confidence: the coverage is at least this; above 0 and at most 0.9999.
-
-    Returns:
-        rows either side of the estimate; 0 where the count is known.
-
-    Raises:
-        ValueError: no range of the tree's leaves, or no such confidence.
-
-    >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
-    >>> from dpcore.trees.uniform import Tree
-    >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.ADD_REMOVE,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     level_amounts=(Fraction(0), Fraction(1)))
-    >>> round(range_margin(plan, 1, 2, 0.95), 6), plan.laws[1].bound(0.05)
-    (3.0, 3)
-    """
-    law = range_error(plan, start, stop)
-    # An atom at the very end stays inside whatever the estimate's last bits are.
-    return law.half_width(confidence) * (1 + 1e-9) if law.variance > ROUNDING else 0.0
 
 
 def widths_of(plan: TreePlan, confidence: float) -> IntervalWidths:
@@ -181,3 +93,48 @@ def _boundaries(tree: Tree) -> list[int]:
     }
     last = tree.leaves - 1
     return sorted({0, 1, 2, 4, 7, 12, 20, last // 3, last // 2, last - 1, last} | ends)
+
+
+def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
+    """The law of the error of the estimated count of leaves ``start`` to ``stop`` - 1.
+
+    Args:
+        plan: of the tree.
+        start, stop: 0 <= start <= stop <= K.
+
+    Raises:
+        ValueError: not a range of the tree's leaves.
+
+    Source: the design, section 5 ("ranges take two boundaries").
+
+    >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> plan = TreePlan(
+    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.ADD_REMOVE,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     level_amounts=(Fraction(0), Fraction(1)))
+    >>> range_error(plan, 1, 3).terms  # two leaves
+    ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 2),)
+    >>> round(range_margin(range_error(plan, 1, 2), 0.95), 6), plan.laws[1].bound(0.05)
+    (3.0, 3)
+    """
+    if not 0 <= start <= stop <= plan.tree.leaves:
+        raise ValueError(f"range: {start} to {stop} is not within 0 to {plan.tree.leaves}")
+    return errors_of(plan).range(start, stop)
+
+
+def range_margin(law: ErrorLaw, confidence: float) -> float:
+    """The half-width in rows of an interval for a range's count, from the range's own law.
+
+    Args:
+        law: from `range_error`.
+        confidence: the coverage is at least this; above 0 and at most 0.9999.
+
+    Returns:
+        rows either side of the estimate; 0 where the count is known.
+
+    Raises:
+        ValueError: no such confidence.
+    """
+    # An atom at the very end stays inside whatever the estimate's last bits are.
+    return law.half_width(confidence) * (1 + 1e-9) if law.variance > ROUNDING else 0.0

@@ -34,9 +34,6 @@ from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import Fanouts, Strategy, one_level, search_strategies
 
-# Level budgets are multiples of this part of the whole, so that rounding errors cannot change them.
-_SHARE_UNITS = 2**20
-
 # Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
 _LARGEST_AMOUNT = {Measure.EPSILON: 1e12, Measure.RHO: 1e24}
 # An error that falls by a smaller part, when the amount is doubled, falls no more.
@@ -305,17 +302,14 @@ class _TargetSearch:
 
 
 def plan_strategy(strategy: Strategy, setting: TreeSetting) -> TreePlan:
-    """The plan of a strategy at a budget: shares are rounded down, the leaves get the remainder.
+    """The plan of a strategy at a budget, split by `Budget.split`.
 
     Args:
         strategy: a shape and its shares.
         setting: as for `plan_tree`.
     """
-    # Rounded first, so that a share of just a quarter is one on every machine.
-    units = [math.floor(round(share * _SHARE_UNITS, 3)) for share in strategy.shares[:-1]]
-    units.append(_SHARE_UNITS - sum(units))
+    amounts = setting.budget.split(strategy.shares)
     if setting.public_total and not strategy.fanouts:
-        units = [0]
-    amounts = tuple(setting.budget.amount * Fraction(each, _SHARE_UNITS) for each in units)
+        amounts = (Fraction(0),)
     tree = Tree(leaves=setting.leaves, fanouts=strategy.fanouts)
     return TreePlan.of(setting, tree, amounts)

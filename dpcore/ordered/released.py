@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.errors import range_margin, range_variance, widths_of
+from dpcore.ordered.errors import range_error, range_margin, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
@@ -160,14 +160,15 @@ class ReleasedCdf(ReleasedTree):
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
-        variance = max(0.0, range_variance(question.plan, start, stop))
+        law = range_error(question.plan, start, stop)
+        variance = max(0.0, law.variance)
         if simultaneous:
             width = simultaneous_width(question.plan, self.confidence)
             margin = float(band_margin(width, np.array(variance)))
         elif start == 0:  # as in the table of the CDF
             margin = float(prefix_margin(self._widths.sloped, np.array(variance)))
         else:
-            margin = range_margin(question.plan, start, stop, self.confidence)
+            margin = range_margin(law, self.confidence)
         total = self._total_count(code)
         return Answer(
             label=self._label(start, stop),

@@ -12,9 +12,15 @@ Gaussian has the same guarantee).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+
+from dpcore.arrays import Floats
+
+_SHARE_UNITS = 2**20
 
 
 class Neighbors(Enum):
@@ -52,6 +58,18 @@ class Budget:
     def __post_init__(self) -> None:
         if not self.amount > 0:
             raise ValueError(f"{self.measure.value}: {self.amount} is not above 0")
+
+    def split(self, shares: Sequence[float] | Floats) -> tuple[Fraction, ...]:
+        """The amounts of levels by their shares of sum 1: multiples of 2^-20 of the whole, rounded
+        down, so that rounding errors cannot change them. The last one gets the remainder.
+
+        >>> Budget(measure=Measure.RHO, amount=Fraction(2)).split([0.25, 0.75])
+        (Fraction(1, 2), Fraction(3, 2))
+        """
+        # Rounded first, so that a share of just a quarter is one on every machine.
+        units = [math.floor(round(share * _SHARE_UNITS, 3)) for share in shares[:-1]]
+        units.append(_SHARE_UNITS - sum(units))
+        return tuple(self.amount * Fraction(each, _SHARE_UNITS) for each in units)
 
     def share(self, fraction: Fraction) -> Budget:
         """The budget of a part, 0 < fraction <= 1."""

@@ -84,13 +84,13 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
         raise ValueError(f"delta is {delta}; it must be above 0 and below 1")
 
 
-def rounded_down(value: Fraction) -> Fraction:
-    """The largest rational of `BUDGET_BITS` bits over or times a power of 2 that is not above.
+def rounded_down(value: Fraction, bits: int = BUDGET_BITS) -> Fraction:
+    """The largest rational of so many bits over or times a power of 2 that is not above.
 
     >>> value = Fraction(1, 3)
     >>> rounded_down(value) <= value < rounded_down(value) * (1 + Fraction(1, 2**39))
     True
     """
-    places = BUDGET_BITS - value.numerator.bit_length() + value.denominator.bit_length()
+    places = bits - value.numerator.bit_length() + value.denominator.bit_length()
     unit = Fraction(1, 2**places) if places >= 0 else Fraction(2**-places)
     return value // unit * unit

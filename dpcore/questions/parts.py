@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.trees.shape import Shape
 
 
 class Domain(Protocol):
@@ -42,28 +43,6 @@ class Domain(Protocol):
 
     def spec(self) -> Mapping[str, object]:
         """All that shapes the map, as plain JSON values."""
-
-
-class Shape(Protocol):
-    """The shape of a tree: `dpcore.trees.uniform`, `dpcore.trees.irregular`."""
-
-    @property
-    def leaves(self) -> int:
-        """K, how many leaves there are."""
-
-    @property
-    def height(self) -> int:
-        """The level of the leaves, the root being level 0."""
-
-    @property
-    def level_sizes(self) -> tuple[int, ...]:
-        """The number of nodes of each level, root first."""
-
-    def children(self, level: int, node: int, /) -> range:
-        """The children of a node, on the next level."""
-
-    def leaf_range(self, level: int, node: int, /) -> range:
-        """The leaves below a node."""
 
 
 class Plan(Protocol):

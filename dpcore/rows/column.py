@@ -80,6 +80,19 @@ def null_rows(column: pa.Array) -> Flags | None:
     return np.logical_not(valid.view(np.bool_))
 
 
+def filled_indices(indices: pa.Array) -> Integers:
+    """Arrow's indices with -1 for null.
+
+    >>> filled_indices(pa.array([1, None, 0], pa.int32())).tolist()
+    [1, -1, 0]
+    """
+    codes = fixed_width_values(indices).astype(np.int64)
+    nulls = null_rows(indices)
+    if nulls is not None:
+        codes[nulls] = -1
+    return codes
+
+
 def missing_rows(column: pa.Array) -> Flags | None:
     """Which rows are null or NaN, or None when none is.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, fixed_width_values, null_rows
+from dpcore.rows.column import AnyArray, filled_indices
 from dpcore.rows.number_texts import ABSENT, text_buffers
 
 # Rows that are looked up at once: their scratch arrays stay in a core's second-level cache.
@@ -127,7 +127,7 @@ class TextIndex:
         """The position of each text of a large_string array, (rows,); -1 where null or not
         listed."""
         if self._index is None:
-            return _filled(pc.index_in(rows, value_set=self._values))
+            return filled_indices(pc.index_in(rows, value_set=self._values))
         # What is longer than all listed texts need not be read to its end.
         places = self._index.positions(text_hashes(rows, self._seed, self._longest))
         same = pc.equal(self._values.take(pa.array(np.maximum(places, 0))), rows).fill_null(False)
@@ -194,11 +194,3 @@ def _mixed(numbers: UInt64Array) -> UInt64Array:
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
     mixed: UInt64Array = numbers ^ (numbers >> np.uint64(31))
     return mixed
-
-
-def _filled(indices: pa.Array) -> Integers:
-    codes = fixed_width_values(indices).astype(np.int64)
-    nulls = null_rows(indices)
-    if nulls is not None:
-        codes[nulls] = ABSENT
-    return codes

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
-from dpcore.rows.column import AnyArray, fixed_width_values, large_texts, null_rows
+from dpcore.rows.column import AnyArray, filled_indices, large_texts
 from dpcore.rows.lookup import TextIndex
 from dpcore.rows.whole_numbers import whole_numbers
 
@@ -114,13 +114,13 @@ class ValueList:
         if not pa.types.is_string(column.type):
             column = large_texts(column)
         if len(self.values) <= _SHORT_LIST:
-            return _filled(pc.index_in(column, value_set=self.array.cast(column.type)))
+            return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
         return self._text_codes(column)
 
     def _text_codes(self, column: pa.Array) -> Integers:
         encoded = column.dictionary_encode()
         distinct = self._index.positions(large_texts(encoded.dictionary))
-        return np.append(distinct, _ABSENT).take(_filled(encoded.indices))
+        return np.append(distinct, _ABSENT).take(filled_indices(encoded.indices))
 
     def _integer_codes(self, column: pa.Array) -> Integers:
         numbers, is_none = whole_numbers(column)
@@ -144,15 +144,6 @@ class ValueList:
         listed, order = self._sorted
         place = np.minimum(np.searchsorted(listed, values), len(listed) - 1)
         return np.where(listed[place] == values, order[place], _ABSENT)
-
-
-def _filled(indices: pa.Array) -> Integers:
-    """Arrow's indices with -1 for null."""
-    codes = fixed_width_values(indices).astype(np.int64)
-    nulls = null_rows(indices)
-    if nulls is not None:
-        codes[nulls] = _ABSENT
-    return codes
 
 
 def _within_int64(values: AnyArray) -> Integers:

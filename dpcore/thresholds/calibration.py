@@ -34,7 +34,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.group import GroupPrivacy, rounded_down
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 
@@ -334,14 +334,14 @@ def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPl
     rounds: list[ThresholdRound] = []
     for number, draft in enumerate(drafts):
         share = unit.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
-        search = _rounded_down(Fraction(draft.search_epsilon) * scale)
+        search = rounded_down(Fraction(draft.search_epsilon) * scale, _BITS)
         # Rising, so that an estimate tells its round, and none is above that of its parent.
         below = rounds[-1].estimate if rounds else _short(error)
         free = ThresholdRound(
             cutoff=draft.cutoff,
             search_epsilon=search,
-            node_epsilon=_rounded_down(Fraction(draft.node_epsilon) * scale),
-            delta=_rounded_down(share),
+            node_epsilon=rounded_down(Fraction(draft.node_epsilon) * scale, _BITS),
+            delta=rounded_down(share, _BITS),
             tau=0,
             acceptance=0,
             estimate=max(_short(draft.estimate), below + Fraction(1, _ESTIMATE_UNIT)),
@@ -362,15 +362,3 @@ def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPl
 
 def _short(value: float) -> Fraction:
     return Fraction(round(value * _ESTIMATE_UNIT), _ESTIMATE_UNIT)
-
-
-def _rounded_down(value: Fraction) -> Fraction:
-    """The largest rational of `_BITS` bits times a power of 2 that is not above.
-
-    >>> value = Fraction(1, 3)
-    >>> _rounded_down(value) <= value < _rounded_down(value) * (1 + Fraction(1, 2**31))
-    True
-    """
-    places = _BITS - value.numerator.bit_length() + value.denominator.bit_length()
-    unit = Fraction(1, 2**places) if places >= 0 else Fraction(2**-places)
-    return value // unit * unit

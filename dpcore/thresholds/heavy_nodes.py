@@ -141,20 +141,16 @@ def classify_forest(
             below = tree.child_sum(level, top[level + 1].astype(np.int64))
             top[level] = (below > 0) & (owners[level] >= 0)
         left = np.flatnonzero((owners[level] >= 0) & ~top[level])
-        chosen = _heavy_nodes(weights[level], owners[level], left, sparse, classifier, stream)
-        top[level][chosen] = True
+        looked_at = _looked_at(weights[level], owners[level], left, sparse)
+        noisy = weights[level][looked_at] + classifier.noise.sample(stream, looked_at.size)
+        top[level][looked_at[noisy >= classifier.acceptance]] = True
     return top
 
 
-def _heavy_nodes(
-    weights: Integers,
-    owners: Integers,
-    left: Integers,
-    sparse: SparseVector,
-    classifier: Classifier,
-    stream: RandomStream,
+def _looked_at(
+    weights: Integers, owners: Integers, left: Integers, sparse: SparseVector
 ) -> Integers:
-    """Of the nodes `left` of a level, those found TOP (lines 5 to 18 of Algorithm 1)."""
+    """Of the nodes `left` of a level, those in trees whose largest count is TOP."""
     if not left.size:
         return left
     # A tree's nodes of a level are contiguous, so each tree is one run of equal owners.
@@ -162,6 +158,4 @@ def _heavy_nodes(
     starts = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))
     largest = np.maximum.reduceat(weights[left], starts)
     is_top = sparse.answer(largest, owner[starts])
-    looked_at = left[np.repeat(is_top, np.diff(np.append(starts, left.size)))]
-    noisy = weights[looked_at] + classifier.noise.sample(stream, looked_at.size)
-    return looked_at[noisy >= classifier.acceptance]
+    return left[np.repeat(is_top, np.diff(np.append(starts, left.size)))]

@@ -36,6 +36,12 @@ class Shape(Protocol):
     def level_sizes(self) -> tuple[int, ...]:
         """(n_0, ..., n_h), the number of nodes of each level."""
 
+    def children(self, level: int, node: int) -> range:
+        """The ids, within level + 1, of the children of a node."""
+
+    def leaf_range(self, level: int, node: int) -> range:
+        """The leaves below a node."""
+
     def node_ranges(self, level: int, first: int, stop: int) -> list[tuple[int, int]]:
         """Per level from ``level`` to h, the range of the nodes below a range of its nodes."""
 

@@ -20,7 +20,7 @@ from scipy import stats
 from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.errors import range_margin
+from dpcore.ordered.errors import range_error, range_margin
 from dpcore.privacy.budget import Measure
 from dpcore.release.in_memory import release_counts
 from dpcore.uniform.errors import UniformErrors
@@ -176,7 +176,7 @@ def test_any_level_of_confidence_holds_and_is_not_wasted(
     covered = np.stack(
         [
             np.abs(before[:, stop] - before[:, start])
-            <= range_margin(plan, start, stop, confidence) * (1 + 1e-12)
+            <= range_margin(range_error(plan, start, stop), confidence) * (1 + 1e-12)
             for start, stop in ranges
         ],
         axis=1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
-from dpcore.trees.chunks import IrregularChunking
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
@@ -31,7 +29,6 @@ from tests.dpcore.irregular_trees import (
     node_chains,
     node_variances,
     random_irregular_plan,
-    random_irregular_tree,
 )
 from tests.dpcore.trees.test_irregular import irregular
 
@@ -372,49 +369,8 @@ def test_streams_have_distinct_names() -> None:
     ]
 
 
-# --- chunks -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_chunks_are_whole_subtrees_in_the_order_of_leaves(size: int) -> None:
-    rng = np.random.default_rng(13)
-    for _ in range(12):
-        tree, keys = random_irregular_tree(rng), int(rng.integers(1, 4))
-        chunking = IrregularChunking(tree=tree, keys=keys, chunk_leaves=size)
-        leaf = 0
-        for number, chunk in enumerate(chunking):
-            assert chunk.start == leaf
-            assert chunking.number(chunk.key, chunk.index) == number
-            ids = np.arange(leaf, leaf + chunk.leaves)
-            assert (chunking.numbers(ids) == number).all()
-            assert chunk.leaves <= size
-            leaf += chunk.leaves
-        assert leaf == chunking.cells == keys * tree.leaves
-        split = chunking.split_level
-        assert chunking.spine.level_sizes == tree.level_sizes[: split + 1]
-        if split:  # one level higher a subtree would be too large
-            assert (
-                max(len(tree.leaf_range(split - 1, n)) for n in range(tree.level_sizes[split - 1]))
-                > size
-            )
-        # Two neighbours of a key would not fit one chunk, so none is needlessly small.
-        if split:
-            per_key = [chunking[index] for index in range(chunking.chunks_per_key)]
-            for chunk, after in itertools.pairwise(per_key):
-                first = len(tree.leaf_range(split, after.first))
-                assert chunk.leaves + first > size
-
-
 def test_refuses() -> None:
     tree = IrregularTree.from_fanouts([[2]])
-    with pytest.raises(ValueError, match="keys: 0"):
-        IrregularChunking(tree=tree, keys=0)
-    with pytest.raises(ValueError, match="chunk_leaves: 0"):
-        IrregularChunking(tree=tree, chunk_leaves=0)
-    with pytest.raises(ValueError, match="more than 2\\^40"):
-        IrregularChunking(tree=tree, keys=2**40)
-    with pytest.raises(IndexError):
-        IrregularChunking(tree=tree)[1]
     plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE))
     with pytest.raises(ValueError, match="stands for one tree, not 2"):
         IrregularForest(plan, keys=2)

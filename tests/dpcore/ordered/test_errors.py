@@ -22,7 +22,7 @@ from dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.ordered.errors import errors_of, range_margin, range_variance, widths_of
+from dpcore.ordered.errors import errors_of, range_error, range_margin, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
@@ -130,8 +130,10 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
     np.testing.assert_allclose(prefixes.variance[0], stated, rtol=1e-9, atol=1e-8)
     for start, stop in [(0, 5), (4, 19), (7, LEAVES), (0, LEAVES)]:
         law = errors.range(start, stop)
-        assert range_variance(plan, start, stop) == pytest.approx(law.variance, rel=1e-9, abs=1e-8)
-    assert range_variance(plan, 3, 3) == 0.0
+        assert range_error(plan, start, stop).variance == pytest.approx(
+            law.variance, rel=1e-9, abs=1e-8
+        )
+    assert range_error(plan, 3, 3).variance == 0.0
 
 
 def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
@@ -261,7 +263,7 @@ class Coverage:
         found["ranges"] = np.stack(
             [
                 np.abs(before[:, stop] - before[:, start])
-                <= range_margin(plan, start, stop, confidence) + 1e-9
+                <= range_margin(range_error(plan, start, stop), confidence) + 1e-9
                 for start, stop in RANGES
             ],
             axis=1,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.ordered.errors import range_error, range_margin, range_variance
+from dpcore.ordered.errors import range_error, range_margin
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.trees.least_squares import estimate_down, estimate_up
 from dpcore.trees.uniform import Tree
@@ -30,7 +30,9 @@ def test_equals_dense_least_squares(
     boundaries = rng.integers(0, tree.leaves + 1, (60, 2))
     for start, stop in [*np.sort(boundaries, axis=1).tolist(), [0, tree.leaves], [0, 1]]:
         expected = covariance[start:stop, start:stop].sum()
-        assert range_variance(plan, start, stop) == pytest.approx(expected, rel=1e-8, abs=1e-7)
+        assert range_error(plan, start, stop).variance == pytest.approx(
+            expected, rel=1e-8, abs=1e-7
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -64,11 +66,17 @@ def test_the_law_has_the_coefficients_of_the_estimator(
 def test_margins_are_the_laws_own(random_plan: Callable[..., TreePlan]) -> None:
     plan = random_plan(np.random.default_rng(3), public=True)
     last = plan.tree.leaves
-    assert range_margin(plan, 0, last, 0.95) == 0.0 == range_margin(plan, 1, 1, 0.95)
+    assert (
+        range_margin(range_error(plan, 0, last), 0.95)
+        == 0.0
+        == range_margin(range_error(plan, 1, 1), 0.95)
+    )
     law = range_error(plan, 1, last - 1)
-    assert range_margin(plan, 1, last - 1, 0.9) == pytest.approx(law.half_width(0.9), rel=2e-9)
+    assert range_margin(range_error(plan, 1, last - 1), 0.9) == pytest.approx(
+        law.half_width(0.9), rel=2e-9
+    )
     with pytest.raises(ValueError, match="confidence"):
-        range_margin(plan, 1, last - 1, 1.0)
+        range_margin(range_error(plan, 1, last - 1), 1.0)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -78,26 +86,26 @@ def test_prefixes_nodes_and_the_whole_are_ranges(
     plan = random_plan(np.random.default_rng(5), public=public)
     tree, errors = plan.tree, UniformErrors(plan)
     for leaf in range(tree.leaves):
-        assert range_variance(plan, 0, leaf + 1) == pytest.approx(
+        assert range_error(plan, 0, leaf + 1).variance == pytest.approx(
             errors.prefix(leaf).variance, abs=1e-8
         )
     for level, size in enumerate(tree.level_sizes):
         for node in range(size):
             mine = tree.leaf_range(level, node)
-            assert range_variance(plan, mine.start, mine.stop) == pytest.approx(
+            assert range_error(plan, mine.start, mine.stop).variance == pytest.approx(
                 errors.node(level, node).variance, abs=1e-8
             )
-    assert range_variance(plan, 0, tree.leaves) == pytest.approx(UniformForest(plan).root_variance)
+    assert range_error(plan, 0, tree.leaves).variance == pytest.approx(
+        UniformForest(plan).root_variance
+    )
 
 
 def test_an_empty_range_has_no_error(random_plan: Callable[..., TreePlan]) -> None:
-    assert range_variance(random_plan(np.random.default_rng(0)), 1, 1) == 0.0
+    assert range_error(random_plan(np.random.default_rng(0)), 1, 1).variance == 0.0
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (0, 10**6)])
 def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) -> None:
-    with pytest.raises(ValueError, match="range: "):
-        range_variance(random_plan(np.random.default_rng(0)), start, stop)
     with pytest.raises(ValueError, match="range: "):
         range_error(random_plan(np.random.default_rng(0)), start, stop)
 

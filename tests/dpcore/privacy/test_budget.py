@@ -107,6 +107,16 @@ def test_shares_add_up_exactly(measure: Measure) -> None:
     assert whole.share(Fraction(1)) == whole
 
 
+def test_splits_add_up_exactly_and_forget_the_last_bits() -> None:
+    whole, rng = Budget(measure=Measure.RHO, amount=Fraction(2, 7)), np.random.default_rng(2)
+    for shares in rng.dirichlet(np.ones(5), 50):
+        amounts = whole.split(shares)
+        assert sum(amounts) == whole.amount
+        parts = [float(each / whole.amount) for each in amounts]
+        np.testing.assert_allclose(parts, shares, atol=5 / 2**20)
+    assert whole.split([0.25 - 1e-12, 0.25 + 1e-12, 0.5]) == whole.split([0.25, 0.25, 0.5])
+
+
 @pytest.mark.parametrize("amount", [Fraction(0), Fraction(-1, 2)])
 def test_refuses_a_budget_of_nothing(amount: Fraction) -> None:
     with pytest.raises(ValueError, match=r"epsilon: .* is not above 0"):

@@ -15,7 +15,7 @@ import pytest
 
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.errors import range_variance
+from dpcore.ordered.errors import range_error
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
@@ -114,7 +114,7 @@ def test_a_range_is_the_difference_of_two_boundaries(release: Release, key: str 
         low, high = tree.cdf(start, key), tree.cdf(stop, key)
         assert answer.count == high.count - low.count
         assert answer.estimate == pytest.approx(high.estimate - low.estimate)
-        assert answer.std_error == pytest.approx(range_variance(plan, start, stop) ** 0.5)
+        assert answer.std_error == pytest.approx(range_error(plan, start, stop).variance ** 0.5)
         assert answer.label == f"[{start}, {stop})"
     assert tree.range(0, LEAVES, key).fraction == 1.0
     empty = tree.range(5, 5, key)

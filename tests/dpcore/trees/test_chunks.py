@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dpcore.trees.chunks import MAX_CELLS, UniformChunking
+from dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
+from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
+from tests.dpcore.irregular_trees import random_irregular_tree
 
 FORESTS = [
     (10, (3, 4), 5),
@@ -66,14 +71,78 @@ def test_the_split_level_is_the_highest_that_fits(chunking: UniformChunking) -> 
         assert split == 1 or tree.leaves_below(split - 1) > chunking.chunk_leaves
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_chunks_of_irregular_trees_are_whole_subtrees_in_the_order_of_leaves(size: int) -> None:
+    rng = np.random.default_rng(13)
+    for _ in range(12):
+        tree, keys = random_irregular_tree(rng), int(rng.integers(1, 4))
+        chunking = IrregularChunking(tree=tree, keys=keys, chunk_leaves=size)
+        leaf = 0
+        for number, chunk in enumerate(chunking):
+            assert chunk.start == leaf
+            assert chunking.number(chunk.key, chunk.index) == number
+            ids = np.arange(leaf, leaf + chunk.leaves)
+            assert (chunking.numbers(ids) == number).all()
+            assert chunk.leaves <= size
+            leaf += chunk.leaves
+        assert leaf == chunking.cells == keys * tree.leaves
+        split = chunking.split_level
+        assert chunking.spine.level_sizes == tree.level_sizes[: split + 1]
+        if split:  # one level higher a subtree would be too large
+            assert (
+                max(len(tree.leaf_range(split - 1, n)) for n in range(tree.level_sizes[split - 1]))
+                > size
+            )
+        # Two neighbours of a key would not fit one chunk, so none is needlessly small.
+        if split:
+            per_key = [chunking[index] for index in range(chunking.chunks_per_key)]
+            for chunk, after in itertools.pairwise(per_key):
+                first = len(tree.leaf_range(split, after.first))
+                assert chunk.leaves + first > size
+
+
+WHOLE = (
+    UniformChunking(tree=Tree(leaves=4, fanouts=(4,))),
+    IrregularChunking(tree=IrregularTree.from_fanouts([[4]])),
+)
+
+
+@pytest.mark.parametrize("whole", WHOLE)
 @pytest.mark.parametrize("number", [-1, 100])
-def test_refuses_the_number_of_no_chunk(number: int) -> None:
+def test_refuses_the_number_of_no_chunk(whole: Chunking, number: int) -> None:
     with pytest.raises(IndexError):
-        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)))[number]
+        whole[number]
 
 
-def test_refuses_no_keys_and_too_many_counts() -> None:
+@pytest.mark.parametrize("whole", WHOLE)
+def test_refuses_no_keys_no_leaves_and_too_many_counts(whole: Chunking) -> None:
     with pytest.raises(ValueError, match="keys: 0 is not at least 1"):
-        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)), keys=0)
+        replace(whole, keys=0)
+    with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):
+        replace(whole, chunk_leaves=0)
     with pytest.raises(ValueError, match=r"2\^40"):
-        UniformChunking(tree=Tree(leaves=4, fanouts=(4,)), keys=MAX_CELLS // 4 + 1)
+        replace(whole, keys=MAX_CELLS // 4 + 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_nodes_of_chunks_and_spine_are_all_nodes_of_a_key(size: int) -> None:
+    rng = np.random.default_rng(3)
+    cuts: list[Chunking] = [
+        UniformChunking(tree=Tree(leaves=leaves, fanouts=fanouts), chunk_leaves=size)
+        for leaves, fanouts, _ in FORESTS
+    ]
+    shapes = [random_irregular_tree(rng) for _ in range(6)]
+    cuts += [IrregularChunking(tree=tree, chunk_leaves=size) for tree in shapes]
+    for cut in cuts:
+        nodes: list[list[int]] = [[] for _ in cut.tree.level_sizes]
+        spine = cut.spine_chunk(0, 1)
+        for depth, (first, stop) in enumerate(cut.node_ranges(spine)[: spine.tree.height]):
+            nodes[depth] += range(first, stop)
+        for chunk in cut:
+            ranges = cut.node_ranges(chunk)
+            assert [stop - first for first, stop in ranges] == [
+                chunk.rows * size for size in chunk.tree.level_sizes
+            ]
+            for depth, (first, stop) in enumerate(ranges):
+                nodes[cut.first_level(chunk) + depth] += range(first, stop)
+        assert nodes == [list(range(each)) for each in cut.tree.level_sizes]
