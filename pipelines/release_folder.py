@@ -20,12 +20,11 @@ import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
+from dpcore.questions.place import Part
 from dpcore.questions.tables import QUANTILES
-from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
-from dpcore.trees.forest import SPINE
 from transforms.layout import MANIFEST, concluded_file, universe_name
 
 QUANTILES_FILE = concluded_file(QUANTILES)
@@ -130,17 +129,13 @@ class ReleaseFolder:
                 them are not opened, and the rest of a part is not unpacked.
         """
         for place in sorted(place for place in self._parts if place[:2] == (kind, tree)):
-            if (keys is not None and place[2] >= keys) or not self._holds_upper(place, levels):
+            if keys is not None and place[2] >= keys:
+                continue
+            part = Part(kind=kind, tree=tree, key=place[2], index=place[3])
+            if levels is not None and not self.plan.question(tree).holds_upper(part, levels):
                 continue
             file = self._file(*self._parts[place])
             yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
-
-    def _holds_upper(self, place: tuple[str, str, int, int], levels: int | None) -> bool:
-        """Whether a part may hold nodes of so many levels: those above the split are in spines."""
-        question = self.plan.question(place[1])
-        if levels is None or place[3] == SPINE or not isinstance(question, TreeQuestion):
-            return True
-        return levels > question.forest.chunking.split_level
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were asked for."""

@@ -213,6 +213,10 @@ class Question(ABC):
     def parts(self) -> Iterator[Part]:
         """Every part that is released."""
 
+    def holds_upper(self, part: Part, levels: int) -> bool:
+        """Whether a part may hold nodes of so many levels from the root."""
+        return True
+
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
         """Tables of the whole tree, by name.
 

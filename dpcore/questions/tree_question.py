@@ -311,6 +311,10 @@ class TreeQuestion(Question):
     def _part(self, kind: str, place: Place) -> Part:
         return Part(kind=kind, tree=self.name, key=place.group, index=place.number)
 
+    def holds_upper(self, part: Part, levels: int) -> bool:
+        """Those above the split are in spines."""
+        return part.index == SPINE or levels > self.forest.chunking.split_level
+
     def parts(self) -> Iterator[Part]:
         for place in self.places:
             for kind in self.tables:

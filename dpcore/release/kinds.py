@@ -20,7 +20,7 @@ from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.question import Question
-from dpcore.questions.released import ReadPart
+from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
 from dpcore.sparse.question import sparse_question_from_spec
 from dpcore.sparse.released import ReleasedSparse
@@ -30,8 +30,8 @@ Spec = Mapping[str, Any]
 ReadUniverse = Callable[[str], Universe]
 
 
-class Terms(NamedTuple):
-    """What a question shares with its release.
+class ReadTerms(NamedTuple):
+    """What the specification of a question is read with: what it shares with its release.
 
     Attributes:
         neighbors: the neighbouring relation.
@@ -52,15 +52,15 @@ class Kind(NamedTuple):
         released: the answers about a question, from its parts and from what it concluded.
     """
 
-    question: Callable[[Spec, Terms], Question]
-    released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Any]
+    question: Callable[[Spec, ReadTerms], Question]
+    released: Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
 
 
-def _ordered(spec: Spec, terms: Terms) -> Question:
+def _ordered(spec: Spec, terms: ReadTerms) -> Question:
     return ordered_question_from_spec(spec, terms.neighbors, terms.measure)
 
 
-def _hierarchy(spec: Spec, terms: Terms) -> Question:
+def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
     universe = terms.read_universe(str(spec["domain"]["universe"]))

@@ -18,7 +18,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import keeps
 from dpcore.questions.question import MovedCounts, Question
-from dpcore.release.kinds import ReadUniverse, Terms, kind_of
+from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
@@ -181,7 +181,7 @@ def plan_from_spec(
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
-    terms = Terms(neighbors, measure, read_universe)
+    terms = ReadTerms(neighbors, measure, read_universe)
     alone = terms._replace(measure=Measure.EPSILON)
     return ReleasePlan(
         name=str(spec["name"]),

@@ -13,12 +13,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.released import ReadPart, ReleasedTree
+from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.kinds import KINDS
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.released import ReleasedSparse
 
 
 class Release:
@@ -40,24 +38,11 @@ class Release:
         """The table of quantiles, None where no tree asked for any."""
         return self.concluded.get(QUANTILES)
 
-    def tree(self, name: str) -> ReleasedTree | ReleasedSparse:
-        """One of its trees: a `ReleasedCdf`, a `ReleasedHierarchy` or a `ReleasedSparse`.
+    def tree(self, name: str) -> Released:
+        """The answers about one of its trees.
 
         Raises:
             KeyError: there is none of this name.
         """
         question = self.plan.question(name)
-        tree: ReleasedTree = KINDS[question.kind].released(question, self._read, self.concluded)
-        return tree
-
-    def cdf(self, name: str) -> ReleasedCdf:
-        """A tree over an ordered domain.
-
-        Raises:
-            KeyError: there is none of this name.
-            TypeError: it has no CDF.
-        """
-        tree = self.tree(name)
-        if not isinstance(tree, ReleasedCdf):
-            raise TypeError(f"tree: {name} has no CDF")
-        return tree
+        return KINDS[question.kind].released(question, self._read, self.concluded)

@@ -6,126 +6,119 @@ The rooms of pipelines are kept here too: no circle of imports, and none grows t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
 import pytest
-from pydantic import PlainValidator
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.released import ReleasedCdf
-from dpcore.questions.workload import Share, Terms, Workload
-from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
-from dpcore.uniform.setting import TreeSetting
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import plan_from_spec
 from pipelines.configuration import load_configuration
-from pipelines.kinds import KINDS, Kind
-from pipelines.report import write_report_html
-from pipelines.sections.section import Amount
-from pipelines.sections.tree import TreeSection
+from pipelines.release_folder import ReleaseFolder
+from tests import toy_kind
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.report_page import ReleaseTables, elements_of
+from tests.pipelines.report_page import elements_of
 from tests.rooms import LARGEST_ROOM, PROJECT, imports_of
 from tests.test_rooms import circles
+from tests.transforms.eager import Change, EagerRelease
+from transforms.errors import ConservationError
+from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
 ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse")
 
 
-class ToyQuestion(OrderedQuestion):
-    """Counts of cells, of a kind of its own."""
-
-    kind = "toy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToyWorkload(Workload[ToyQuestion]):
-    """What a toy tree asks."""
-
-    domain: OrderedDomain
-
-    def planned(self, share: Share, terms: Terms) -> ToyQuestion:
-        plan = plan_tree(
-            TreeSetting(leaves=self.domain.cells, budget=share.budget, neighbors=terms.neighbors)
-        )
-        return ToyQuestion(name=self.name, domain=self.domain, plan=plan, weight=self.weight)
-
-    def predicted(self, question: ToyQuestion) -> float:
-        return predicted_cdf_rmse(question.plan)
-
-
-def toy_domain(value: Any) -> OrderedDomain:
-    column = {"type": "integer", "column": value["column"]}
-    return make_domain(column | {"lower": 0, "upper": value["size"]})
-
-
-class ToyTree(TreeSection):
-    """The section of a toy tree."""
-
-    domain: Annotated[Any, PlainValidator(toy_domain)]
-    weight: Amount = Fraction(1)
-
-    def workload(self) -> ToyWorkload:
-        return ToyWorkload(name=self.name, domain=self.domain, weight=self.weight)
-
-
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> str:
-    """The path of a configuration with a tree of a kind that says nothing but its section."""
-    monkeypatch.setitem(KINDS, "toy", Kind(section=ToyTree))
-    domain = {"kind": "toy", "column": "x", "size": 9}
-    trees = [{"name": "own", "domain": domain, "weight": 3}]
+def toy(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], None]:
+    """Makes a configuration one of two trees, the first of a kind that only tests know."""
+    toy_kind.register(monkeypatch)
+    tree = {"name": "own", "domain": {"kind": "totals", "column": "place", "keys": list(KEYS)}}
 
     def change(settings: dict[str, Any]) -> None:
-        settings.update(trees=[*trees, settings["trees"][0]])
+        settings.update(trees=[tree, settings["trees"][0]])
 
-    return str(workspace.configure(change))
+    return change
 
 
-def test_a_kind_is_planned_by_its_section_alone(workspace: Workspace, toy: str) -> None:
-    plan = load_configuration(toy).plan()
-    assert [question.kind for question in plan.questions] == ["toy", "ordered"]
-    assert plan.questions[0].budget == plan.budget.share(Fraction(3, 4))
-    outcome = workspace.run("plan", toy, "--target-error", "2")
+KEYS = ("north", "south")
+
+
+def test_a_kind_is_planned_by_its_section_alone(workspace: Workspace, toy: Any) -> None:
+    path = workspace.configure(toy)
+    plan = load_configuration(path).plan()
+    assert [question.kind for question in plan.questions] == ["totals", "ordered"]
+    assert plan.questions[0].budget == plan.budget.share(Fraction(1, 2))
+    assert plan_from_spec(plan.spec()) == plan
+    outcome = workspace.run("plan", path)
     assert outcome.code == 0
-    assert "own: a tree of kind toy of x" in outcome.out
-    assert "  for 2 rows: " in outcome.out.split("\n\n")[1]
-    assert '"plan": {' in workspace.run("plan", toy, "--json").out
+    assert "own: a tree of kind totals of place, once for each of 2 keys" in outcome.out
+    assert '"plan": {' in workspace.run("plan", path, "--json").out
 
 
-def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: str) -> None:
-    text = Path(toy).read_text().replace("kind: toy", "kind: cube")
-    Path(toy).write_text(text)
-    outcome = workspace.run("plan", toy)
+def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any) -> None:
+    path = Path(workspace.configure(toy))
+    path.write_text(path.read_text().replace("kind: totals", "kind: cube"))
+    outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
-    sentence = "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse or toy"
+    sentence = "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse or totals"
     assert sentence in outcome.err
 
 
-def test_a_kind_has_a_page_and_a_summary_of_its_own_accord(toy: str) -> None:
-    question = load_configuration(toy).plan().questions[0]
-    assert isinstance(question, ToyQuestion) and question.budget is not None
-    plan = ReleasePlan(
-        name="toys",
-        neighbors=question.neighbors,
-        budget=question.budget,
-        questions=(question,),
+def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, toy: Any) -> None:
+    outcome = workspace.release(toy)
+    assert outcome.code == 0, outcome.err
+    assert "own (place, 95 % intervals)" in outcome.out and "north" in outcome.out
+    folder = ReleaseFolder(str(workspace.output))
+    assert folder.manifest["trees"][0]["law"] == "DiscreteLaplace(scale=Fraction(2, 1))"  # type: ignore[index]
+    released = folder.release
+    places = Counter(workspace.values()["place"].to_pylist())
+    for key in KEYS:
+        (answer,) = released.tree("own").top(1, 0, key)
+        noise = answer.estimate - places[key]
+        assert noise == round(noise) and abs(noise) < 60  # 1e-12 at scale 2
+        assert answer.ci_high - answer.ci_low == 2 * 6
+        found = workspace.run("query", workspace.output, "top", "--tree", "own", "--key", key)
+        assert found.code == 0 and f"{answer.count}" in found.out.replace(",", "")
+    page = elements_of((workspace.output / "report.html").read_text())
+    assert "Of place; intervals of 95 %." in page.text
+    refused = workspace.run(
+        "query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north"
     )
-    key = ReleaseKey(bytes(range(32)))
-    release = release_counts(plan, {"own": np.arange(9)}, key)
-    page = elements_of(write_report_html(ReleaseTables(release)))
-    assert "Of x; intervals of 95 %." in page.text
-    rows = sum(len(batch) for batch in ReleaseTables(release).batches("nodes", "own"))
-    assert sum(tag == "td" for tag, _ in page.tags) >= rows
-    lines = list(KINDS["toy"].summary_lines(ReleasedCdf(question, release._read, None)))
-    assert lines[1] == "own (x, 95 % intervals)" and lines[2].startswith("  rows ")
+    assert refused.code == 2 and "tree own has no order" in refused.err
+
+
+def test_a_kind_is_released_in_memory_as_on_beam(workspace: Workspace, toy: Any) -> None:
+    workspace.release(toy)
+    folder = ReleaseFolder(str(workspace.output))
+    key = ReleaseKey.from_text(workspace.key.read_text())
+    nonce = bytes.fromhex(str(folder.manifest["nonce"]))
+    release = release_rows(folder.plan, workspace.values().to_batches(), key, nonce=nonce)
+    for name in [question.name for question in folder.plan.questions]:
+        found = release._read("nodes", name, 0, 0)
+        assert found.to_pylist() == folder.part("nodes", name, 0, 0).to_pylist()
+
+
+def test_a_kind_loses_nothing_and_draws_once(
+    workspace: Workspace, toy: Any, tmp_path: Path
+) -> None:
+    """The contract of every kind, by the job's own steps."""
+    plan = load_configuration(workspace.configure(toy)).plan()
+    key = KeyReference(reference=f"file:{workspace.key}").checked()
+    bundles = [workspace.values().to_batches()]
+
+    def drop_first(place: str) -> Change:
+        return lambda name, elements: elements[1:] if name == place else elements
+
+    for number, place in enumerate(("partial counts", "exact counts", "digests", "sent")):
+        output = tmp_path / str(number)
+        with pytest.raises(ConservationError):
+            EagerRelease(plan, key, str(output), bytes(16), drop_first(place)).run(bundles)
+        assert not (output / "manifest.json").exists()
+    assert EagerRelease(plan, key, str(tmp_path / "whole"), bytes(16)).run(bundles)
 
 
 # --- the rooms ---
@@ -159,7 +152,7 @@ def test_no_room_is_too_large() -> None:
 def knows_kinds(path: str, source: str) -> Iterator[str]:
     """What a source says of a single kind of trees: its rooms, its name, its class."""
     place = PurePosixPath(path).parts
-    if place[1] in (*ROOMS_OF_KINDS, "kinds.py"):
+    if place[1] in ROOMS_OF_KINDS or place[-1] == "kinds.py":
         return
     for module, name in imports_of(source):
         parts = module.split(".")
@@ -179,7 +172,15 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(path for path in modules().values()))
+# All that stands above, beside or below the kinds.
+ELSEWHERE = ("transforms", "dpcore/release", "dpcore/questions")
+FILES = [
+    *modules().values(),
+    *(path for each in ELSEWHERE for path in (PROJECT / each).rglob("*.py")),
+]
+
+
+@pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: str(path.relative_to(PROJECT)))
 def test_kinds_are_known_to_their_rooms_alone(path: Path) -> None:
     where = path.relative_to(PROJECT).as_posix()
     assert list(knows_kinds(where, path.read_text())) == []

@@ -214,8 +214,6 @@ def test_refusals(release: Release) -> None:
     paths = tree_of(release, "paths")
     with pytest.raises(ValueError, match="only repeats a leaf above it"):
         paths.node(2, 0)  # what continues the leaf etc
-    with pytest.raises(TypeError, match="tree: plain has no CDF"):
-        release.cdf("plain")
 
 
 def test_what_is_public_is_told_exactly(release: Release) -> None:

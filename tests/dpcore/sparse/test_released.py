@@ -174,8 +174,6 @@ def test_refusals(release: Release) -> None:
     for level in (-1, 3):
         with pytest.raises(ValueError, match=f"level: {level} is not between 0 and 2"):
             tree.top(1, level)
-    with pytest.raises(TypeError, match="tree: labels has no CDF"):
-        release.cdf("labels")
 
 
 @pytest.mark.parametrize("prune", [0, 30])
