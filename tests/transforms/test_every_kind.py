@@ -1,0 +1,262 @@
+"""What every kind of tree keeps, whatever it is: one suite, a plan of each kind.
+
+`test_conservation` plants a loss at each of the steps of these same plans. Each rule here is shown
+to fail on a kind that breaks it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.universe import Universe
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.questions.place import Counts, Drawn, Partial, Place
+from dpcore.questions.question import Question
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from tests.transforms import every_kind
+from tests.transforms.every_kind import ROWS
+
+Tables = dict[tuple[str, str, int, int], list[dict[str, Any]]]
+
+
+@pytest.fixture(params=every_kind.PLANS)
+def kind(request, monkeypatch) -> str:
+    """Trees of every kind, in several chunks."""
+    every_kind.cut(monkeypatch, request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def plan(kind) -> ReleasePlan:
+    return every_kind.PLANS[kind]()
+
+
+def released(
+    plan: ReleasePlan,
+    key: ReleaseKey,
+    rows: pa.Table = ROWS,
+    *,
+    nonce: bytes = b"",
+    size: int = 250,
+) -> Tables:
+    """All parts of the release of rows in batches of some size."""
+    made = release_rows(
+        plan, rows.combine_chunks().to_batches(max_chunksize=size), key, nonce=nonce
+    )
+    places = [
+        (each.kind, each.tree, each.key, each.index) for q in plan.questions for each in q.parts()
+    ]
+    assert len(set(places)) == len(places)
+    return {place: made._read(*place).to_pylist() for place in places}
+
+
+def universes(plan: ReleasePlan) -> dict[str, Universe]:
+    return {each.digest: each for q in plan.questions for each in q.public_tables}  # type: ignore[misc]
+
+
+def check_places(plan: ReleasePlan) -> None:
+    """Places are planned once each, and every partial count is of one of them."""
+    for question in plan.questions:
+        places = list(question.places)
+        assert len(set(places)) == len(places) > 0
+        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+        increments = question.increments(columns)
+        for dense in (True, False):
+            counter = question.counter(dense=dense)
+            kept = counter.add(increments, ROWS.num_rows)
+            partials = list(counter.take())
+            assert {partial.place for partial in partials} <= set(places)
+            merged = merged_of(question, partials)
+            assert kept == sum(c.total for p, c in merged.items() if question.balance_of(p) == 0)
+            assert all(not partial.data for partial in counter.take())
+
+
+def merged_of(question: Question, partials: list[Partial]) -> dict[Place, Counts]:
+    by_place: dict[Place, list[bytes]] = {place: [] for place in question.places}
+    for place, data, _ in partials:
+        by_place[place].append(data)
+    return {place: question.merge(place, parts) for place, parts in by_place.items()}
+
+
+def check_draws(plan: ReleasePlan, key: ReleaseKey) -> None:
+    """The same counts get the same noise, however the rows came; any others, noise of their own."""
+    first = released(plan, key)
+    assert (
+        first
+        == released(plan, key, size=7)
+        == released(plan, key, ROWS.take(pa.array(np.arange(899, -1, -1))))
+    )
+    others = (
+        released(plan, key, nonce=bytes(16)),
+        released(plan, ReleaseKey(bytes(32))),
+        released(replace(plan, name="another"), key),
+        released(plan, key, ROWS.slice(20)),  # the first few are dropped by some
+    )
+    for other in others:
+        assert [place for place in first if first[place] == other[place] and first[place]] == []
+
+
+def test_places_are_planned(plan) -> None:
+    check_places(plan)
+
+
+def test_the_same_counts_are_drawn_once(plan, key) -> None:
+    check_draws(plan, key)
+
+
+def test_a_question_comes_back_from_its_specification(plan, key) -> None:
+    found = universes(plan)
+    again = plan_from_spec(plan.spec(), found.__getitem__)
+    assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
+    assert released(again, key) == released(plan, key)
+
+
+def test_a_question_travels(plan, key) -> None:
+    for question in plan.questions:
+        question.prepare()
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan and again.digest == plan.digest
+    assert released(again, key) == released(plan, key)
+
+
+def test_what_takes_long_is_taken_from_the_manifest(plan, key) -> None:
+    expected = released(plan, key)
+    fresh = plan_from_spec(plan.spec(), universes(plan).__getitem__)
+    for question, old in zip(fresh.questions, plan.questions, strict=True):
+        question.recall(old.entry())
+        assert question.entry() == old.entry()
+    assert released(fresh, key) == expected
+
+
+def test_no_rows_at_all(plan, key) -> None:
+    found = released(plan, key, ROWS.slice(0, 0))
+    assert found.keys() == released(plan, key).keys()
+
+
+def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
+    """What `release_counts` takes, and what a counter gives."""
+    for question in plan.questions:
+        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+        counter = question.counter(dense=True)
+        increments = question.increments(columns)
+        counter.add(increments, ROWS.num_rows)
+        given: Any
+        if isinstance(increments.cells, pa.Array):
+            given = question.domain.leaf_counts(columns)  # type: ignore[attr-defined]
+        else:
+            given = np.zeros(question.dense_cells, np.int64)
+            values = 1 if increments.values is None else increments.values
+            np.add.at(given, increments.cells, values)
+        mine = {
+            place: each.to_bytes()
+            for place, each in merged_of(question, list(question.partials_of(given))).items()
+        }
+        theirs = {
+            place: each.to_bytes()
+            for place, each in merged_of(question, list(counter.take())).items()
+        }
+        assert mine == theirs
+
+
+def test_without_noise_the_root_is_the_truth(kind, plan, key, monkeypatch) -> None:
+    if kind in ("thresholds", "mixed"):
+        pytest.skip("counts between thresholds are not exact without noise either")
+    for law in (DiscreteLaplace, DiscreteGaussian):
+        monkeypatch.setattr(
+            law, "sample", lambda self, stream, many: ZeroNoise().sample(stream, many)
+        )
+    found = released(plan, key)
+    (question,) = plan.questions
+    columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+    exact = question.counter(dense=True).add(question.increments(columns), ROWS.num_rows)
+    roots = [
+        row
+        for (kind, *_), rows in found.items()
+        for row in rows
+        if kind == "nodes" and row["level"] == 0
+    ]
+    assert len(roots) == question.key_count
+    assert sum(row["estimate"] for row in roots) == pytest.approx(exact, abs=1e-6)
+
+
+# --- kinds that break a rule ---------------------------------------------------------------------
+
+
+def fields_of(value: Any) -> list[str]:
+    return [each.name for each in fields(value)]
+
+
+def planted(**methods: Any) -> ReleasePlan:
+    """The plan of an ordered tree that has other methods."""
+    plan = every_kind.PLANS["ordered"]()
+    (question,) = plan.questions
+    kind = type("Planted", (type(question),), methods)
+    given = {name: getattr(question, name) for name in fields_of(question)}
+    return replace(plan, questions=(kind(**given),))
+
+
+def test_a_kind_that_draws_anew_is_found(key) -> None:
+    ordered = type(every_kind.PLANS["ordered"]().questions[0])
+
+    def draw(self: Any, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        fresh = replace(noise, global_digest=os.urandom(32))
+        return ordered.draw(self, place, counts, fresh)
+
+    with pytest.raises(AssertionError):
+        check_draws(planted(draw=draw), key)
+
+
+def test_a_kind_whose_noise_does_not_hang_on_the_counts_is_found(key) -> None:
+    ordered = type(every_kind.PLANS["ordered"]().questions[0])
+
+    def draw(self: Any, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        class Blind(NoiseSource):
+            def of_counts(self, counts: Any) -> NoiseSource:
+                return self
+
+        given = {name: getattr(noise, name) for name in fields_of(noise)}
+        own = Blind(**given | {"global_digest": b"", "nonce": b""})
+        return ordered.draw(self, place, counts, own)
+
+    with pytest.raises(AssertionError):
+        check_draws(planted(draw=draw), key)
+
+
+def test_a_kind_that_forgets_rows_is_found() -> None:
+    class Forgetful:
+        is_due = False
+
+        def __init__(self, counter: Any) -> None:
+            self._counter = counter
+
+        def add(self, increments: Any, rows: int, /) -> int:
+            kept: int = self._counter.add(increments._replace(cells=increments.cells[1:]), rows)
+            return kept + 1
+
+        def take(self) -> Iterator[Partial]:
+            yield from self._counter.take()
+
+    ordered = type(every_kind.PLANS["ordered"]().questions[0])
+
+    def counter(self: Any, *, dense: bool) -> Forgetful:
+        return Forgetful(ordered.counter(self, dense=dense))
+
+    with pytest.raises(AssertionError):
+        check_places(planted(counter=counter))
+
+
+def test_a_kind_with_a_place_twice_is_found() -> None:
+    ordered = type(every_kind.PLANS["ordered"]().questions[0])
+    with pytest.raises(AssertionError):
+        check_places(planted(places=property(lambda self: ordered.places.fget(self) * 2)))  # type: ignore[attr-defined]
