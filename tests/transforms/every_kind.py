@@ -100,7 +100,7 @@ PLANS: dict[str, Callable[[], ReleasePlan]] = {
     "hierarchy": lambda: _alone(hierarchy_question("digits")),
     "sums": lambda: _alone(hierarchy_question("columns", measure=SUMS, keys=RACES)),
     "as measured": lambda: _alone(hierarchy_question("digits", estimation="none")),
-    "thresholds": lambda: stated_plan_of(threshold_question("paths")),
+    "thresholds": lambda: stated_plan_of(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
     "mixed": _mixed,
 }
