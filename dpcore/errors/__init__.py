@@ -5,17 +5,8 @@ own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "intervals": (
-        "clipped_intervals",
-        "prefix_margin",
-    ),
-    "law": (
-        "BLUR_VARIANCE",
-        "ErrorLaw",
-        "ROUNDING",
-        "SMOOTHING",
-        "moments_of",
-    ),
+    "intervals": ("clipped_intervals", "prefix_margin"),
+    "law": ("BLUR_VARIANCE", "ErrorLaw", "ROUNDING", "SMOOTHING", "moments_of"),
     "merged_law": (
         "MergedLaw",
         "Terms",
@@ -25,11 +16,7 @@ FACE = {
         "power_sums",
         "sum_of",
     ),
-    "moments": (
-        "NodeMoments",
-        "blurred_excess",
-        "noise_cumulant",
-    ),
+    "moments": ("NodeMoments", "blurred_excess", "noise_cumulant"),
     "relative": (
         "gaussian_alpha_rmse",
         "gaussian_smoothed_relative_error",

@@ -5,14 +5,8 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "calendar": (
-        "CALENDAR_LEVELS",
-        "universe_from_calendar",
-    ),
-    "domain": (
-        "HierarchyDomain",
-        "POLICIES",
-    ),
+    "calendar": ("CALENDAR_LEVELS", "universe_from_calendar"),
+    "domain": ("HierarchyDomain", "POLICIES"),
     "entry": ("hierarchy_levels_of",),
     "leaves": (
         "MAX_DIGITS",
@@ -21,31 +15,12 @@ FACE = {
         "universe_from_parents",
         "universe_from_paths",
     ),
-    "question": (
-        "HierarchyQuestion",
-        "LEAST_SQUARES",
-        "NONE",
-        "hierarchy_question_from_spec",
-    ),
-    "relative_objective": (
-        "METRICS",
-        "RelativeObjective",
-    ),
+    "question": ("HierarchyQuestion", "LEAST_SQUARES", "NONE", "hierarchy_question_from_spec"),
+    "relative_objective": ("METRICS", "RelativeObjective"),
     "released": ("ReleasedHierarchy",),
-    "threshold_question": (
-        "ThresholdQuestion",
-        "threshold_question_from_spec",
-    ),
-    "universe": (
-        "OTHER",
-        "Universe",
-        "check_level_names",
-    ),
+    "threshold_question": ("ThresholdQuestion", "threshold_question_from_spec"),
+    "universe": ("OTHER", "Universe", "check_level_names"),
     "universe_question": ("UniverseQuestion",),
     "universe_table": ("universe_from_table",),
-    "workload": (
-        "HierarchyWorkload",
-        "predicted_hierarchy_error",
-        "predicted_threshold_error",
-    ),
+    "workload": ("HierarchyWorkload", "predicted_hierarchy_error", "predicted_threshold_error"),
 }

@@ -5,18 +5,11 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "as_measured": (
-        "AsMeasuredForest",
-        "measured_level_rmse",
-    ),
+    "as_measured": ("AsMeasuredForest", "measured_level_rmse"),
     "errors": ("IrregularErrors",),
     "forest": ("IrregularForest",),
     "node_weights": ("NodeWeights",),
-    "plan": (
-        "IrregularPlan",
-        "Sensitivities",
-        "sum_sensitivities",
-    ),
+    "plan": ("IrregularPlan", "Sensitivities", "sum_sensitivities"),
     "planner": (
         "predicted_level_rmse",
         "predicted_node_rmse",
@@ -24,9 +17,5 @@ FACE = {
         "with_equal_shares",
     ),
     "variances": ("plan_errors",),
-    "widths": (
-        "IrregularWidths",
-        "irregular_widths",
-        "node_margins",
-    ),
+    "widths": ("IrregularWidths", "irregular_widths", "node_margins"),
 }

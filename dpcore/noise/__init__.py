@@ -6,29 +6,9 @@ else is its own, and may change freely (a test keeps both).
 
 FACE = {
     "exponential_bounds": ("exp_bounds",),
-    "laws": (
-        "DiscreteGaussian",
-        "DiscreteLaplace",
-        "NoiseLaw",
-        "SAMPLER_VERSION",
-    ),
-    "randomness": (
-        "NONCE_BYTES",
-        "RandomStream",
-        "ReleaseKey",
-        "draw_nonce",
-        "public_stream",
-    ),
+    "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
+    "randomness": ("NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"),
     "scales": ("scale_of",),
-    "source": (
-        "MAX_COUNT",
-        "NoiseSource",
-        "add_noise",
-        "combine_digests",
-        "counts_digest",
-    ),
-    "truncated_laplace": (
-        "TruncatedLaplace",
-        "truncated_laplace",
-    ),
+    "source": ("MAX_COUNT", "NoiseSource", "add_noise", "combine_digests", "counts_digest"),
+    "truncated_laplace": ("TruncatedLaplace", "truncated_laplace"),
 }

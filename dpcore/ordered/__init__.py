@@ -7,21 +7,9 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "candidates": ("candidates",),
     "errors": ("errors_of",),
-    "make": (
-        "DOMAIN_KINDS",
-        "DateDomain",
-        "OrderedDomain",
-        "make_domain",
-    ),
-    "planner": (
-        "budget_for_target",
-        "predicted_cdf_rmse",
-        "predicted_error",
-    ),
-    "question": (
-        "OrderedQuestion",
-        "ordered_question_from_spec",
-    ),
+    "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
+    "planner": ("budget_for_target", "predicted_cdf_rmse", "predicted_error"),
+    "question": ("OrderedQuestion", "ordered_question_from_spec"),
     "released": ("ReleasedCdf",),
     "workload": ("OrderedWorkload",),
 }

@@ -5,10 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "estimator_errors": (
-        "EstimatorErrors",
-        "IndependentErrors",
-    ),
+    "estimator_errors": ("EstimatorErrors", "IndependentErrors"),
     "forest": ("PapersForest",),
     "mechanisms": (
         "LevelBudgets",

@@ -5,29 +5,11 @@ own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "budget": (
-        "Budget",
-        "Measure",
-        "Neighbors",
-    ),
-    "conversion": (
-        "calibrated_rho",
-        "epsilon_of",
-        "rho_of",
-    ),
-    "decimal_rank": (
-        "decimal_rank",
-        "four_digits",
-    ),
-    "group": (
-        "GroupPrivacy",
-        "check_budget",
-        "rounded_down",
-    ),
-    "loss": (
-        "certified_delta",
-        "keeps",
-    ),
+    "budget": ("Budget", "Measure", "Neighbors"),
+    "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
+    "decimal_rank": ("decimal_rank", "four_digits"),
+    "group": ("GroupPrivacy", "check_budget", "rounded_down"),
+    "loss": ("certified_delta", "keeps"),
     "sensitivity": (
         "level_law",
         "level_sensitivity",

@@ -5,10 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "entry": (
-        "budget_entry",
-        "policies_of",
-    ),
+    "entry": ("budget_entry", "policies_of"),
     "leaf_counts": ("BUFFERED_ROWS",),
     "parts": ("ChunkAnswer",),
     "place": (
@@ -21,18 +18,8 @@ FACE = {
         "Place",
         "ReleasedPart",
     ),
-    "question": (
-        "MovedCounts",
-        "PublicTable",
-        "Question",
-    ),
-    "released": (
-        "Answer",
-        "ReadPart",
-        "Released",
-        "ReleasedTree",
-        "named_level",
-    ),
+    "question": ("MovedCounts", "PublicTable", "Question"),
+    "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "named_level"),
     "tables": (
         "CDF",
         "NODES",
@@ -42,15 +29,6 @@ FACE = {
         "number_column",
         "tree_and_key",
     ),
-    "tree_question": (
-        "Intervals",
-        "TreeQuestion",
-    ),
-    "workload": (
-        "Noise",
-        "Share",
-        "Terms",
-        "Way",
-        "Workload",
-    ),
+    "tree_question": ("Intervals", "TreeQuestion"),
+    "workload": ("Noise", "Share", "Terms", "Way", "Workload"),
 }

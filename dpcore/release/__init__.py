@@ -5,11 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "composition": (
-        "Guarantee",
-        "TreeRefused",
-        "plan_release",
-    ),
+    "composition": ("Guarantee", "TreeRefused", "plan_release"),
     "guarantee": (
         "CHECKSUM",
         "budget_text",
@@ -18,9 +14,6 @@ FACE = {
         "guarantee_numbers",
         "manifest_of",
     ),
-    "plan": (
-        "ReleasePlan",
-        "plan_from_spec",
-    ),
+    "plan": ("ReleasePlan", "plan_from_spec"),
     "release": ("Release",),
 }

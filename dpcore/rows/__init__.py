@@ -19,29 +19,10 @@ FACE = {
         "null_rows",
         "value_type",
     ),
-    "keys": (
-        "KeyList",
-        "make_key_list",
-        "needed_type",
-        "position_of",
-        "value_list",
-    ),
-    "lookup": (
-        "IntegerIndex",
-        "TextIndex",
-    ),
-    "number_texts": (
-        "ABSENT",
-        "read_numbers",
-        "text_buffers",
-        "write_numbers",
-    ),
-    "packing": (
-        "pack",
-        "pack_many",
-        "unpack",
-        "unpack_many",
-    ),
+    "keys": ("KeyList", "make_key_list", "needed_type", "position_of", "value_list"),
+    "lookup": ("IntegerIndex", "TextIndex"),
+    "number_texts": ("ABSENT", "read_numbers", "text_buffers", "write_numbers"),
+    "packing": ("pack", "pack_many", "unpack", "unpack_many"),
     "policies": (
         "DROPPED",
         "MAP_VERSION",
@@ -51,15 +32,7 @@ FACE = {
         "is_integer",
         "made",
     ),
-    "sums": (
-        "LARGEST_BOUND",
-        "MeasureColumn",
-        "measure_from_spec",
-    ),
+    "sums": ("LARGEST_BOUND", "MeasureColumn", "measure_from_spec"),
     "value_list": ("ValueList",),
-    "whole_numbers": (
-        "floored_decimals",
-        "is_number",
-        "whole_numbers",
-    ),
+    "whole_numbers": ("floored_decimals", "is_number", "whole_numbers"),
 }

@@ -5,20 +5,10 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "domain": (
-        "CodeDomain",
-        "NOTATIONS",
-        "SparseDomain",
-    ),
-    "labels": (
-        "LabelDomain",
-        "PathDomain",
-    ),
+    "domain": ("CodeDomain", "NOTATIONS", "SparseDomain"),
+    "labels": ("LabelDomain", "PathDomain"),
     "paths": ("last_labels",),
-    "question": (
-        "SparseQuestion",
-        "sparse_question_from_spec",
-    ),
+    "question": ("SparseQuestion", "sparse_question_from_spec"),
     "released": ("ReleasedSparse",),
     "settling": ("Pruning",),
     "workload": ("SparseWorkload",),

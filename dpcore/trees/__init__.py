@@ -5,20 +5,9 @@ own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "chunks": (
-        "CHUNK_LEAVES",
-        "Chunk",
-        "Chunking",
-        "IrregularChunking",
-        "UniformChunking",
-    ),
+    "chunks": ("CHUNK_LEAVES", "Chunk", "Chunking", "IrregularChunking", "UniformChunking"),
     "consistency": ("consistent_counts",),
-    "exact_sums": (
-        "LeafSums",
-        "saturated_sums",
-        "words_of",
-        "words_total",
-    ),
+    "exact_sums": ("LeafSums", "saturated_sums", "words_of", "words_total"),
     "forest": (
         "Forest",
         "LevelSolution",
@@ -37,14 +26,8 @@ FACE = {
         "estimation_weights",
         "prefix_weights",
     ),
-    "linear_forest": (
-        "Known",
-        "LinearForest",
-    ),
+    "linear_forest": ("Known", "LinearForest"),
     "shape": ("Shape",),
-    "uniform": (
-        "MAX_LEAVES",
-        "Tree",
-    ),
+    "uniform": ("MAX_LEAVES", "Tree"),
     "whole_trees": ("WholeTrees",),
 }

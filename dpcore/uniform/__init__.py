@@ -5,16 +5,9 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "bands": (
-        "band_margin",
-        "simultaneous_width",
-    ),
+    "bands": ("band_margin", "simultaneous_width"),
     "batch": ("plan_batch",),
-    "entry": (
-        "counted",
-        "estimate_in_words",
-        "levels_of",
-    ),
+    "entry": ("counted", "estimate_in_words", "levels_of"),
     "errors": ("UniformErrors",),
     "forest": ("UniformForest",),
     "objectives": (
@@ -27,25 +20,9 @@ FACE = {
         "RangeObjective",
         "objective_from_spec",
     ),
-    "plan": (
-        "Consistency",
-        "Estimator",
-        "Measured",
-        "TreePlan",
-        "check_estimator",
-        "moved_counts",
-    ),
+    "plan": ("Consistency", "Estimator", "Measured", "TreePlan", "check_estimator", "moved_counts"),
     "prefix_error": ("mean_prefix_variance",),
     "setting": ("TreeSetting",),
-    "strategies": (
-        "Fanouts",
-        "Strategy",
-        "one_level",
-        "search_strategies",
-    ),
-    "widths": (
-        "IntervalWidths",
-        "interval_widths",
-        "standard_width",
-    ),
+    "strategies": ("Fanouts", "Strategy", "one_level", "search_strategies"),
+    "widths": ("IntervalWidths", "interval_widths", "standard_width"),
 }
