@@ -12,6 +12,7 @@ from functools import cached_property
 
 from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
 
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 BUDGET_BITS = 40
@@ -56,7 +57,7 @@ class GroupPrivacy:
     @property
     def steps(self) -> int:
         """k = ||x - x'||_1 at most: `rows`, or twice as many under substitution."""
-        return 2 * self.rows if self.neighbors is Neighbors.SUBSTITUTE else self.rows
+        return self.rows * level_sensitivity(self.neighbors, single_node=False)[0]
 
     @property
     def row_epsilon(self) -> Fraction:

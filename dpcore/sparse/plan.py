@@ -42,6 +42,7 @@ from typing import Any
 
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
 
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
@@ -161,13 +162,16 @@ radius=50))
 
     @cached_property
     def _laws(self) -> tuple[TruncatedLaplace | None, ...]:
-        # A substituted unit changes counts twice, except that of the single root.
-        times = 2 if self.neighbors is Neighbors.SUBSTITUTE else 1
+        # Of a level a row moves so many counts, and spends a part on each.
+        moved = (
+            level_sensitivity(self.neighbors, single_node=level == 0)[0]
+            for level in range(self.height + 1)
+        )
         return tuple(
             truncated_laplace(level.epsilon / part, level.delta / part, sensitivity=self.rows)
             if level.epsilon
             else None
-            for level, part in zip(self.levels, (1, *[times] * self.height), strict=True)
+            for level, part in zip(self.levels, moved, strict=True)
         )
 
     def law(self, level: int) -> TruncatedLaplace | None:
