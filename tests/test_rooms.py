@@ -101,7 +101,7 @@ PLANTED = {
         climbs,
     ),
     "is not in the face": (
-        "transforms/solve.py",
+        "transforms/draw.py",
         "from dpcore.noise.laws import _secret",
         lambda crossing: bool(unfaced([crossing])),
     ),

@@ -152,17 +152,21 @@ def _increments(question: Question, batch: pa.RecordBatch) -> Increments:
 class _MergePlace(KeyedDoFn):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, *numbers), received = element
-        question, place, partials = self._plan.question(name), Place(*numbers), list(received)
-        counts = question.merge(place, partials)
+        question, place = self._plan.question(name), Place(*numbers)
+        # One is the empty partial.
+        balance = {tree_chunks(name): 1, tree_partials(name): 1}
+        counts = question.merge(place, _taken_off(balance, tree_partials(name), received))
         yield (name, *place), counts.to_bytes()
         digest = counts.digest(self._key, self._plan.name, name, place)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
-        balance = {
-            tree_chunks(name): 1,
-            # Of the exact sums: what saturates does not stop the job, which would tell of the data.
-            balance_name(question, place): residue(-counts.total),
-            # One is the empty partial.
-            tree_partials(name): 1 - len(partials),
-        }
+        # Of the exact sums: what saturates does not stop the job, which would tell of the data.
+        balance[balance_name(question, place)] = residue(-counts.total)
         for increment in balance.items():
             yield beam.pvalue.TaggedOutput(BALANCE, increment)
+
+
+def _taken_off(balance: dict[str, int], name: str, received: Iterable[bytes]) -> Iterator[bytes]:
+    """Elements one by one, each taken off a balance: an engine may hand on more than memory has."""
+    for each in received:
+        balance[name] -= 1
+        yield each

@@ -60,8 +60,14 @@ def words_total(words: Integers) -> int:
     >>> words_total(words_of(np.array([2**62, 2**62, 2**62])))
     13835058055282163712
     """
-    low, high = words
-    return int(low.sum()) + (int(high.sum()) << _LOW_BITS)
+    low, high = map(_exact_total, words)
+    return low + (high << _LOW_BITS)
+
+
+def _exact_total(words: Integers) -> int:
+    """The sum of 64-bit integers: in halves, of which 2^31 add up within 64 bits."""
+    upper, lower = words >> _LOW_BITS, words & (2**_LOW_BITS - 1)
+    return (int(upper.sum()) << _LOW_BITS) + int(lower.sum())
 
 
 def saturated_sums(words: Integers) -> Integers:

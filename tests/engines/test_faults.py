@@ -23,8 +23,8 @@ Files = dict[str, bytes]
 Leaks = Callable[[Path], list[str]]
 
 # Steps of the job, each in another stage, and what must be there once the step begins.
-READ, MEASURE, WRITE, COMMIT = "Read/Read", "Solve/Measure", "Write/WriteChunk", "Write/Commit"
-STEPS = (READ, MEASURE, WRITE, COMMIT)
+READ, DRAW, WRITE, COMMIT = "Read/Read", "Draw/Noise", "Draw/Finish", "Commit/Commit"
+STEPS = (READ, DRAW, WRITE, COMMIT)
 
 SETTLE_SECONDS = 30
 # Of the tests' Spark: a stage that is computed once has one bundle in each.
@@ -109,7 +109,7 @@ def test_spark_computes_again(workspace: Workspace, undisturbed: Files, leaks: L
     workspace.release()
     check_drawn_once(workspace, undisturbed, leaks)
     begun = workspace.noted("begun")
-    for step in (READ, MEASURE):
+    for step in (READ, DRAW):
         assert sum(step in stage for stage in begun) > SPARK_PARTITIONS
 
 
@@ -122,7 +122,7 @@ def test_task_manager_and_workers_killed(
     workspace.plant(sleep=1)
     process = workspace.start()
     try:
-        for step in (READ, MEASURE, WRITE):
+        for step in (READ, DRAW, WRITE):
             workspace.wait_for(step, process)
             (workspace.engine.faults / "begun").unlink()
             restart()

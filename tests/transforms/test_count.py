@@ -1,16 +1,18 @@
 """Exact counts: every row once in its place, whatever the bundles, batches and partial counts."""
 
+import tracemalloc
+
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that
 
-from dpcore.questions.leaf_counts import merged_chunk
+from dpcore.questions.leaf_counts import merged_chunk, pack_dense
 from dpcore.rows.packing import unpack
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 from transforms.conservation import tree_chunks, tree_partials, tree_rows
-from transforms.count import CountRows, _CountRows
+from transforms.count import CountRows, _CountRows, _MergePlace
 from transforms.readers.read import BALANCE
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -100,6 +102,24 @@ def test_every_chunk_of_the_plan_once_and_a_balance(
         summed["rows"] = -rows.num_rows
         sums = balance | "Balance" >> beam.CombinePerKey(sum)
         assert_that(sums, same(sorted(summed.items())), "balance")
+
+
+def test_partial_counts_of_a_place_are_read_one_by_one(make_plan, reference) -> None:
+    """Their number grows with the bundles of a job, and an engine hands them on as it goes."""
+    plan, number = make_plan("number"), 1000
+    (place,) = plan.questions[0].places
+    step = _MergePlace(plan, reference)
+    step.setup()
+    data = pack_dense(np.arange(20) ** 9)
+    tracemalloc.start()
+    found = outputs(
+        step.process((("number", *place), (bytes(bytearray(data)) for _ in range(number))))
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert dict(found[BALANCE])[tree_partials("number")] == 1 - number
+    assert unpack(found[MAIN][0][1]).tolist() == (number * np.arange(20) ** 9).tolist()
+    assert peak < number * len(data) / 2
 
 
 def same(expected: list[object]):

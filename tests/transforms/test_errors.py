@@ -32,7 +32,7 @@ def test_through_pickle(kind: type[ReleaseError]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_made_again_from_its_text_with_a_step_s_name(kind: type[ReleaseError]) -> None:
     # What Beam's local runner does with an exception of a DoFn.
-    again = kind(f"{kind(SENTENCE)} [while running 'Release/Solve/Record']")
+    again = kind(f"{kind(SENTENCE)} [while running 'Release/Record/Record']")
     again = kind(f"{again} [while running 'Release']")
     assert again.sentence == SENTENCE == sentence_in(str(again))
 

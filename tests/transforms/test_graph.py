@@ -1,22 +1,28 @@
-"""What travels between the steps of a job are bytes: nothing that is shuffled is pickled."""
+"""The graph of a job: bytes alone are shuffled, and steps have the names that others know."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.coders import Coder
 from apache_beam.portability import common_urns
 
+from tests.engines.test_faults import STEPS
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 
-def coders_of_shuffles(plan, reference, data: str, output: str) -> dict[str, list[Coder]]:
-    """The coders, with all that they consist of, of what each GroupByKey takes."""
+def graph_of(plan, reference, data: str, output: str) -> tuple[Any, Any]:
+    """The job as an engine gets it, and what reads its coders."""
     pipeline = beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
-    rows = pipeline | ReadBatches(patterns=(data,), format="parquet", plan=plan)
-    rows | ReleaseTrees(plan, key=reference, output=output)
-    proto, context = pipeline.to_runner_api(return_context=True)
+    rows = pipeline | "Read" >> ReadBatches(patterns=(data,), format="parquet", plan=plan)
+    rows | "Release" >> ReleaseTrees(plan, key=reference, output=output)
+    return pipeline.to_runner_api(return_context=True)
+
+
+def coders_of_shuffles(proto, context) -> dict[str, list[Coder]]:
+    """The coders, with all that they consist of, of what each GroupByKey takes."""
     found = {}
     for transform in proto.components.transforms.values():
         if transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn:
@@ -42,13 +48,20 @@ PICKLES = (
 
 def test_what_is_shuffled_is_not_pickled(make_plan, reference, data, tmp_path) -> None:
     plan = make_plan("value", "carrier")
-    found = coders_of_shuffles(plan, reference, data, str(tmp_path / "out"))
+    found = coders_of_shuffles(*graph_of(plan, reference, data, str(tmp_path / "out")))
     # Reshuffle, of a few files and splits, adds a pickle of its own around each element.
     names = [name for name in found if "Reshuffle" not in name]
     assert len(names) >= 5  # by place, digest, balance, by group, both ways, receipts
     for name in names:
         kinds = [type(part).__name__ for part in found[name]]
         assert not any(isinstance(part, PICKLES) for part in found[name]), (name, kinds)
+
+
+def test_faults_are_planted_in_steps_of_the_job(make_plan, reference, data, tmp_path) -> None:
+    """Those tests need engines that are mostly not there, and wait for a step by its name."""
+    proto, _ = graph_of(make_plan("value"), reference, data, str(tmp_path / "out"))
+    names = [each.unique_name for each in proto.components.transforms.values()]
+    assert all(any(step in name for name in names) for step in STEPS)
 
 
 def test_the_search_knows_a_pickle() -> None:
