@@ -24,10 +24,13 @@ from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
+from tests.transforms.eager import EagerRelease
 from transforms.key_reference import KeyReference
 from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
+from transforms.nonce import folder_nonce
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
+from transforms.universe_file import share_universes
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 SECRET = bytes(range(7, 39))
@@ -36,6 +39,7 @@ NONCE = bytes(range(16))
 
 MakePlan = Callable[..., ReleasePlan]
 Run = Callable[..., None]
+RunSteps = Callable[[ReleasePlan, pa.Table, Path], None]
 
 
 @pytest.fixture
@@ -196,6 +200,19 @@ def run(reference: KeyReference) -> Run:
             read | "Release" >> ReleaseTrees(
                 plan, key=reference, output=str(output), nonce=nonce, repair=repair
             )
+
+    return ran
+
+
+@pytest.fixture
+def run_steps(reference: KeyReference) -> RunSteps:
+    """Runs the job's own steps on a table, in three bundles, without an engine."""
+
+    def ran(plan: ReleasePlan, table: pa.Table, output: Path) -> None:
+        shared = share_universes(plan, str(output))
+        nonce = folder_nonce(str(output), NONCE)
+        batches = table.combine_chunks().to_batches(max_chunksize=300)
+        EagerRelease(shared, reference, str(output), nonce).run([batches[:3], [], batches[3:]])
 
     return ran
 
