@@ -24,13 +24,11 @@ from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
-from tests.transforms.eager import EagerRelease
+from tests.transforms.eager import release_table
 from transforms.key_reference import KeyReference
 from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
-from transforms.nonce import folder_nonce
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
-from transforms.universe_file import share_universes
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 SECRET = bytes(range(7, 39))
@@ -209,10 +207,7 @@ def run_steps(reference: KeyReference) -> RunSteps:
     """Runs the job's own steps on a table, in three bundles, without an engine."""
 
     def ran(plan: ReleasePlan, table: pa.Table, output: Path) -> None:
-        shared = share_universes(plan, str(output))
-        nonce = folder_nonce(str(output), NONCE)
-        batches = table.combine_chunks().to_batches(max_chunksize=300)
-        EagerRelease(shared, reference, str(output), nonce).run([batches[:3], [], batches[3:]])
+        release_table(plan, table, reference, str(output), NONCE)
 
     return ran
 
