@@ -37,7 +37,7 @@ NONCE = bytes(range(16))
 
 MakePlan = Callable[..., ReleasePlan]
 Run = Callable[..., None]
-RunSteps = Callable[[ReleasePlan, pa.Table, Path], None]
+RunSteps = Callable[..., None]
 
 
 @pytest.fixture
@@ -204,10 +204,11 @@ def run(reference: KeyReference) -> Run:
 
 @pytest.fixture
 def run_steps(reference: KeyReference) -> RunSteps:
-    """Runs the job's own steps on a table, in three bundles, without an engine."""
+    """Runs the job's own steps on a table, in three bundles, without an engine: where a test is not
+    about Beam, or needs a release to begin with."""
 
-    def ran(plan: ReleasePlan, table: pa.Table, output: Path) -> None:
-        release_table(plan, table, reference, str(output), NONCE)
+    def ran(plan: ReleasePlan, table: pa.Table, output: Path, nonce: bytes = NONCE) -> None:
+        release_table(plan, table, reference, str(output), nonce)
 
     return ran
 

@@ -70,9 +70,9 @@ def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, relea
 
 
 def test_a_folder_with_a_record_and_strays_is_completed(
-    plan, data, run, tmp_path, release_files
+    plan, data, rows, run, run_steps, tmp_path, release_files
 ) -> None:
-    run(plan, data, tmp_path / "whole")
+    run_steps(plan, rows, tmp_path / "whole")
     whole = release_files(tmp_path / "whole")
     out = tmp_path / "out"
     (out / "nodes").mkdir(parents=True)
@@ -89,9 +89,9 @@ def test_a_folder_with_a_record_and_strays_is_completed(
 
 @pytest.mark.parametrize("repair", [False, True])
 def test_a_release_that_stands_is_left_as_it_is_by_another_version(
-    plan, data, run, tmp_path, release_files, monkeypatch, repair
+    plan, data, rows, run, run_steps, tmp_path, release_files, monkeypatch, repair
 ) -> None:
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     before = release_files(tmp_path / "out")
     monkeypatch.setattr("dpcore.release.guarantee.__version__", "2")
     run(plan, data, tmp_path / "out", repair=repair)
@@ -99,9 +99,9 @@ def test_a_release_that_stands_is_left_as_it_is_by_another_version(
 
 
 def test_a_release_without_its_record_is_not_damaged_by_other_data(
-    plan, data, rows, run, tmp_path, release_files
+    plan, rows, run, run_steps, tmp_path, release_files
 ) -> None:
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     (tmp_path / "out" / "record.json").unlink()
     before = release_files(tmp_path / "out")
     pq.write_table(rows.slice(0, 2000), tmp_path / "other.parquet")
