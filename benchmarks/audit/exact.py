@@ -259,30 +259,22 @@ def _stated_ratio(plan: ReleasePlan, found: Mapping[str, Loss]) -> float:
     if any(each.epsilon for each in found.values()):
         return math.inf
     epsilon, delta = plan.stated
-    return epsilon_between(tuple(sorted(moved.items())), delta)[0] / float(epsilon)
+    return epsilon_bound(tuple(sorted(moved.items())), delta) / float(epsilon)
 
 
 @functools.lru_cache(maxsize=4096)
-def epsilon_between(
-    moved: tuple[tuple[tuple[Fraction, int], int], ...], delta: Fraction
-) -> tuple[float, float]:
-    """Two bounds of the epsilon of Gaussian noise at a delta, by the dp-accounting library.
+def epsilon_bound(
+    moved: tuple[tuple[tuple[Fraction, int], int], ...], delta: Fraction, *, is_upper: bool = False
+) -> float:
+    """A bound of the epsilon of Gaussian noise at a delta, by the dp-accounting library.
 
     Args:
         moved: as `Loss.moved`, sorted.
         delta: the claim.
-
-    Returns:
-        the lower one, and the upper one.
+        is_upper: the upper bound, not the lower one.
     """
     if not moved:
-        return 0.0, 0.0
-    return tuple(_composed(moved, delta, is_upper) for is_upper in (False, True))  # type: ignore
-
-
-def _composed(
-    moved: tuple[tuple[tuple[Fraction, int], int], ...], delta: Fraction, is_upper: bool
-) -> float:
+        return 0.0
     composed = pld.identity(_STEP, pessimistic_estimate=is_upper)
     for (sigma_squared, distance), number in moved:
         one = pld.from_discrete_gaussian_mechanism(

@@ -13,7 +13,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from benchmarks.audit.exact import Finding, epsilon_between, losses
+from benchmarks.audit.exact import Finding, epsilon_bound, losses
 from benchmarks.audit.published import published_laws, sparse_loss
 from benchmarks.audit.recording import recorded_release
 from benchmarks.audit.rows import (
@@ -79,7 +79,7 @@ def whole_loss(
     search = plan.question("tree")
     pair = [each["tree"] for each in counts]
     return (
-        epsilon_between(tuple(sorted(moved.items())), _SHARED[1])[0]
+        epsilon_bound(tuple(sorted(moved.items())), _SHARED[1])
         + (found["pure"].epsilon if "pure" in found else 0)
         + sparse_loss(*laws, float(_SPARSE[1]))
         + threshold_loss(search, *pair, float(search.approximate[1]))  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from dpcore.release.release import Release
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
+from tests.transforms.eager import release_table
 from transforms.key_reference import KeyReference
 from transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 from transforms.readers.read import ReadBatches
@@ -36,6 +37,7 @@ NONCE = bytes(range(16))
 
 MakePlan = Callable[..., ReleasePlan]
 Run = Callable[..., None]
+RunSteps = Callable[..., None]
 
 
 @pytest.fixture
@@ -196,6 +198,17 @@ def run(reference: KeyReference) -> Run:
             read | "Release" >> ReleaseTrees(
                 plan, key=reference, output=str(output), nonce=nonce, repair=repair
             )
+
+    return ran
+
+
+@pytest.fixture
+def run_steps(reference: KeyReference) -> RunSteps:
+    """Runs the job's own steps on a table, in three bundles, without an engine: where a test is not
+    about Beam, or needs a release to begin with."""
+
+    def ran(plan: ReleasePlan, table: pa.Table, output: Path, nonce: bytes = NONCE) -> None:
+        release_table(plan, table, reference, str(output), nonce)
 
     return ran
 

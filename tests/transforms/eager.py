@@ -15,7 +15,9 @@ from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
 from transforms import commit, count, draw, record
 from transforms.key_reference import KeyReference
+from transforms.nonce import folder_nonce
 from transforms.readers.read import BALANCE
+from transforms.universe_file import share_universes
 
 MAIN = "main"
 # What a fault makes of all elements of a hand-over.
@@ -64,6 +66,16 @@ def counted(plan: ReleasePlan, bundles: Iterable[Sequence[pa.RecordBatch]]) -> I
         for batch in bundle:
             yield from step.process(batch)
         yield from step.finish_bundle()
+
+
+def release_table(
+    plan: ReleasePlan, table: pa.Table, key: KeyReference, output: str, nonce: bytes
+) -> None:
+    """Releases a table, in several batches and three bundles, into a folder."""
+    size = -(-len(table) // 9) or 1
+    batches = table.combine_chunks().to_batches(max_chunksize=size)
+    shared, own = share_universes(plan, output), folder_nonce(output, nonce)
+    EagerRelease(shared, key, output, own).run([batches[:3], [], batches[3:]])
 
 
 class EagerRelease:

@@ -1,6 +1,5 @@
 """Parts, receipts and manifest: a release exists once its manifest does, and never changes."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from dpcore.questions.place import Part
 from dpcore.release.guarantee import checksum_of, manifest_of
 from transforms.commit import CommitError, _by_part, _Commit, manifest_text
-from transforms.errors import ConservationError, sentence_in
+from transforms.errors import ConservationError
 from transforms.files import TEMPORARY_SUFFIX
 from transforms.layout import Receipt, parquet_bytes, part_file, planned_parts, sha256
 from transforms.record import check_record
@@ -71,9 +70,9 @@ def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, relea
 
 
 def test_a_folder_with_a_record_and_strays_is_completed(
-    plan, data, run, tmp_path, release_files
+    plan, data, rows, run, run_steps, tmp_path, release_files
 ) -> None:
-    run(plan, data, tmp_path / "whole")
+    run_steps(plan, rows, tmp_path / "whole")
     whole = release_files(tmp_path / "whole")
     out = tmp_path / "out"
     (out / "nodes").mkdir(parents=True)
@@ -90,9 +89,9 @@ def test_a_folder_with_a_record_and_strays_is_completed(
 
 @pytest.mark.parametrize("repair", [False, True])
 def test_a_release_that_stands_is_left_as_it_is_by_another_version(
-    plan, data, run, tmp_path, release_files, monkeypatch, repair
+    plan, data, rows, run, run_steps, tmp_path, release_files, monkeypatch, repair
 ) -> None:
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     before = release_files(tmp_path / "out")
     monkeypatch.setattr("dpcore.release.guarantee.__version__", "2")
     run(plan, data, tmp_path / "out", repair=repair)
@@ -100,54 +99,15 @@ def test_a_release_that_stands_is_left_as_it_is_by_another_version(
 
 
 def test_a_release_without_its_record_is_not_damaged_by_other_data(
-    plan, data, rows, run, tmp_path, release_files
+    plan, rows, run, run_steps, tmp_path, release_files
 ) -> None:
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     (tmp_path / "out" / "record.json").unlink()
     before = release_files(tmp_path / "out")
     pq.write_table(rows.slice(0, 2000), tmp_path / "other.parquet")
     with pytest.raises(Exception, match="made from other data, with another key"):
         run(plan, str(tmp_path / "other.parquet"), tmp_path / "out", repair=True)
     assert release_files(tmp_path / "out") == before
-
-
-# (function, end of the name that it is to make)
-FAILURES = {
-    "record": ("link", "record.json"),
-    "a part": ("replace", ".parquet"),
-    "quantiles": ("replace", "quantiles.parquet"),
-    "manifest": ("link", "manifest.json"),
-}
-
-
-@pytest.mark.parametrize("place", FAILURES)
-def test_a_full_disk(
-    place, plan, data, rows, run, tmp_path, release_files, expected_files, monkeypatch
-) -> None:
-    name, ending = FAILURES[place]
-    original = getattr(os, name)
-
-    def full(source: Any, target: Any, *others: Any) -> None:
-        if str(target).endswith(ending):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        original(source, target, *others)
-
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(os, name, full)
-        with pytest.raises(Exception) as caught:
-            run(plan, data, out)
-    sentence = sentence_in(str(caught.value))
-    assert sentence is not None and sentence.startswith(f"output: {out}")
-    assert sentence.endswith("cannot be written: No space left on device")
-    left = release_files(out)
-    assert "manifest.json" not in left
-    assert not [path for path in left if path.endswith(TEMPORARY_SUFFIX)]
-    # The same command again, with room, makes the release that it would have made.
-    run(plan, data, out)
-    made, expected = release_files(out), expected_files(plan, rows)
-    assert expected.items() <= made.items()
-    assert made.keys() - expected.keys() == {"manifest.json", "nonce.json", "record.json"}
 
 
 def receipt(index: int, checksum: str = "aa", **fields: Any) -> Receipt:

@@ -99,9 +99,9 @@ def plan(make_plan, monkeypatch):
 
 
 @pytest.fixture
-def drawn(plan, data, run, tmp_path, release_files) -> dict[str, bytes]:
-    """The files of the release from two Parquet files, on the local runner."""
-    run(plan, data, tmp_path / "drawn")
+def drawn(plan, rows, run_steps, tmp_path, release_files) -> dict[str, bytes]:
+    """The files of the release of the same rows without an engine."""
+    run_steps(plan, rows, tmp_path / "drawn")
     return release_files(tmp_path / "drawn")
 
 

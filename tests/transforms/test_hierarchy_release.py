@@ -102,12 +102,6 @@ def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
     return str(folder / "rows-*.parquet")
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    """The rows in several splits."""
-    return rows_in_two_files(tmp_path, ROWS)
-
-
 def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
     """Check the files of a release against those of the release in memory."""
     universes = {
@@ -128,7 +122,7 @@ def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]
 @pytest.mark.parametrize("chunks", [2**17, 4], ids=["whole", "chunks"])
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    name, chunks, source, tmp_path, key, run, release_files, small_splits, monkeypatch
+    name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunks)
     if chunks == 4:  # the other way to count, too
@@ -136,16 +130,22 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
         monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     plan = plan_for(name)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
-    run(plan, source, tmp_path / "out")
+    run_steps(plan, ROWS, tmp_path / "out")
     check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
 
 
-def test_no_rows_at_all(tmp_path, key, run, release_files, monkeypatch) -> None:
+def test_public_nodes_on_beam(tmp_path, key, run, release_files, small_splits, monkeypatch) -> None:
+    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+    plan = plan_for("public")
+    run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
+    check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
+
+
+def test_no_rows_at_all(tmp_path, key, run_steps, release_files, monkeypatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     rows = ROWS.slice(0, 0)
-    pq.write_table(rows, tmp_path / "none.parquet")
     plan = plan_for("add_remove")
-    run(plan, str(tmp_path / "none.parquet"), tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     found = release_files(tmp_path / "out")
     check(plan, found, files_of(plan, rows, key))
     # One for each universe, however many trees share it.
@@ -153,27 +153,25 @@ def test_no_rows_at_all(tmp_path, key, run, release_files, monkeypatch) -> None:
 
 
 def test_a_hierarchy_beside_an_ordered_tree(
-    make_plan, rows, tmp_path, key, run, release_files, small_splits
+    make_plan, rows, tmp_path, key, run_steps, release_files
 ) -> None:
     ordered = make_plan("value", "carrier", fanouts=(4, 4, 2))
     both = rows.append_column("code", ROWS["code"].combine_chunks().take(np.arange(3000) % 2600))
     plan = release_plan_of(*ordered.questions, hierarchy_question("digits"))
-    run(plan, rows_in_two_files(tmp_path, both), tmp_path / "out")
+    run_steps(plan, both, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert "quantiles.parquet" in found
     check(plan, found, files_of(plan, both, key))
 
 
 @pytest.mark.parametrize("name", ["add_remove", "public"])
-def test_zero_noise_gives_what_is_counted_by_hand(
-    name, source, tmp_path, run, small_splits, monkeypatch
-) -> None:
+def test_zero_noise_gives_what_is_counted_by_hand(name, tmp_path, run_steps, monkeypatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
     plan = plan_for(name)
-    run(plan, source, tmp_path / "out")
+    run_steps(plan, ROWS, tmp_path / "out")
     nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
     rows = nodes.to_pylist()
     for form, question in RELEASES[name]():

@@ -67,16 +67,16 @@ def refused(run, tmp_path, release_files):
     return check
 
 
-def test_other_data_as_a_repair_of_a_release(make_plan, data, rows, tmp_path, run, refused) -> None:
-    run(make_plan(), data, tmp_path / "out")
+def test_other_data_as_a_repair_of_a_release(make_plan, rows, tmp_path, run_steps, refused) -> None:
+    run_steps(make_plan(), rows, tmp_path / "out")
     pq.write_table(rows.slice(0, rows.num_rows - 1), tmp_path / "fewer.parquet")
     refused(make_plan(), str(tmp_path / "fewer.parquet"), repair=True)
 
 
 def test_another_plan_or_id_into_a_folder_with_a_record(
-    make_plan, data, tmp_path, run, refused
+    make_plan, data, rows, tmp_path, run_steps, refused
 ) -> None:
-    run(make_plan(), data, tmp_path / "out")
+    run_steps(make_plan(), rows, tmp_path / "out")
     (tmp_path / "out" / "manifest.json").unlink()
     refused(make_plan(cells=29), data)
     refused(make_plan(release="another"), data)

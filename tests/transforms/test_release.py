@@ -1,4 +1,8 @@
-"""The release that the pipeline makes is the release of the same counts in memory."""
+"""The release that the pipeline makes is the release of the same counts in memory.
+
+On Beam: every kind of tree together (hierarchies under substitution: test_hierarchy_release), cut
+trees, no rows, and nulls. Of all other plans, the steps of the job, one after the other.
+"""
 
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.privacy.budget import Neighbors
 from dpcore.release.plan import ReleasePlan
+from tests.transforms import every_kind
 from transforms.release import ReleaseTrees
 
 MANY_LEAVES = 2**17 + 2**13
@@ -33,8 +38,8 @@ def tables(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name.endswith(".parquet")}
 
 
-def check(plan, data, table, tmp_path, run, release_files, expected_files, **options) -> None:
-    run(plan, data, tmp_path / "out", **options)
+def check(plan, data, table, tmp_path, run, release_files, expected_files) -> None:
+    run(plan, data, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert tables(found) == expected_files(plan, table)
     assert set(found) - set(tables(found)) == {"manifest.json", "nonce.json", "record.json"}
@@ -42,16 +47,26 @@ def check(plan, data, table, tmp_path, run, release_files, expected_files, **opt
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    name, make_plan, data, rows, tmp_path, run, release_files, expected_files
+    name, make_plan, rows, tmp_path, run_steps, release_files, expected_files
 ) -> None:
     arguments = dict(PLANS[name])
     plan = make_plan(*arguments.pop("names"), **arguments)
-    check(plan, data, rows, tmp_path, run, release_files, expected_files)
+    check(plan, rows, rows, tmp_path, run_steps, release_files, expected_files)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+def test_every_kind_on_beam(tmp_path, key, run, release_files, small_splits, monkeypatch) -> None:
+    every_kind.cut(monkeypatch, "mixed")
+    pq.write_table(every_kind.ROWS, tmp_path / "rows.parquet", row_group_size=200)
+    plan = every_kind.PLANS["mixed"]()
+    run(plan, str(tmp_path / "rows.parquet"), tmp_path / "out")
+    found = tables(release_files(tmp_path / "out"))
+    universes = {name for name in found if name.startswith("universe-")}
+    assert len(universes) == 2
+    expected = every_kind.tables_in_memory(plan, key)
+    assert {name: found[name] for name in found.keys() - universes} == expected
+
+
 def test_small_chunks_with_spines(
-    sparse,
     make_plan,
     data,
     rows,
@@ -62,36 +77,35 @@ def test_small_chunks_with_spines(
     monkeypatch,
     small_splits,
 ) -> None:
+    """By sorted counts, which leave before their bundle ends."""
     monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    if sparse:
-        monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
-        monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
+    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
     assert all(question.forest.chunking.split_level > 0 for question in plan.questions)
     check(plan, data, rows, tmp_path, run, release_files, expected_files)
 
 
 def test_more_leaves_than_a_chunk_holds(
-    make_plan, data, rows, tmp_path, run, release_files, expected_files
+    make_plan, rows, tmp_path, run_steps, release_files, expected_files
 ) -> None:
     plan = make_plan("value", cells=MANY_LEAVES, fanouts=(32, 64, 80))
     chunking = plan.questions[0].forest.chunking
     assert chunking.split_level > 0 and len(chunking) > 1
-    check(plan, data, rows, tmp_path, run, release_files, expected_files)
+    check(plan, rows, rows, tmp_path, run_steps, release_files, expected_files)
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
 def test_no_rows_at_all(
-    neighbors, make_plan, rows, tmp_path, run, release_files, expected_files
+    make_plan, rows, tmp_path, run, run_steps, release_files, expected_files
 ) -> None:
-    public = neighbors is Neighbors.SUBSTITUTE
-    empty = rows.slice(0, 0)
+    """With a private number of rows on Beam, and with a public one."""
+    empty, (private, public) = rows.slice(0, 0), (tmp_path / "private", tmp_path / "public")
     pq.write_table(empty, tmp_path / "empty.parquet")
-    plan = make_plan(
-        "value", "number", "carrier", neighbors=neighbors, public=public, missing="last"
-    )
     path = str(tmp_path / "empty.parquet")
-    check(plan, path, empty, tmp_path, run, release_files, expected_files)
+    plan = make_plan("value", "number", "carrier", missing="last")
+    check(plan, path, empty, private, run, release_files, expected_files)
+    plan = make_plan("value", "number", neighbors=Neighbors.SUBSTITUTE, public=True, missing="last")
+    check(plan, empty, empty, public, run_steps, release_files, expected_files)
 
 
 def test_only_nulls_in_columns_without_a_type(
@@ -117,7 +131,7 @@ def test_batches_of_one_s_own_pipeline(
 
 @pytest.mark.parametrize("chunk_leaves", [8, 2**17])
 def test_zero_noise_gives_the_exact_counts_back(
-    chunk_leaves, make_plan, data, rows, tmp_path, run, exact_counts, monkeypatch
+    chunk_leaves, make_plan, rows, tmp_path, run_steps, exact_counts, monkeypatch
 ) -> None:
     monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
     # The laws stay, and so their variances and the estimation; what is drawn is zero.
@@ -125,15 +139,15 @@ def test_zero_noise_gives_the_exact_counts_back(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     check_exact(plan, exact_counts(plan, rows), tmp_path / "out")
 
 
 def test_noise_is_seen_as_no_exact_counts(
-    make_plan, data, rows, tmp_path, run, exact_counts
+    make_plan, rows, tmp_path, run_steps, exact_counts
 ) -> None:
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
-    run(plan, data, tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     with pytest.raises(AssertionError):
         check_exact(plan, exact_counts(plan, rows), tmp_path / "out")
 

@@ -2,9 +2,7 @@
 its partial counts add up (losses: test_conservation)."""
 
 import json
-from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.questions.place import Place
@@ -47,7 +44,7 @@ def sparse_plan(*forms: str, **fields: Any) -> ReleasePlan:
     )
 
 
-def mixed_plan(make_question: Callable[..., OrderedQuestion] | None = None) -> ReleasePlan:
+def mixed_plan() -> ReleasePlan:
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     share = Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta) / 2)
     return ReleasePlan(
@@ -64,28 +61,20 @@ def mixed_plan(make_question: Callable[..., OrderedQuestion] | None = None) -> R
     )
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    """The rows in several splits."""
-    pq.write_table(ROWS.slice(0, 1500), tmp_path / "rows-a.parquet", row_group_size=500)
-    pq.write_table(ROWS.slice(1500), tmp_path / "rows-b.parquet", row_group_size=700)
-    return str(tmp_path / "rows-*.parquet")
-
-
 def tables(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if "/" in name or "quant" in name}
 
 
 @pytest.mark.parametrize("prune", [0, 60])
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    prune, source, tmp_path, key, run, release_files, small_splits, monkeypatch
+    prune, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if prune:  # partial counts leave before their bundle ends
         monkeypatch.setattr(
             question, "SparseCounter", lambda d, s: SparseCounter(d, s, most_leaves=5)
         )
     plan = sparse_plan(*FORMS, prune=prune)
-    run(plan, source, tmp_path / "out")
+    run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert tables(found) == files_of(plan, ROWS, key)
     assert found.keys() - tables(found).keys() == {"manifest.json", "nonce.json", "record.json"}
@@ -96,12 +85,10 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     assert all(part["rows"] > 0 for part in parts)
 
 
-def test_beside_ordered_trees_and_hierarchies(
-    source, tmp_path, key, run, release_files, make_plan, rows, small_splits, monkeypatch
-) -> None:
+def test_beside_hierarchies(tmp_path, key, run_steps, release_files, monkeypatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     plan = mixed_plan()
-    run(plan, source, tmp_path / "out")
+    run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert tables(found) == files_of(plan, ROWS, key)
     assert {name.split("/")[1].split("-")[0] for name in tables(found)} == {
@@ -112,11 +99,10 @@ def test_beside_ordered_trees_and_hierarchies(
     }
 
 
-def test_no_rows_at_all(tmp_path, key, run, release_files) -> None:
+def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
     rows = ROWS.slice(0, 0)
-    pq.write_table(rows, tmp_path / "none.parquet")
     plan = sparse_plan(*FORMS)
-    run(plan, str(tmp_path / "none.parquet"), tmp_path / "out")
+    run_steps(plan, rows, tmp_path / "out")
     found = tables(release_files(tmp_path / "out"))
     assert found == files_of(plan, rows, key)
     sizes = {name: pq.read_table(pa.BufferReader(data)).num_rows for name, data in found.items()}

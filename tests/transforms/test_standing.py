@@ -20,10 +20,10 @@ class Untouched(beam.DoFn):
         raise AssertionError("a row was read")
 
 
-def test_it_stands_once_its_manifest_does(make_plan, data, run, tmp_path) -> None:
+def test_it_stands_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) -> None:
     out, plan = tmp_path / "out", make_plan()
     assert not stands(str(out), plan)
-    run(plan, data, out)
+    run_steps(plan, rows, out)
     assert stands(str(out), plan)
     with pytest.raises(StandingError, match="a release of another specification; choose another"):
         stands(str(out), make_plan(cells=29))
@@ -36,10 +36,10 @@ def test_it_stands_once_its_manifest_does(make_plan, data, run, tmp_path) -> Non
 
 
 def test_the_transform_compares_no_rows_with_those_of_a_release_that_stands(
-    make_plan, data, rows, run, tmp_path, reference, release_files
+    make_plan, rows, run_steps, tmp_path, reference, release_files
 ) -> None:
     out, plan, seen = tmp_path / "out", make_plan(), tmp_path / "seen"
-    run(plan, data, out)
+    run_steps(plan, rows, out)
     before = release_files(out)
     with beam.Pipeline(RUNNER) as pipeline:
         batches = pipeline | beam.Create(rows.slice(0, 5).to_batches())

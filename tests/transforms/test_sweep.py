@@ -42,10 +42,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def out(make_plan, data, run, kept, tmp_path) -> Path:
+def out(make_plan, rows, run_steps, kept, tmp_path) -> Path:
     """A folder that holds the release of the plan of one tree."""
     if not kept.exists():
-        run(make_plan(), data, kept)
+        run_steps(make_plan(), rows, kept)
     return Path(shutil.copytree(kept, tmp_path / "out"))
 
 
@@ -81,10 +81,10 @@ def test_of_two_draws_of_a_chunk_the_loser_is_cleared(
 
 
 def test_the_beginning_of_a_release_is_discarded(
-    make_plan, data, run, tmp_path, release_files, monkeypatch
+    make_plan, data, rows, run, run_steps, tmp_path, release_files
 ) -> None:
     out, plan = tmp_path / "out", make_plan("value", "number")
-    run(plan, data, out)
+    run_steps(plan, rows, out)
     (out / "manifest.json").unlink()
     put(out, MINE | {HALF: b"half"})
     discard(str(out))
@@ -155,10 +155,12 @@ def test_a_damaged_manifest_sweeps_nothing(make_plan, data, run, out, release_fi
     assert release_files(out) == before
 
 
-def test_a_losing_job_clears_its_parts(make_plan, data, run, tmp_path, monkeypatch) -> None:
+def test_a_losing_job_clears_its_parts(
+    make_plan, data, rows, run, run_steps, tmp_path, monkeypatch
+) -> None:
     """Another release stands by the time that it would commit."""
     out, other = tmp_path / "out", tmp_path / "other"
-    run(make_plan(), data, other, nonce=bytes(16))
+    run_steps(make_plan(), rows, other, nonce=bytes(16))
 
     def beaten(receipts):
         shutil.copytree(other, out, dirs_exist_ok=True)

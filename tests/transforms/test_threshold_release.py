@@ -4,9 +4,7 @@ of the same counts in memory."""
 import json
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
@@ -51,20 +49,12 @@ RELEASES: dict[str, Callable[[], ReleasePlan]] = {
 }
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    """The rows in several splits."""
-    pq.write_table(ROWS.slice(0, 1500), tmp_path / "rows-a.parquet", row_group_size=500)
-    pq.write_table(ROWS.slice(1500), tmp_path / "rows-b.parquet", row_group_size=700)
-    return str(tmp_path / "rows-*.parquet")
-
-
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    name, source, tmp_path, key, run, release_files, small_splits
+    name, tmp_path, key, run_steps, release_files
 ) -> None:
     plan = RELEASES[name]()
-    run(plan, source, tmp_path / "out")
+    run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     tables = {path: data for path, data in found.items() if "/" in path}
     assert tables == files_of(plan, ROWS, key)
