@@ -20,6 +20,7 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, add_noise, counts_digest
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.privacy.sensitivity import level_law
+from dpcore.privacy.spending import Spending
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
@@ -73,7 +74,7 @@ class TotalsQuestion(Question):
     value_types = property(lambda self: {self.keys.column: self.keys.value_type})
     neighbors = property(lambda self: self.relation)
     budget = property(lambda self: self.share)
-    approximate = (Fraction(0), Fraction(0))
+    spending = property(lambda self: Spending(epsilon=self.share.amount))
     places = (ROOT,)
     law = property(lambda self: level_law(self.relation, self.share, single_node=False))
 

@@ -40,7 +40,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.release.plan import ReleasePlan, moved_counts_of
+from dpcore.release.plan import ReleasePlan, total_spending
 
 AMOUNTS = (Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(7, 3))
 STATED = ((Fraction(1), Fraction(1, 10**4)), (Fraction(3), Fraction(1, 10**3)))
@@ -166,7 +166,7 @@ def stated_release(
     """The release that spends as much as was certified to keep (epsilon, delta)."""
 
     def moved(rho: Fraction) -> Any:
-        return moved_counts_of(questions(Budget(measure=Measure.RHO, amount=rho)))
+        return total_spending(questions(Budget(measure=Measure.RHO, amount=rho))).moved
 
     def certify(rho: Fraction) -> float:
         return certified_delta(moved(rho), epsilon)

@@ -199,7 +199,7 @@ def _thresholds() -> Target:
     )
     plan = TreeThresholds(tree=domain.tree.shape, thresholds=claiming((searched,), ADD_REMOVE))
     question = ThresholdQuestion(name=NAME, domain=domain, plan=plan, objective=OBJECTIVE)
-    epsilon, delta = question.approximate
+    epsilon, delta = question.spending.own
     return Target(
         plan=threshold_plan(question),
         claim=Claim(measure="epsilon", amount=epsilon, delta=delta),

@@ -94,7 +94,7 @@ def claiming(rounds: tuple[ThresholdRound, ...], neighbors: Neighbors) -> Thresh
 
 def threshold_plan(question: ThresholdQuestion) -> ReleasePlan:
     """The release of one tree between thresholds."""
-    epsilon, delta = question.approximate
+    epsilon, delta = question.spending.own
     return ReleasePlan(
         name="r",
         neighbors=question.neighbors,
@@ -131,7 +131,7 @@ def audit_thresholds(*, plans: int, pairs: int, seed: int = 0) -> Finding:
     for number in range(plans):
         neighbors = rng.choice(list(Neighbors))
         question, palettes = threshold_question(rng, neighbors, keyed=number % 4 == 3)
-        epsilon, delta = question.approximate
+        epsilon, delta = question.spending.own
         for _ in range(pairs):
             tables = neighbouring_rows(rng, palettes, neighbors, rng.randrange(30))
             one, two = (leaf_counts(question, batches(rng, palettes, rows)) for rows in tables)

@@ -49,7 +49,7 @@ def whole_release(rng: Random, neighbors: Neighbors) -> tuple[ReleasePlan, Palet
     budgets = [rho.share(Fraction(1, 3)), rho.share(Fraction(2, 3))]
     budgets.append(Budget(measure=Measure.EPSILON, amount=_PURE))
     made = [draft.make(budget) for draft, budget in zip(drafts, budgets, strict=True)]
-    epsilon, delta = search.approximate
+    epsilon, delta = search.spending.own
     plan = ReleasePlan(
         name="r",
         neighbors=neighbors,
@@ -82,7 +82,7 @@ def whole_loss(
         epsilon_bound(tuple(sorted(moved.items())), _SHARED[1])
         + (found["pure"].epsilon if "pure" in found else 0)
         + sparse_loss(*laws, float(_SPARSE[1]))
-        + threshold_loss(search, *pair, float(search.approximate[1]))  # type: ignore[arg-type]
+        + threshold_loss(search, *pair, float(search.spending.own[1]))  # type: ignore[arg-type]
     )
 
 

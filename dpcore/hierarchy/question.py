@@ -26,9 +26,9 @@ from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
-from dpcore.questions.question import MovedCounts
 from dpcore.rows.keys import KeyList, make_key_list
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.chunks import CHUNK_LEAVES
@@ -125,7 +125,7 @@ class HierarchyQuestion(UniverseQuestion):
 
     @property
     def moved_counts(self) -> MovedCounts | None:
-        """As `Question.moved_counts`: None where levels are pooled or values are summed."""
+        """As `TreeQuestion.moved_counts`: None where levels are pooled or values are summed."""
         plan, tree = self.plan, self.plan.tree
         if self.measure is not None or any((fanouts == 1).any() for fanouts in tree.fanouts):
             return None

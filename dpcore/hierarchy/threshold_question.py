@@ -20,6 +20,7 @@ from dpcore.hierarchy.relative_objective import RelativeObjective, relative_obje
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.privacy.budget import Budget
+from dpcore.privacy.spending import Spending
 from dpcore.questions.entry import policies_of
 from dpcore.questions.tree_question import Intervals
 from dpcore.rows.keys import make_key_list
@@ -52,8 +53,9 @@ class ThresholdQuestion(UniverseQuestion):
         return None
 
     @property
-    def approximate(self) -> tuple[Fraction, Fraction]:
-        return self.plan.thresholds.epsilon, self.plan.thresholds.delta
+    def spending(self) -> Spending:
+        plan = self.plan.thresholds
+        return Spending(epsilon=plan.epsilon, delta=plan.delta)
 
     @cached_property
     def forest(self) -> ThresholdForest:

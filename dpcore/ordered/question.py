@@ -18,10 +18,10 @@ from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
 from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Part
-from dpcore.questions.question import MovedCounts
 from dpcore.questions.tables import CDF as CDF_TABLE
 from dpcore.questions.tables import NODES, QUANTILES, nodes_table
 from dpcore.questions.tree_question import TreeQuestion

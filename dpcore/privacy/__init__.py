@@ -9,7 +9,7 @@ FACE = {
     "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "check_budget", "rounded_down"),
-    "loss": ("certified_delta", "keeps"),
+    "loss": ("certified_delta",),
     "sensitivity": (
         "level_law",
         "level_sensitivity",
@@ -17,4 +17,5 @@ FACE = {
         "prefix_sensitivity",
         "sum_sensitivity",
     ),
+    "spending": ("MovedCounts", "Spending"),
 }

@@ -18,7 +18,7 @@ FACE = {
         "Place",
         "ReleasedPart",
     ),
-    "question": ("MovedCounts", "PublicTable", "Question"),
+    "question": ("PublicTable", "Question"),
     "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "named_level"),
     "tables": (
         "CDF",

@@ -27,9 +27,9 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.spending import Spending
 from dpcore.questions.place import (
     Counter,
     Counts,
@@ -42,8 +42,6 @@ from dpcore.questions.place import (
     ReleasedPart,
 )
 from dpcore.rows.keys import KeyList
-
-MovedCounts = tuple[tuple[NoiseLaw, int], ...]
 
 
 class PublicTable(Protocol):
@@ -256,15 +254,8 @@ class Question(ABC):
 
     @property
     @abstractmethod
-    def approximate(self) -> tuple[Fraction, Fraction]:
-        """The (epsilon, delta) that the plan spends in a release that states one; (0, 0) where it
-        shares a rho with others."""
-
-    @property
-    def moved_counts(self) -> MovedCounts | None:
-        """The noise laws, and how many counts of each a row moves by one; None where a row may move
-        them otherwise, or other counts of other laws."""
-        return None
+    def spending(self) -> Spending:
+        """What the plan spends: its epsilon, an epsilon with a delta, or a rho that it shares."""
 
     @property
     def declared_public(self) -> str | None:

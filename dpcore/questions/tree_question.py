@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.spending import MovedCounts, Spending
 from dpcore.questions.leaf_counts import (
     ChunkCounts,
     DenseCounter,
@@ -84,10 +84,17 @@ class TreeQuestion(Question):
         return self.plan.budget
 
     @property
-    def approximate(self) -> tuple[Fraction, Fraction]:
-        own = self.budget
-        pure = own is not None and own.measure is Measure.EPSILON
-        return own.amount if own is not None and pure else Fraction(0), Fraction(0)
+    def moved_counts(self) -> MovedCounts | None:
+        """As `dpcore.privacy.spending.Spending.moved`."""
+        return None
+
+    @property
+    def spending(self) -> Spending:
+        own = self.plan.budget
+        assert own is not None
+        if own.measure is Measure.EPSILON:
+            return Spending(epsilon=own.amount)
+        return Spending(rho=own.amount, moved=self.moved_counts)
 
     @property
     @abstractmethod

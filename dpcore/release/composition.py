@@ -22,10 +22,10 @@ from typing import Any
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
-from dpcore.questions.question import MovedCounts
+from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.workload import Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
-from dpcore.release.plan import ReleasePlan, moved_counts_of
+from dpcore.release.plan import ReleasePlan, total_spending
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def plan_release(
     ...     [OrderedWorkload(name="age", domain=make_domain(
     ...         {"column": "age", "type": "integer", "lower": 0, "upper": 120})),
     ...      SparseWorkload(name="address", domain=CodeDomain(column="address", widths=(8, 24)))])
-    >>> [str(question.approximate[1]) for question in plan.questions]  # of delta
+    >>> [str(question.spending.delta) for question in plan.questions]  # of delta
     ['0', '1/2000000']
     """
     for index, workload in enumerate(workloads):
@@ -209,7 +209,7 @@ class _Composition:
 
         def moved(rho: Fraction) -> MovedCounts | None:
             budget = Budget(measure=Measure.RHO, amount=rho)
-            return moved_counts_of(self._question(index, budget) for index in self._composed)
+            return total_spending(self._question(each, budget) for each in self._composed).moved
 
         def certify(rho: Fraction) -> float:
             counts = moved(rho)

@@ -15,9 +15,8 @@ from functools import cached_property
 
 from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.privacy.conversion import rho_of
-from dpcore.privacy.loss import keeps
-from dpcore.questions.question import MovedCounts, Question
+from dpcore.privacy.spending import Spending
+from dpcore.questions.question import Question
 from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
 
 # Changes whenever the same specification would give other bits in a release.
@@ -62,7 +61,7 @@ class ReleasePlan:
         if self.stated is None:
             if any(question.budget is None for question in self.questions):
                 raise ValueError("delta: a tree spends one, so the release must state one")
-        elif not self._keeps(*self.stated):
+        elif not self.spending.keeps(*self.stated, rho=self.budget.amount):
             epsilon, delta = self.stated
             raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
 
@@ -93,24 +92,9 @@ class ReleasePlan:
         )
 
     @property
-    def moved_counts(self) -> MovedCounts | None:
-        """The noise laws of all trees that share `budget`, and how many counts of each a row moves
-        by one; None where the composition of one of them is not known beyond its rho."""
-        return moved_counts_of(self.composed)
-
-    def _keeps(self, epsilon: Fraction, delta: Fraction) -> bool:
-        """Whether the release keeps (epsilon, delta): trees that spend their own add up (basic
-        composition), and the others, together, keep what these leave."""
-        own = [question.approximate for question in self.questions]
-        left = epsilon - sum(each[0] for each in own), delta - sum(each[1] for each in own)
-        if not self.composed:
-            return min(left) >= 0
-        if min(left) <= 0:
-            return False
-        moved = self.moved_counts
-        if moved is None:
-            return self.budget.amount <= rho_of(*left)
-        return keeps(moved, self.budget.amount, *left)
+    def spending(self) -> Spending:
+        """What all trees spend together."""
+        return total_spending(self.questions)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -153,14 +137,9 @@ class ReleasePlan:
         return hashlib.sha256(text.encode()).digest()
 
 
-def moved_counts_of(questions: Iterable[Question]) -> MovedCounts | None:
-    """`ReleasePlan.moved_counts` of some questions."""
-    moved: MovedCounts = ()
-    for question in questions:
-        if question.moved_counts is None:
-            return None
-        moved += question.moved_counts
-    return moved
+def total_spending(questions: Iterable[Question]) -> Spending:
+    """What some questions spend together."""
+    return sum((question.spending for question in questions), start=Spending())
 
 
 def plan_from_spec(

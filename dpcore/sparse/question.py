@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.spending import Spending
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
@@ -50,7 +51,7 @@ class SparseQuestion(Question):
     >>> domain = CodeDomain(column="address", widths=(8, 24))
     >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
     >>> question = SparseQuestion(name="addresses", domain=domain, plan=plan)
-    >>> question.approximate, [tuple(place) for place in question.places[:3]]
+    >>> question.spending.own, [tuple(place) for place in question.places[:3]]
     ((Fraction(1, 1), Fraction(1, 1000000)), [(0, 0), (1, 0), (1, 1)])
     """
 
@@ -90,8 +91,8 @@ class SparseQuestion(Question):
         return self.plan.neighbors
 
     @property
-    def approximate(self) -> tuple[Fraction, Fraction]:
-        return self.plan.epsilon, self.plan.delta
+    def spending(self) -> Spending:
+        return Spending(epsilon=self.plan.epsilon, delta=self.plan.delta)
 
     @property
     def places(self) -> list[Place]:

@@ -81,11 +81,11 @@ def test_the_composition_of_the_library_brackets_what_is_certified() -> None:
     """Both of its bounds are within 0.2 % of the epsilon at which a plan was certified."""
     rng = Random(1)
     case = exact.make_case(rng, "ordered trees, planned", "epsilon, delta")
-    assert case.plan.stated is not None and case.plan.moved_counts is not None
+    assert case.plan.stated is not None and case.plan.spending.moved is not None
     epsilon, delta = case.plan.stated
     moved = {
         (law.sigma_squared, 1): n
-        for law, n in case.plan.moved_counts
+        for law, n in case.plan.spending.moved
         if isinstance(law, DiscreteGaussian)
     }
     bounds = {"moved": tuple(sorted(moved.items())), "delta": delta}

@@ -96,7 +96,7 @@ def threshold_question(
 
 def stated_plan_of(*questions: Question) -> ReleasePlan:
     """A release that states what its trees spend, and no more."""
-    own = [question.approximate for question in questions]
+    own = [question.spending.own for question in questions]
     stated = sum((each[0] for each in own), Fraction()), sum((each[1] for each in own), Fraction())
     return ReleasePlan(
         name="release",

@@ -15,7 +15,7 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, plan_release
-from dpcore.release.plan import moved_counts_of, plan_from_spec
+from dpcore.release.plan import plan_from_spec, total_spending
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.workload import SparseWorkload
 from pipelines.configuration import load_configuration
@@ -53,10 +53,10 @@ def test_what_trees_spend_beside_a_delta_adds_up(workspace: Workspace) -> None:
     pure, shared, sparse = plan.questions
     assert plan.stated == (2, Fraction(1, 10**6))
     assert [each.name for each in plan.composed] == ["gaussian"]
-    assert pure.approximate == (Fraction(1, 2), 0)
-    assert sparse.approximate == (Fraction(1, 2), Fraction(1, 4 * 10**6))
-    assert shared.approximate == (0, 0) and shared.budget == plan.budget
-    left = certified_delta(moved_counts_of(plan.composed) or (), 1)
+    assert pure.spending.own == (Fraction(1, 2), 0)
+    assert sparse.spending.own == (Fraction(1, 2), Fraction(1, 4 * 10**6))
+    assert shared.spending.own == (0, 0) and shared.budget == plan.budget
+    left = certified_delta(total_spending(plan.composed).moved or (), 1)
     assert 0.99 * 0.75e-6 < left <= 0.75e-6
     # Any of them twice as much, and the statement is refused.
     for index in range(3):
@@ -94,7 +94,7 @@ def test_trees_of_any_budget_are_stated_and_read_back(workspace: Workspace) -> N
     path = workspace.configure(lambda s: s.update(privacy=privacy, trees=trees))
     plan = load_configuration(str(path)).plan()
     assert plan.composed == () and plan.stated == (2, Fraction(1, 10**6))
-    spent = [question.approximate for question in plan.questions]
+    spent = [question.spending.own for question in plan.questions]
     assert spent == [(1, 0), (1, Fraction(1, 2 * 10**6))]
     assert plan_from_spec(plan.spec()).spec() == plan.spec()
     assert plan_from_spec(plan.spec()).digest == plan.digest

@@ -65,7 +65,7 @@ def _alone(question: Question) -> ReleasePlan:
 
 def _sparse() -> ReleasePlan:
     question = sparse_question("labels", name="sparse")
-    epsilon, delta = question.approximate
+    epsilon, delta = question.spending.own
     return ReleasePlan(
         name="sparse",
         neighbors=Neighbors.ADD_REMOVE,
@@ -83,7 +83,7 @@ def _mixed() -> ReleasePlan:
         hierarchy_question("digits", budget=Budget(measure=Measure.RHO, amount=amount)),
         threshold_question("paths", name="thresholds"),
     )
-    epsilon, delta = (sum(own) for own in zip(*(q.approximate for q in questions), strict=True))
+    epsilon, delta = (sum(own) for own in zip(*(q.spending.own for q in questions), strict=True))
     return ReleasePlan(
         name="mixed",
         neighbors=Neighbors.ADD_REMOVE,

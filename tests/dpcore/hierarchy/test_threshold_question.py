@@ -106,7 +106,7 @@ def test_travels_without_the_tree_and_with_its_intervals() -> None:
 def test_there_is_no_budget_to_share_and_no_margin() -> None:
     question = threshold_question()
     assert (question.budget, question.moved_counts, question.public_total) == (None, None, False)
-    assert question.approximate == (
+    assert question.spending.own == (
         question.plan.thresholds.epsilon,
         question.plan.thresholds.delta,
     )
@@ -144,7 +144,7 @@ def test_a_row_costs_the_steps_that_neighbouring_rows_take(
     assert moved == unit.steps == (2 if neighbors is SUBSTITUTE else 1)
     # The rounds spend no more than a step may.
     spent = sum((each.epsilon for each in question.plan.thresholds.rounds), Fraction())
-    assert spent * moved <= question.approximate[0]
+    assert spent * moved <= question.spending.own[0]
 
 
 def test_a_release_that_states_less_than_is_spent_is_refused() -> None:

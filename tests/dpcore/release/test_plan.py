@@ -11,7 +11,7 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.questions.question import Question
-from dpcore.release.plan import ReleasePlan, moved_counts_of, plan_from_spec
+from dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
 from dpcore.sparse.labels import LabelDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
@@ -81,7 +81,7 @@ def test_where_the_laws_are_known_the_certificate_decides() -> None:
     for percent in range(100, 200, 5):
         amount = CONVERTED * percent / 100
         tree = hierarchy_question("bushy", budget=rho(amount))
-        moved = moved_counts_of([tree])
+        moved = total_spending([tree]).moved
         assert moved is not None
         holds = certified_delta(moved, REST[0]) <= REST[1] or percent <= 100
         if holds:
@@ -113,7 +113,7 @@ def test_a_planted_doubling_is_refused() -> None:
 
 def test_sparse_trees_alone_add_up_exactly() -> None:
     two = [sparse(), sparse(REST, name="other")]
-    assert release(*two, amount=Fraction(1)).moved_counts == ()
+    assert release(*two, amount=Fraction(1)).spending.moved == ()
     for less in ((WHOLE[0] - TINY, WHOLE[1]), (WHOLE[0], WHOLE[1] - TINY)):
         with pytest.raises(ValueError, match="the noise does not keep"):
             release(*two, stated=less, amount=Fraction(1))
@@ -171,6 +171,6 @@ def test_moved_counts_add_up_where_all_are_known() -> None:
     two = hierarchy_question("bushy", name="two", budget=rho(CONVERTED / 2))
     plan = release(sparse(), one, two, amount=CONVERTED)
     assert one.moved_counts is not None and two.moved_counts is not None
-    assert plan.moved_counts == one.moved_counts + two.moved_counts
+    assert plan.spending.moved == one.moved_counts + two.moved_counts
     pooled = hierarchy_question("digits", name="pooled", budget=rho(CONVERTED / 2))
-    assert release(sparse(), one, pooled, amount=CONVERTED).moved_counts is None
+    assert release(sparse(), one, pooled, amount=CONVERTED).spending.moved is None

@@ -112,7 +112,7 @@ def test_every_part_has_its_place() -> None:
 
 def test_what_it_spends_and_reads() -> None:
     asked = question("labels")
-    assert asked.budget is None and asked.approximate == (EPSILON, DELTA)
+    assert asked.budget is None and asked.spending.own == (EPSILON, DELTA)
     assert asked.columns == ("origin", "dest")
     assert asked.value_types == {"origin": pa.string(), "dest": pa.string()}
     asked.check_types({"origin": pa.int64(), "dest": pa.dictionary(pa.int32(), pa.string())})

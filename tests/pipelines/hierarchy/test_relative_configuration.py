@@ -109,7 +109,7 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
             bound.spec() if is_better else noise.spec()
         )
         # What is asked for is kept, however much worse it is.
-        assert noise.approximate == (1, 0) and bound.approximate == (1, Fraction(1, 10**6))
+        assert noise.spending.own == (1, 0) and bound.spending.own == (1, Fraction(1, 10**6))
 
 
 @pytest.mark.parametrize("estimation", ["least_squares", None])
@@ -181,8 +181,8 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
     thresholds, pure, shared = plan.questions
     assert plan.stated == (2, Fraction(1, 10**6))
     assert [each.name for each in plan.composed] == ["tree2"]
-    assert thresholds.approximate == (Fraction(1, 2), Fraction(1, 4 * 10**6))
-    assert pure.approximate == (Fraction(1, 2), 0)
+    assert thresholds.spending.own == (Fraction(1, 2), Fraction(1, 4 * 10**6))
+    assert pure.spending.own == (Fraction(1, 2), 0)
     assert shared.budget is not None and shared.budget.measure is Measure.RHO
     for index in range(3):
         again = replace(plan.questions[index], name="again")

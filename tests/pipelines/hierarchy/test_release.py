@@ -441,7 +441,7 @@ def test_an_epsilon_with_a_delta(plan_of: Plan) -> None:
     plan = plan_of(ADD | {"delta": 1e-6}, noise="gaussian")
     words = guarantee_in_words(plan)
     assert "approximate differential privacy, epsilon = 1, delta = 1e-06; also rho-zCDP" in words
-    assert plan.moved_counts is None  # a chain: the rho is that of the conversion
+    assert plan.spending.moved is None  # a chain: the rho is that of the conversion
     with pytest.raises(ConfigurationError, match="beside a delta they must be equal or optimal"):
         plan_of(ADD | {"delta": 1e-6}, noise="gaussian", level_budgets=[0, 0, 0, 1])
 

@@ -81,7 +81,7 @@ def test_what_an_estimate_means_is_told() -> None:
     assert "at most 2^40, the most that are counted" in text
     bound = f"at most {predicted_threshold_error(WHOLE):,.4g} rows"
     assert WHOLE.objective.reads in text and bound in text
-    epsilon, delta = WHOLE.approximate
+    epsilon, delta = WHOLE.spending.own
     assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
     # None of the sentences on unbiased noise.
     assert "The unbiased estimate" not in text and "The typical distance" not in text
@@ -138,7 +138,7 @@ def test_beside_trees_that_share_a_rho() -> None:
     own = threshold_question("digits")
     rho = Budget(measure=Measure.RHO, amount=Fraction(1, 100))
     shared = hierarchy_question("bushy", name="shared", budget=rho, estimation="none")
-    epsilon, delta = own.approximate
+    epsilon, delta = own.spending.own
     plan = ReleasePlan(
         name="both",
         neighbors=own.neighbors,

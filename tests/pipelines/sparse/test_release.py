@@ -310,13 +310,13 @@ def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
     sparse = {"name": "a", "domain": ADDRESSES, "weight": 3}
     other = {"name": "b", "domain": LABELS, "weight": 2}
     plan = configuration_of(sparse, other).plan()
-    spent = [question.approximate for question in plan.questions]
+    spent = [question.spending.own for question in plan.questions]
     assert sum(each[0] for each in spent) == Fraction(2)
     assert sum(each[1] for each in spent) == Fraction(1, 10**6)
     assert spent[0][0] == Fraction(6, 5)
     ordered = {"name": "c", "domain": SIZES, "weight": 5}
     mixed = configuration_of(sparse, other, ordered).plan()
-    own = [question.approximate for question in mixed.questions]
+    own = [question.spending.own for question in mixed.questions]
     assert sum(each[0] for each in own) <= Fraction(2) and own[0][0] == Fraction(3, 5)
     assert sum(each[1] for each in own) <= Fraction(1, 10**6)
     words = guarantee_in_words(mixed)

@@ -1,0 +1,71 @@
+"""What a tree of a release spends, or several together: a value, and how it adds up.
+
+Pure and approximate losses add up (basic composition), and so do those of zCDP. Trees that share a
+rho are composed under one certificate: the laws of all their noise, and how many counts of each a
+row moves, say more than their rho (`dpcore.privacy.loss`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.noise.laws import NoiseLaw
+from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.loss import keeps
+
+MovedCounts = tuple[tuple[NoiseLaw, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """What is spent on one row.
+
+    Args:
+        epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
+        rho: of zCDP, beside them.
+        moved: the noise laws behind the rho, and how many counts of each a row moves by one; None
+            where a row may move them otherwise, or other counts of other laws.
+
+    >>> half = Spending(epsilon=Fraction(1, 2))
+    >>> (half + half + Spending(delta=Fraction(1, 10))).own
+    (Fraction(1, 1), Fraction(1, 10))
+    """
+
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    moved: MovedCounts | None = ()
+
+    @property
+    def own(self) -> tuple[Fraction, Fraction]:
+        """The epsilon and the delta, without what a rho stands for."""
+        return self.epsilon, self.delta
+
+    def __add__(self, other: Spending) -> Spending:
+        known = self.moved is not None and other.moved is not None
+        return Spending(
+            epsilon=self.epsilon + other.epsilon,
+            delta=self.delta + other.delta,
+            rho=self.rho + other.rho,
+            moved=(*(self.moved or ()), *(other.moved or ())) if known else None,
+        )
+
+    def keeps(self, epsilon: Fraction, delta: Fraction, *, rho: Fraction | None = None) -> bool:
+        """Whether all of it together is (epsilon, delta)-DP: what has an epsilon and a delta of its
+        own adds up, and what shares a rho keeps what these leave, by certificate or conversion.
+
+        Args:
+            epsilon, delta: the claim.
+            rho: the whole of which `rho` is spent; by default no more than that.
+
+        >>> Spending(epsilon=Fraction(1)).keeps(Fraction(1), Fraction(0))
+        True
+        """
+        left = epsilon - self.epsilon, delta - self.delta
+        if not self.rho:
+            return min(left) >= 0
+        if min(left) <= 0:
+            return False
+        whole = self.rho if rho is None else rho
+        return whole <= rho_of(*left) if self.moved is None else keeps(self.moved, whole, *left)

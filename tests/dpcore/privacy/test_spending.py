@@ -1,0 +1,60 @@
+"""What trees spend adds up, and never says less than its parts do."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.spending import Spending
+
+AMOUNTS = st.fractions(0, 4, max_denominator=20)
+LAWS = st.sampled_from(
+    [(DiscreteLaplace(scale=Fraction(3)), 2), (DiscreteGaussian(sigma_squared=Fraction(9)), 1)]
+)
+MOVED = st.one_of(st.none(), st.lists(LAWS, max_size=3).map(tuple))
+SPENT = st.builds(Spending, epsilon=AMOUNTS, delta=AMOUNTS, rho=AMOUNTS, moved=MOVED)
+ONE = Fraction(1)
+
+
+@given(one=SPENT, two=SPENT, three=SPENT)
+def test_it_adds_up_in_any_order(one: Spending, two: Spending, three: Spending) -> None:
+    left, right = (one + two) + three, one + (two + three)
+    assert left == right
+    assert left.own == (three + two + one).own and left.rho == (three + one + two).rho
+    unknown = any(each.moved is None for each in (one, two, three))
+    assert (left.moved is None) == unknown
+    assert one + Spending() == one
+
+
+def test_what_is_of_its_own_adds_up_exactly() -> None:
+    tiny = Fraction(1, 10**30)
+    spent = sum([Spending(epsilon=ONE / 3, delta=ONE / 10**7)] * 3, start=Spending())
+    assert spent.keeps(ONE, 3 * ONE / 10**7)
+    assert not spent.keeps(ONE - tiny, ONE) and not spent.keeps(ONE, 3 * ONE / 10**7 - tiny)
+
+
+def test_a_rho_keeps_what_is_left() -> None:
+    delta, law = ONE / 10**6, DiscreteGaussian(sigma_squared=Fraction(200))
+    rho = ONE / 400
+    shared = Spending(rho=rho, moved=((law, 1),))
+    epsilon = Fraction(1, 2)
+    assert shared.keeps(epsilon, delta) == (
+        rho <= rho_of(epsilon, delta) or certified_delta(shared.moved or (), epsilon) <= delta
+    )
+    beside = shared + Spending(epsilon=epsilon)
+    assert beside.keeps(2 * epsilon, delta) == shared.keeps(epsilon, delta)
+    assert not beside.keeps(epsilon, delta)  # nothing is left
+    assert not (shared + Spending(delta=delta)).keeps(ONE, delta)
+
+
+@pytest.mark.parametrize("factor, kept", [(Fraction(99, 100), True), (Fraction(101, 100), False)])
+def test_unknown_counts_are_kept_by_conversion_alone(factor: Fraction, kept: bool) -> None:
+    delta = ONE / 10**6
+    spent = Spending(rho=rho_of(ONE, delta) * factor, moved=None)
+    assert spent.keeps(ONE, delta) is kept
+    # Of a whole that is larger than what is spent of it, the whole counts.
+    assert not spent.keeps(ONE, delta, rho=2 * rho_of(ONE, delta))
