@@ -9,10 +9,11 @@ without a folder it is made anew and removed. Each release runs twice, in proces
 - the command `dptrees release` as it is: its seconds from start to end, the seconds of processor
   time of all its threads, and its peak memory;
 - the same command with a watch in each step (a DoFn), which gives the rest: the seconds and the
-  peak memory of the histogram (from the first file until all chunks are summed) and of everything
-  after it (noise, estimation, writing, report); of each step the seconds within it, not those of
-  the steps that it feeds, and the bytes of what it was given and gave. Memory that the histogram
-  leaves behind counts after it too. Record batches never leave a worker; "in flight" are bytes.
+  peak memory of the histogram (from the first file until all partial counts are made) and of all
+  that follows (sums, noise, estimation, writing, report); of each step the seconds within it, not
+  those of the steps that it feeds, and the bytes of what it was given and gave. Memory that the
+  histogram leaves behind counts after it too. Record batches never leave a worker; "in flight" are
+  bytes.
 
 The files were just written or read, so they come from the system's cache. `--profile` watches the
 release of any configuration, whose output must not be there yet.
@@ -388,9 +389,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.profile:
         if chosen.sparse_counts:
-            from transforms import histogram
+            from transforms import count
 
-            histogram.DENSE_CELLS = 0
+            count.DENSE_CELLS = 0
         profile = watched_release(chosen.profile)
         print(profile.to_json() if chosen.json else "\n".join(profile_lines(profile)))
     elif chosen.folder:

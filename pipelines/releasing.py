@@ -29,6 +29,7 @@ from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, planned_parts
@@ -303,6 +304,7 @@ def _run(
         if sentence is None:
             raise
         raise InputError(sentence) from None
+    check_committed(output)
 
 
 def _finish(output: str, plan: ReleasePlan, *, standing: bool) -> int:

@@ -21,7 +21,7 @@ from dpcore.release.guarantee import CHECKSUM, checksum_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.conservation import check_once
-from transforms.errors import ReleaseError
+from transforms.errors import ConservationError, ReleaseError
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import (
@@ -75,6 +75,20 @@ class Commit(beam.PTransform):
 
 class CommitError(ReleaseError):
     """The folder holds another release."""
+
+
+def check_committed(folder: str) -> None:
+    """Sees that a job that came to its end left a release: no step stands behind the commit that
+    could miss it.
+
+    Raises:
+        ConservationError: nothing came to a commit.
+        OutputError: the filesystem does not let it be read.
+    """
+    if not files.exists(files.join(folder, MANIFEST)):
+        raise ConservationError(
+            "the engine lost or repeated data: all of it, and nothing came to a commit"
+        )
 
 
 @beam.typehints.with_output_types(str)

@@ -2,9 +2,9 @@
 
 Engines do lose data (Beam's local runner with worker processes was measured to drop keyed elements
 silently). So steps emit increments to a balance, a few integers per bundle, that must sum to zero:
-files and splits handed on, rows read and counted, partial histograms sent and received, rows kept
-and the total of all histograms. A mismatch stops the job before any noise is drawn. The sums are
-exact and stay inside the job. How many increments a bundle gives follows from the plan alone.
+files and splits handed on, rows read and counted, partial counts sent and received, rows kept and
+the total of all counts. A mismatch stops the job before any noise is drawn. The sums are exact and
+stay inside the job. How many increments a bundle gives follows from the plan alone.
 """
 
 from collections.abc import Iterable, Mapping

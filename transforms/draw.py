@@ -88,9 +88,8 @@ class _Draw(KeyedDoFn):
         CHUNKS_MEASURED.inc()
         if drawn.kept is not None:
             yield (name, *place), _KEPT + drawn.kept
-        if drawn.sent is not None:
-            group = name, question.gathered_by(place)
-            yield beam.pvalue.TaggedOutput(SENT, (group, _from_place(place, drawn.sent)))
+        group = name, question.gathered_by(place)
+        yield beam.pvalue.TaggedOutput(SENT, (group, _from_place(place, drawn.sent)))
 
 
 def _from_place(place: Place, data: bytes) -> bytes:

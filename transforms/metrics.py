@@ -13,7 +13,7 @@ SPLITS_READ = Metrics.counter(NAMESPACE, "splits_read")
 """Splits of input files read to their end; as many as the files' layout has."""
 
 CHUNKS_MEASURED = Metrics.counter(NAMESPACE, "chunks_measured")
-"""Chunks of trees whose noise was drawn; as many as the plan has."""
+"""Chunks of trees, and shards of sparse ones, whose noise was drawn; as many as the plan has."""
 
 PARTS_WRITTEN = Metrics.counter(NAMESPACE, "parts_written")
 """Parts of the release written; as many as the plan has."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.question import LEAST_SQUARES, HierarchyQuestion
+from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.relative_planner import noise_candidates, threshold_candidate
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
@@ -58,6 +58,15 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
     level_budgets: Literal["equal"] | tuple[Fraction, ...] | None = None
     public_level: int | None = None
     rows_at_most: int = MAX_COUNT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mechanism not in (PLANNED, TREE, THRESHOLDS):
+            raise Refusal("mechanism", f"there is none of the name {self.mechanism!r}")
+        if self.mechanism == THRESHOLDS and self.objective is None:
+            raise Refusal("mechanism", "thresholds go with an objective of relative errors")
+        if self.mechanism == PLANNED and self.estimation == NONE:
+            raise Refusal("estimation", "none goes with the mechanism tree")
 
     @property
     def ways(self) -> frozenset[Way]:

@@ -77,7 +77,7 @@ class ChunkAnswer(NamedTuple):
 
     Attributes:
         tables: by their kind.
-        note: integers of any shape that `TreeQuestion.conclude` needs of the chunk.
+        note: integers of any shape that `Question.conclude` needs of the chunk.
     """
 
     tables: dict[str, pa.Table]

@@ -52,7 +52,7 @@ class Partial(NamedTuple):
     Attributes:
         place: which.
         data: the counts; none where the bytes are.
-        total: their sum, where `Question.balance_of` asks for it.
+        total: their sum, where `Question.balance_of` is not 0.
     """
 
     place: Place
@@ -100,11 +100,13 @@ class Drawn(NamedTuple):
     """What remains of the exact counts of a place once noise is drawn.
 
     Attributes:
-        sent: to the gathering of the place's group; None: nothing is, and none is expected.
-        kept: noisy, what `Question.finish` needs of the place; None: it is not finished by itself.
+        sent: to the gathering of the place's group, which waits for that of each of its places; of
+            the exact counts no more than the group's own noise is a function of.
+        kept: noisy, what `Question.finish` needs of the place; None: it is not finished by itself,
+            and nothing is returned to it.
     """
 
-    sent: bytes | None
+    sent: bytes
     kept: bytes | None
 
 

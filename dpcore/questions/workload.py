@@ -79,14 +79,21 @@ class Workload(ABC, Generic[Asked]):
     Args:
         name: of the tree.
         keys: the public group-by keys, None for one tree over all rows.
-        weight: its part of the budget, relative to the others'.
+        weight: its part of the budget, relative to the others', above 0.
         noise: that is asked for.
+
+    Raises:
+        Refusal: a choice that stands for nothing, or that does not go with another.
     """
 
     name: str
     keys: KeyList | None = None
     weight: Fraction = Fraction(1)
     noise: Noise = Noise.BEST
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0:
+            raise Refusal("weight", f"{self.weight} is not above 0")
 
     @property
     def ways(self) -> frozenset[Way]:

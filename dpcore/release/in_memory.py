@@ -126,8 +126,7 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
         drawn = question.draw(place, counts, noise)
         if drawn.kept is not None:
             kept[place] = drawn.kept
-        if drawn.sent is not None:
-            groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
+        groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
     solved: list[ReleasedPart] = []
     for group, sent in groups.items():
         gathered = question.gather(group, sent, noise)

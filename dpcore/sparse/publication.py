@@ -49,7 +49,6 @@ def publish_shard(
 
     Raises:
         ValueError: a plan of another height than the domain's.
-        OverflowError: a count beyond 2^40.
 
     Source: `dpcore.sparse.plan`.
 

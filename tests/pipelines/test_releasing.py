@@ -218,6 +218,17 @@ def test_summary(workspace: Workspace) -> None:
         assert f"rows {tree.node(0, 0, key).estimate:,.0f} ±" in line
 
 
+def test_a_job_that_ends_without_a_commit(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.commit._Commit.process", lambda self, element, draw: None)
+    outcome = workspace.release()
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "dptrees: the engine lost or repeated data: all of it, and nothing came to a commit\n"
+    )
+
+
 def test_local_runner_is_named() -> None:
     for arguments in (
         [],

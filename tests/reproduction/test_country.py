@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from benchmarks import make_country as country
 from benchmarks import scale
 from dpcore.hierarchy.leaves import universe_from_codes
+from transforms import count
 
 TINY = 0.001
 
@@ -252,6 +253,22 @@ def test_watches_a_release(folder: Path) -> None:
         assert name in text
     line = scale.table_line(330_000, 8100, scale.Run(seconds=1, processor=1, peak=1), profile)
     assert len(line) == len(scale.HEADING.splitlines()[1])
+
+
+def test_sorted_counts_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[int] = []
+
+    def watch(config: str) -> scale.Profile:
+        watched.append(count.DENSE_CELLS)
+        return scale.Profile(
+            phases={name: scale.Phase() for name in (scale.HISTOGRAM, scale.AFTER)}
+        )
+
+    monkeypatch.setattr(count, "DENSE_CELLS", count.DENSE_CELLS)
+    monkeypatch.setattr(scale, "watched_release", watch)
+    for arguments in ([], ["--sparse-counts"]):
+        assert scale.main(["--profile", "release.yaml", *arguments]) == 0
+    assert watched == [2**25, 0]
 
 
 def test_a_failed_release_tells_why(tmp_path: Path) -> None:

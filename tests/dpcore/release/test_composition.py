@@ -1,0 +1,52 @@
+"""Workloads that stand for nothing are refused when they are made, without a configuration."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.questions.workload import Workload
+from dpcore.refusal import Refusal
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.workload import SparseWorkload
+
+PLACES = HierarchyDomain(
+    universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)), columns=("place",)
+)
+MAKE: list[Callable[..., Workload[Any]]] = [
+    lambda **given: OrderedWorkload(
+        name="age", domain=IntegerDomain(column="age", lower=0, upper=9), **given
+    ),
+    lambda **given: HierarchyWorkload(name="places", domain=PLACES, **given),
+    lambda **given: SparseWorkload(
+        name="codes", domain=CodeDomain(column="code", widths=(8, 24)), **given
+    ),
+]
+
+
+@pytest.mark.parametrize("make", MAKE)
+@pytest.mark.parametrize("weight", [0, -1])
+def test_a_weight_of_nothing(make: Callable[..., Workload[Any]], weight: int) -> None:
+    with pytest.raises(Refusal, match=f"weight: {weight} is not above 0"):
+        make(weight=Fraction(weight))
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"mechanism": "threshold"}, "mechanism: there is none of the name 'threshold'"),
+        ({"mechanism": "thresholds"}, "mechanism: thresholds go with an objective of relative"),
+        ({"estimation": "none"}, "estimation: none goes with the mechanism tree"),
+    ],
+)
+def test_a_hierarchy_that_would_be_planned_as_another(choices: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refusal, match=said):
+        HierarchyWorkload(name="places", domain=PLACES, **choices)
+    HierarchyWorkload(name="places", domain=PLACES, mechanism="tree", estimation="none")
