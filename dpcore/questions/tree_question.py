@@ -41,7 +41,7 @@ from dpcore.questions.place import (
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, spine_table
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.chunks import Chunk
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
@@ -55,6 +55,7 @@ class TreeQuestion(Question):
     Args:
         domain: the map from rows to leaves.
         plan: how the tree is measured.
+        chunk_leaves: the most leaves of a chunk. Streams of noise follow the chunks.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -65,6 +66,7 @@ class TreeQuestion(Question):
 
     domain: Domain
     plan: Plan
+    chunk_leaves: int = CHUNK_LEAVES
 
     def __post_init__(self) -> None:
         super().__post_init__()
