@@ -67,6 +67,7 @@ class HierarchyQuestion(UniverseQuestion):
     """
 
     output_only = ("confidence", "weight", "weights", "objective", "estimation")
+    widths_kind = IrregularWidths
     plan: IrregularPlan
     weights: NodeWeights | None = None
     objective: RelativeObjective | None = None
@@ -110,9 +111,6 @@ class HierarchyQuestion(UniverseQuestion):
     def widths(self) -> IrregularWidths:
         """Of the intervals."""
         return irregular_widths(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> IrregularWidths:
-        return IrregularWidths.from_spec(spec)
 
     @property
     def public_total(self) -> bool:

@@ -42,6 +42,7 @@ class ThresholdQuestion(UniverseQuestion):
     """
 
     output_only = ("confidence", "weight", "objective", "rows_at_most")
+    widths_kind = ThresholdIntervals
 
     plan: TreeThresholds
     objective: RelativeObjective
@@ -63,9 +64,6 @@ class ThresholdQuestion(UniverseQuestion):
     def widths(self) -> ThresholdIntervals:
         """The intervals of the estimates that there may be."""
         return threshold_intervals(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> ThresholdIntervals:
-        return ThresholdIntervals.from_spec(spec)
 
     @property
     def public_total(self) -> bool:

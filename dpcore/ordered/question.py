@@ -53,6 +53,7 @@ class OrderedQuestion(TreeQuestion):
     kind = "ordered"
     output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
     tables = ("nodes", "cdf")
+    widths_kind = IntervalWidths
 
     domain: OrderedDomain
     plan: TreePlan
@@ -94,9 +95,6 @@ class OrderedQuestion(TreeQuestion):
     def widths(self) -> IntervalWidths:
         """Of the intervals, in standard errors."""
         return widths_of(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> IntervalWidths:
-        return IntervalWidths.from_spec(spec)
 
     @property
     def public_total(self) -> bool:

@@ -63,6 +63,8 @@ class TreeQuestion(Question):
 
     # The kinds of tables: "nodes", and "cdf" where leaves have an order.
     tables: ClassVar[tuple[str, ...]]
+    # Of the intervals.
+    widths_kind: ClassVar[type[Widths]]
 
     domain: Domain
     plan: Plan
@@ -101,17 +103,13 @@ class TreeQuestion(Question):
     def widths(self) -> Widths:
         """Of the intervals."""
 
-    @abstractmethod
-    def read_widths(self, spec: Mapping[str, object]) -> Widths:
-        """Widths as their ``spec()`` tells them."""
-
     def prepare(self) -> None:
         _ = self.widths
 
     def recall(self, entry: Mapping[str, object]) -> None:
         widths = entry["interval_widths"]
         assert isinstance(widths, Mapping)
-        self.remember_widths(self.read_widths(widths))
+        self.remember_widths(self.widths_kind.from_spec(widths))
 
     def remember_widths(self, widths: Widths) -> None:
         """Takes widths that were computed before."""
