@@ -31,7 +31,6 @@ from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
 from dpcore.rows.keys import KeyList, make_key_list
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
-from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import LevelSolution
 
 # The most chunk roots of a tree: they are solved together, some 50 bytes each.
@@ -68,6 +67,7 @@ class HierarchyQuestion(UniverseQuestion):
     """
 
     output_only = ("confidence", "weight", "weights", "objective", "estimation")
+    widths_kind = IrregularWidths
     plan: IrregularPlan
     weights: NodeWeights | None = None
     objective: RelativeObjective | None = None
@@ -95,8 +95,8 @@ class HierarchyQuestion(UniverseQuestion):
                 raise ValueError("plan: its noise is too small for the bounds of the measure")
         if self.forest.chunking.spine.leaves > MAX_SPINE_LEAVES:
             raise ValueError(
-                f"domain: a node with more than {CHUNK_LEAVES} children that are leaves needs a "
-                "level in between"
+                f"domain: a node with more than {self.chunk_leaves} children that are leaves "
+                "needs a level in between"
             )
 
     @cached_property
@@ -104,16 +104,13 @@ class HierarchyQuestion(UniverseQuestion):
         """The trees in chunks."""
         kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
         return kind(
-            self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES, signed=self.is_signed
+            self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed
         )
 
     @cached_property
     def widths(self) -> IrregularWidths:
         """Of the intervals."""
         return irregular_widths(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> IrregularWidths:
-        return IrregularWidths.from_spec(spec)
 
     @property
     def public_total(self) -> bool:
@@ -225,7 +222,7 @@ class HierarchyQuestion(UniverseQuestion):
             "weight": str(self.weight),
             "weights": None if weights is None else weights.spec(),
             "objective": None if self.objective is None else self.objective.spec(),
-            "chunk_leaves": CHUNK_LEAVES,
+            "chunk_leaves": self.chunk_leaves,
         }
 
 
@@ -258,6 +255,7 @@ def hierarchy_question_from_spec(
         name=str(spec["name"]),
         domain=places,
         plan=plan,
+        chunk_leaves=int(str(spec["chunk_leaves"])),
         keys=key_list,
         confidence=float(str(spec["confidence"])),
         weight=Fraction(str(spec["weight"])),

@@ -31,7 +31,6 @@ from dpcore.thresholds.forest import (
     threshold_intervals,
 )
 from dpcore.thresholds.plan import threshold_plan_from_spec
-from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.forest import LevelSolution
 
 
@@ -44,6 +43,7 @@ class ThresholdQuestion(UniverseQuestion):
     """
 
     output_only = ("confidence", "weight", "objective", "rows_at_most")
+    widths_kind = ThresholdIntervals
 
     plan: TreeThresholds
     objective: RelativeObjective
@@ -60,15 +60,12 @@ class ThresholdQuestion(UniverseQuestion):
     @cached_property
     def forest(self) -> ThresholdForest:
         """The trees, whole in chunks."""
-        return ThresholdForest(self.plan, keys=self.key_count)
+        return ThresholdForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
 
     @cached_property
     def widths(self) -> ThresholdIntervals:
         """The intervals of the estimates that there may be."""
         return threshold_intervals(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> ThresholdIntervals:
-        return ThresholdIntervals.from_spec(spec)
 
     @property
     def public_total(self) -> bool:
@@ -108,7 +105,7 @@ class ThresholdQuestion(UniverseQuestion):
             "confidence": self.confidence,
             "weight": str(self.weight),
             "objective": self.objective.spec(),
-            "chunk_leaves": CHUNK_LEAVES,
+            "chunk_leaves": self.chunk_leaves,
         }
 
 
@@ -130,6 +127,7 @@ def threshold_question_from_spec(spec: Mapping[str, Any], universe: Universe) ->
         name=spec["name"],
         domain=places,
         plan=plan,
+        chunk_leaves=int(spec["chunk_leaves"]),
         keys=keys,
         confidence=float(spec["confidence"]),
         weight=Fraction(spec["weight"]),

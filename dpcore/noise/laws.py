@@ -13,6 +13,7 @@ to about 1e-12 in relative terms; they are for planning and for error bars, neve
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -72,8 +73,50 @@ class NoiseLaw(Protocol):
         """Return the least b >= 0 with P(|X| > b) <= probability."""
 
 
+class _DigitLaw(ABC):
+    """A law on all integers whose draws are digits of tables, whatever its scale."""
+
+    @property
+    @abstractmethod
+    def _exponent(self) -> Exponent:
+        """Of the probabilities."""
+
+    @property
+    @abstractmethod
+    def _whole_scale(self) -> int:
+        """The scale or sigma, rounded down."""
+
+    @abstractmethod
+    def survival(self, k: npt.ArrayLike) -> Floats:
+        """Return P(X > k) for integers k, in the shape of k."""
+
+    def sample(self, stream: RandomStream, size: int) -> Integers:
+        """Return `size` independent exact draws.
+
+        Args:
+            stream: uniform bits; the result is a pure function of law, stream and size.
+            size: the number of draws, at least 0.
+
+        Returns:
+            (size,) int64.
+
+        Raises:
+            ValueError: if size is negative.
+        """
+        low_bits = max(0, self._whole_scale.bit_length() - _MAX_DIGIT_SCALE.bit_length() + 1)
+        return draw(digit_table(self._exponent, low_bits), stream, _valid_size(size))
+
+    def bound(self, probability: float) -> int:
+        """Return the least b >= 0 with P(|X| > b) <= probability (to rounding of `survival`).
+
+        Raises:
+            ValueError: unless 0 < probability <= 1.
+        """
+        return least_bound(self.survival, probability)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace:
+class DiscreteLaplace(_DigitLaw):
     """P(X = x) = (1 - q) / (1 + q) q^|x| with q = exp(-1 / scale).
 
     Added to a function of integer L1 sensitivity D, scale D / epsilon gives epsilon-differential
@@ -110,20 +153,13 @@ class DiscreteLaplace:
         rate = float(1 / self.scale)
         return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
-        """Return `size` independent exact draws.
+    @property
+    def _exponent(self) -> Exponent:
+        return Exponent(linear=1 / self.scale)
 
-        Args:
-            stream: uniform bits; the result is a pure function of law, stream and size.
-            size: the number of draws, at least 0.
-
-        Returns:
-            (size,) int64.
-
-        Raises:
-            ValueError: if size is negative.
-        """
-        return _drawn(Exponent(linear=1 / self.scale), math.floor(self.scale), stream, size)
+    @property
+    def _whole_scale(self) -> int:
+        return math.floor(self.scale)
 
     def pmf(self, k: npt.ArrayLike) -> Floats:
         """Return tanh(1 / (2 scale)) q^|k|, in the shape of k."""
@@ -146,17 +182,9 @@ class DiscreteLaplace:
         half = np.sin(np.asarray(t, dtype=np.float64) / 2)
         return _as_floats(1 / (1 + 2 * self.variance * half**2))
 
-    def bound(self, probability: float) -> int:
-        """Return the least b >= 0 with P(|X| > b) <= probability (to rounding of `survival`).
-
-        Raises:
-            ValueError: unless 0 < probability <= 1.
-        """
-        return _bound(self, probability)
-
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian:
+class DiscreteGaussian(_DigitLaw):
     """P(X = x) = exp(-x^2 / (2 sigma^2)) / sum over all integers.
 
     Added to a function of integer L2 sensitivity D it gives rho-zCDP with
@@ -190,21 +218,13 @@ class DiscreteGaussian:
             return 2 * math.fsum(pmf * np.arange(pmf.size, dtype=np.float64) ** 2)
         return float(self.sigma_squared)
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
-        """Return `size` independent exact draws.
+    @property
+    def _exponent(self) -> Exponent:
+        return Exponent(quadratic=1 / (2 * self.sigma_squared))
 
-        Args:
-            stream: uniform bits; the result is a pure function of law, stream and size.
-            size: the number of draws, at least 0.
-
-        Returns:
-            (size,) int64.
-
-        Raises:
-            ValueError: if size is negative.
-        """
-        sigma = math.isqrt(math.floor(self.sigma_squared))
-        return _drawn(Exponent(quadratic=1 / (2 * self.sigma_squared)), sigma, stream, size)
+    @property
+    def _whole_scale(self) -> int:
+        return math.isqrt(math.floor(self.sigma_squared))
 
     def pmf(self, k: npt.ArrayLike) -> Floats:
         """Return P(X = k), in the shape of k."""
@@ -238,14 +258,6 @@ class DiscreteGaussian:
         shifts = 2 * np.pi * np.arange(-4, 5)
         images = np.exp(-0.5 * (sigma * (angle[..., np.newaxis] + shifts)) ** 2).sum(axis=-1)
         return _as_floats(images / np.exp(-0.5 * (sigma * shifts) ** 2).sum())
-
-    def bound(self, probability: float) -> int:
-        """Return the least b >= 0 with P(|X| > b) <= probability (to rounding of `survival`).
-
-        Raises:
-            ValueError: unless 0 < probability <= 1.
-        """
-        return _bound(self, probability)
 
     @property
     def _is_summed(self) -> bool:
@@ -300,12 +312,7 @@ class ZeroNoise:
 
     def bound(self, probability: float) -> int:
         """Return 0."""
-        return _bound(self, probability)
-
-
-def _drawn(exponent: Exponent, whole_scale: int, stream: RandomStream, size: int) -> Integers:
-    low_bits = max(0, whole_scale.bit_length() - _MAX_DIGIT_SCALE.bit_length() + 1)
-    return draw(digit_table(exponent, low_bits), stream, _valid_size(size))
+        return least_bound(self.survival, probability)
 
 
 def _valid_size(size: int) -> int:
@@ -333,16 +340,24 @@ def _validated(name: str, value: object, *, power: int) -> Fraction:
     return Fraction(value)
 
 
-def _bound(law: NoiseLaw, probability: float) -> int:
-    """Least b >= 0 with 2 P(X > b) <= probability, by doubling and bisection on integers."""
+def least_bound(survival: Callable[[int], Floats], probability: float) -> int:
+    """The least b >= 0 with 2 P(X > b) <= probability, by doubling and bisection on integers.
+
+    Args:
+        survival: P(X > k).
+        probability: above 0 and at most 1.
+
+    Raises:
+        ValueError: a probability out of range.
+    """
     if not 0 < probability <= 1:
         raise ValueError(f"probability is {probability}; it must be above 0 and at most 1")
     low, high = -1, 0
-    while 2 * float(law.survival(high)) > probability:
+    while 2 * float(survival(high)) > probability:
         low, high = high, 2 * high + 1
     while high - low > 1:
         middle = (low + high) // 2
-        if 2 * float(law.survival(middle)) > probability:
+        if 2 * float(survival(middle)) > probability:
             low = middle
         else:
             high = middle

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
-from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.laws import DiscreteLaplace, least_bound
 from dpcore.noise.randomness import RandomStream
 
 # Rejection keeps at least about 1 draw in 100 of the whole law.
@@ -147,16 +147,7 @@ class TruncatedLaplace:
         >>> TruncatedLaplace(scale=Fraction(2), radius=3).bound(1e-9)
         3
         """
-        if not 0 < probability <= 1:
-            raise ValueError(f"probability is {probability}; it must be above 0 and at most 1")
-        low, high = -1, self.radius
-        while high - low > 1:
-            middle = (low + high) // 2
-            if 2 * float(self.survival(middle)) > probability:
-                low = middle
-            else:
-                high = middle
-        return high
+        return least_bound(self.survival, probability)
 
     def delta(self, epsilon: Fraction | int, *, sensitivity: int = 1) -> Fraction:
         """Return the delta of adding this noise to an integer of the given sensitivity.

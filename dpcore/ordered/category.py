@@ -67,10 +67,6 @@ class CategoryDomain(OrderedDomain):
     def drops_rows(self) -> bool:
         return "drop" in (self.unknown, self.missing)
 
-    @property
-    def _missing_cell(self) -> int:
-        return policy_cell(self.missing, self.cells)
-
     def spec(self) -> dict[str, object]:
         return {
             "kind": "ordered",

@@ -32,6 +32,7 @@ class OrderedDomain(ABC):
     Attributes:
         column: the name of the column.
         cells: K, the number of cells.
+        missing: what happens to rows without a value: "drop", "first" or "last" cell.
         kind: the word that configuration uses for this kind of domain.
         unit: what the integers of the domain count, for reports; empty where they count nothing.
     """
@@ -40,6 +41,7 @@ class OrderedDomain(ABC):
     unit: ClassVar[str] = ""
     column: str
     cells: int
+    missing: str
 
     @property
     @abstractmethod
@@ -91,8 +93,8 @@ class OrderedDomain(ABC):
         """None when columns of this plain type can be used, else what is needed instead."""
 
     @property
-    @abstractmethod
-    def _missing_cell(self) -> int: ...
+    def _missing_cell(self) -> int:
+        return policy_cell(self.missing, self.cells)
 
     def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The cell of every row.

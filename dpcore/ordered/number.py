@@ -20,7 +20,6 @@ from dpcore.ordered.domain import (
     OrderedDomain,
     check_cells,
     interval_labels,
-    policy_cell,
 )
 from dpcore.ordered.grid import Grid
 from dpcore.refusal import Refusal
@@ -85,10 +84,6 @@ class NumberDomain(OrderedDomain):
     @property
     def drops_rows(self) -> bool:
         return "drop" in (self.outside, self.missing)
-
-    @property
-    def _missing_cell(self) -> int:
-        return policy_cell(self.missing, self.cells)
 
     def spec(self) -> dict[str, object]:
         return {

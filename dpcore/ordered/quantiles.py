@@ -104,8 +104,7 @@ def chunk_quantiles(
         first_leaf: the leaf, within its tree, of the chunk's first.
         leaves: K of the whole tree.
         width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every share
-        of
-            the total, so any quantile may be asked for.
+            of the total, so any quantile may be asked for.
 
     Returns:
         (units, quantiles): a row for each subtree.

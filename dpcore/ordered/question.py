@@ -27,7 +27,7 @@ from dpcore.questions.tables import NODES, QUANTILES, nodes_table
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import make_key_list
 from dpcore.rows.packing import unpack
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.entry import levels_of
@@ -53,6 +53,7 @@ class OrderedQuestion(TreeQuestion):
     kind = "ordered"
     output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
     tables = ("nodes", "cdf")
+    widths_kind = IntervalWidths
 
     domain: OrderedDomain
     plan: TreePlan
@@ -67,10 +68,10 @@ class OrderedQuestion(TreeQuestion):
         outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
         if outside:
             raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
-        if self._is_published and self.domain.cells > CHUNK_LEAVES:
+        if self._is_published and self.domain.cells > self.chunk_leaves:
             raise ValueError(
                 f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
-                f"closest CDF, which need a whole tree at once: at most {CHUNK_LEAVES}"
+                f"closest CDF, which need a whole tree at once: at most {self.chunk_leaves}"
             )
 
     @property
@@ -82,16 +83,18 @@ class OrderedQuestion(TreeQuestion):
     def forest(self) -> UniformForest | PapersForest:
         """The trees in chunks."""
         if self._is_published:
-            return PapersForest(self.plan, keys=self.key_count, consistency=self.consistency)
-        return UniformForest(self.plan, keys=self.key_count, chunk_leaves=CHUNK_LEAVES)
+            return PapersForest(
+                self.plan,
+                keys=self.key_count,
+                chunk_leaves=self.chunk_leaves,
+                consistency=self.consistency,
+            )
+        return UniformForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
 
     @cached_property
     def widths(self) -> IntervalWidths:
         """Of the intervals, in standard errors."""
         return widths_of(self.plan, self.confidence)
-
-    def read_widths(self, spec: Mapping[str, object]) -> IntervalWidths:
-        return IntervalWidths.from_spec(spec)
 
     @property
     def public_total(self) -> bool:
@@ -168,7 +171,7 @@ class OrderedQuestion(TreeQuestion):
             "mechanism": plan.measured.value,
             "estimation": plan.estimator.value,
             "consistency": self.consistency.value,
-            "chunk_leaves": CHUNK_LEAVES,
+            "chunk_leaves": self.chunk_leaves,
         }
 
 
@@ -195,6 +198,7 @@ def ordered_question_from_spec(
         name=str(spec["name"]),
         domain=make_domain(domain),
         plan=plan,
+        chunk_leaves=int(str(spec["chunk_leaves"])),
         keys=make_key_list(keys) if isinstance(keys, dict) else None,
         quantiles=tuple(quantiles),
         confidence=float(str(spec["confidence"])),

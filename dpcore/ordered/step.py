@@ -20,7 +20,6 @@ from dpcore.ordered.domain import (
     OrderedDomain,
     check_cells,
     interval_labels,
-    policy_cell,
 )
 from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
@@ -35,7 +34,6 @@ class StepDomain(OrderedDomain):
     """K cells of `_width` whole steps each, over the steps [_first, _first + K _width)."""
 
     outside: str
-    missing: str
     _first: int
     _width: int
 
@@ -59,10 +57,6 @@ class StepDomain(OrderedDomain):
     @property
     def drops_rows(self) -> bool:
         return "drop" in (self.outside, self.missing)
-
-    @property
-    def _missing_cell(self) -> int:
-        return policy_cell(self.missing, self.cells)
 
     @property
     def _end(self) -> int:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:  # which calls this file
     from dpcore.ordered.question import OrderedQuestion
 
 
+_CDF_COLUMNS = (
+    *("tree", "key", "upper"),
+    *("estimate", "std_error", "ci_low", "ci_high", "count", "fraction"),
+)
+
+
 def cdf_table(
     question: OrderedQuestion,
     chunk: Chunk,
@@ -33,11 +39,6 @@ def cdf_table(
     rows, wide = (
         (chunk.units, chunk.tree.leaves) if whole_trees else (1, chunk.units * chunk.tree.leaves)
     )
-    start = chunk.start % question.plan.tree.leaves
-    upper = question.domain.upper_edges(start, start + wide)
-    if pa.types.is_integer(upper.type):
-        # One type for all numbers, over all trees; beyond 2^53 the nearest.
-        upper = upper.cast(pa.float64(), safe=False)
     with np.errstate(invalid="ignore"):
         fraction = (
             prefixes.count / np.where(roots.total_count > 0, roots.total_count, np.nan)[:, None]
@@ -45,7 +46,7 @@ def cdf_table(
     return pa.Table.from_arrays(
         [
             *tree_and_key(question, chunk.key, rows, wide),
-            upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper,
+            _upper_edges(question, chunk, rows, wide),
             *map(
                 number_column,
                 clipped_intervals(
@@ -58,18 +59,18 @@ def cdf_table(
             pa.array(prefixes.count.reshape(-1)),
             pa.array(fraction.reshape(-1), mask=np.isnan(fraction.reshape(-1))),
         ],
-        names=[
-            "tree",
-            "key",
-            "upper",
-            "estimate",
-            "std_error",
-            "ci_low",
-            "ci_high",
-            "count",
-            "fraction",
-        ],
+        names=_CDF_COLUMNS,
     )
+
+
+def _upper_edges(question: OrderedQuestion, chunk: Chunk, rows: int, wide: int) -> pa.Array:
+    """Of the leaves of a chunk, (rows * wide,)."""
+    start = chunk.start % question.plan.tree.leaves
+    upper = question.domain.upper_edges(start, start + wide)
+    if pa.types.is_integer(upper.type):
+        # One type for all numbers, over all trees; beyond 2^53 the nearest.
+        upper = upper.cast(pa.float64(), safe=False)
+    return upper.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else upper
 
 
 def solved_quantiles(

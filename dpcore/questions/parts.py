@@ -71,6 +71,10 @@ class Widths(Protocol):
     def spec(self) -> Any:
         """As plain JSON values, for the manifest."""
 
+    @classmethod
+    def from_spec(cls, spec: Any, /) -> Widths:
+        """The inverse of `spec`."""
+
 
 class ChunkAnswer(NamedTuple):
     """What is released of a chunk.

@@ -41,7 +41,7 @@ from dpcore.questions.place import (
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, spine_table
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.chunks import Chunk
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
@@ -55,6 +55,7 @@ class TreeQuestion(Question):
     Args:
         domain: the map from rows to leaves.
         plan: how the tree is measured.
+        chunk_leaves: the most leaves of a chunk. Streams of noise follow the chunks.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -62,9 +63,12 @@ class TreeQuestion(Question):
 
     # The kinds of tables: "nodes", and "cdf" where leaves have an order.
     tables: ClassVar[tuple[str, ...]]
+    # Of the intervals.
+    widths_kind: ClassVar[type[Widths]]
 
     domain: Domain
     plan: Plan
+    chunk_leaves: int = CHUNK_LEAVES
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,17 +110,13 @@ class TreeQuestion(Question):
     def widths(self) -> Widths:
         """Of the intervals."""
 
-    @abstractmethod
-    def read_widths(self, spec: Mapping[str, object]) -> Widths:
-        """Widths as their ``spec()`` tells them."""
-
     def prepare(self) -> None:
         _ = self.widths
 
     def recall(self, entry: Mapping[str, object]) -> None:
         widths = entry["interval_widths"]
         assert isinstance(widths, Mapping)
-        self.remember_widths(self.read_widths(widths))
+        self.remember_widths(self.widths_kind.from_spec(widths))
 
     def remember_widths(self, widths: Widths) -> None:
         """Takes widths that were computed before."""

@@ -315,7 +315,6 @@ def plan_sparse(
     root_weight: Fraction = Fraction(1, 16),
     rows: int = 1,
     public_total: bool = False,
-    root_name: str = ROOT_NAME,
 ) -> SparsePlan:
     """Split a budget over the levels so that the weighted sum of the thresholds is small.
 
@@ -334,7 +333,6 @@ def plan_sparse(
         root_weight: above 0, the same for the root, whose noise hides nothing from being found.
         rows: c, as in `SparsePlan`.
         public_total: as in `SparsePlan`; the root then costs nothing.
-        root_name: the root's name.
 
     Raises:
         ValueError: an argument out of range.
@@ -361,7 +359,7 @@ def plan_sparse(
     shares = [Fraction(root, sum(roots)) for root in roots]
     levels = tuple(
         SparseLevel(name=name, epsilon=share * epsilon, delta=share * delta)
-        for name, share in zip((root_name, *names), shares, strict=True)
+        for name, share in zip((ROOT_NAME, *names), shares, strict=True)
     )
     return SparsePlan(levels=levels, neighbors=neighbors, rows=rows, public_total=public_total)
 

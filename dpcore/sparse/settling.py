@@ -127,7 +127,8 @@ def settle(
         plan: of the tree.
         domain: of the tree.
         published: (h + 1,) from `dpcore.sparse.publication.publish_shard`, the parts of a level
-        merged. confidence: of the intervals, above 0 and at most 0.9999, or 1.
+            merged.
+        confidence: of the intervals, above 0 and at most 0.9999, or 1.
         pruning: the rule; by default every published node is kept.
 
     Raises:

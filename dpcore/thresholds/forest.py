@@ -55,11 +55,7 @@ class TreeThresholds:
     def __post_init__(self) -> None:
         if not 1 <= self.rows_at_most <= MAX_COUNT:
             raise ValueError(f"rows_at_most is {self.rows_at_most}; it must be from 1 to 2^40")
-        if self.tree.leaves > CHUNK_LEAVES:
-            raise ValueError(
-                f"mechanism: thresholds need a whole tree at once, and {self.tree.leaves} leaves "
-                f"are more than {CHUNK_LEAVES}"
-            )
+        _check_whole(self.tree, CHUNK_LEAVES)
         if (np.diff(self.estimates) <= 0).any():
             raise ValueError("thresholds: the estimates of the rounds must rise")
 
@@ -156,17 +152,32 @@ def _largest_missed(
     return float(low)
 
 
+def _check_whole(tree: IrregularTree, chunk_leaves: int) -> None:
+    if tree.leaves > chunk_leaves:
+        raise ValueError(
+            f"mechanism: thresholds need a whole tree at once, and {tree.leaves} leaves are more "
+            f"than {chunk_leaves}"
+        )
+
+
 class ThresholdForest(WholeTrees):
     """The trees of one plan, one per key.
 
     Args:
         plan: how each is measured.
         keys: how many keys.
+        chunk_leaves: the most leaves of a chunk, which whole trees are put into.
+
+    Raises:
+        ValueError: a tree of more leaves than a chunk has.
     """
 
-    def __init__(self, plan: TreeThresholds, keys: int = 1) -> None:
+    def __init__(
+        self, plan: TreeThresholds, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES
+    ) -> None:
+        _check_whole(plan.tree, chunk_leaves)
         self.plan = plan
-        self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=CHUNK_LEAVES)
+        self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
 
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,3 +146,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     outcome = made.release()
     assert outcome.code == 0, outcome.err
     return made
+
+
+@pytest.fixture
+def again(workspace: Workspace, released: Workspace) -> Workspace:
+    """A workspace whose output holds the release of its rows already."""
+    shutil.copytree(released.output, workspace.output)
+    return workspace

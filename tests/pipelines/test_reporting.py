@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import dpcore.hierarchy.question
+from dpcore.hierarchy.question import HierarchyQuestion
 from pipelines import report
 from pipelines.hierarchy import nodes as report_hierarchy
 from pipelines.release_folder import ReleaseFolder
@@ -60,7 +60,8 @@ class Codes(Workspace):
 def codes(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A workspace that holds this release; its chunks stay small while the module's tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpcore.hierarchy.question, "CHUNK_LEAVES", 400)
+        defaults = HierarchyQuestion.__init__.__kwdefaults__
+        patch.setitem(defaults, "chunk_leaves", 400)
         made = Codes(tmp_path_factory.mktemp("codes"))
         outcome = made.make()
         assert outcome.code == 0, outcome.err

@@ -34,13 +34,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-@pytest.fixture
-def again(workspace: Workspace, released: Workspace) -> Workspace:
-    """A workspace whose output holds the release of its rows already."""
-    shutil.copytree(released.output, workspace.output)
-    return workspace
-
-
 def plain(workspace: Workspace, *options: str):
     """Run the release as a person does, without a nonce."""
     return workspace.run("release", workspace.configure(), *options)

@@ -21,6 +21,7 @@ from dpcore.questions.place import Part
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
+from dpcore.trees.chunks import CHUNK_LEAVES
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -102,6 +103,7 @@ def make_plan() -> MakePlan:
         unknown: str = "drop",
         neighbors: Neighbors = Neighbors.ADD_REMOVE,
         public: bool = False,
+        chunk_leaves: int = CHUNK_LEAVES,
         release: str = "test",
     ) -> ReleasePlan:
         policies: dict[str, Any] = {"outside": outside, "missing": missing}
@@ -126,6 +128,7 @@ def make_plan() -> MakePlan:
                     name=name,
                     domain=domain,
                     plan=plan,
+                    chunk_leaves=chunk_leaves,
                     keys=keys if keyed else None,
                     quantiles=() if name == "number" else (0.1, 0.5, 0.9),
                 )

@@ -1,11 +1,13 @@
-"""Small releases of every kind of tree over the same rows, and of all kinds together."""
+"""Small releases of every kind of tree over the same rows, and of all kinds together.
+
+In chunks of a few leaves, but for mechanisms on whole trees.
+"""
 
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
@@ -39,6 +41,7 @@ def ordered_question(
     measure: Measure = Measure.EPSILON,
     amount: Fraction = Fraction(1),
     estimator: Estimator = Estimator.FULL,
+    chunk_leaves: int = 8,
 ) -> OrderedQuestion:
     """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
     plan = TreePlan(
@@ -54,6 +57,7 @@ def ordered_question(
         name=name,
         domain=IntegerDomain(column="number", lower=-5, upper=25),
         plan=plan,
+        chunk_leaves=chunk_leaves,
         keys=KeyList(column="race", keys=RACES) if keyed else None,
         quantiles=(0.1, 0.5, 0.9),
     )
@@ -80,7 +84,9 @@ def _mixed() -> ReleasePlan:
     questions = (
         sparse_question("paths", name="paths"),
         ordered_question(keyed=True, measure=Measure.RHO, amount=amount),
-        hierarchy_question("digits", budget=Budget(measure=Measure.RHO, amount=amount)),
+        hierarchy_question(
+            "digits", budget=Budget(measure=Measure.RHO, amount=amount), chunk_leaves=4
+        ),
         threshold_question("paths", name="thresholds"),
     )
     epsilon, delta = (sum(own) for own in zip(*(q.spending.own for q in questions), strict=True))
@@ -96,10 +102,10 @@ def _mixed() -> ReleasePlan:
 PLANS: dict[str, Callable[[], ReleasePlan]] = {
     "ordered": lambda: _alone(ordered_question()),
     "ordered by key": lambda: _alone(ordered_question(keyed=True)),
-    "as published": lambda: _alone(ordered_question(estimator=Estimator.NONE)),
-    "hierarchy": lambda: _alone(hierarchy_question("digits")),
-    "sums": lambda: _alone(hierarchy_question("columns", measure=SUMS, keys=RACES)),
-    "as measured": lambda: _alone(hierarchy_question("digits", estimation="none")),
+    "as published": lambda: _alone(ordered_question(estimator=Estimator.NONE, chunk_leaves=30)),
+    "hierarchy": lambda: _alone(hierarchy_question("digits", chunk_leaves=4)),
+    "sums": lambda: _alone(hierarchy_question("columns", measure=SUMS, keys=RACES, chunk_leaves=4)),
+    "as measured": lambda: _alone(hierarchy_question("digits", estimation="none", chunk_leaves=4)),
     "thresholds": lambda: stated_plan_of(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
     "mixed": _mixed,
@@ -112,13 +118,6 @@ ABSENT = {
     "thresholds": WHOLE,
     "sparse": {"kept", "returned", "receipts of places"},
 }
-
-
-def cut(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Trees in chunks of a few leaves, but for mechanisms on whole trees."""
-    leaves = 30 if kind == "as published" else 8
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", leaves)
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
 
 
 def bundles() -> list[list[pa.RecordBatch]]:

@@ -19,10 +19,9 @@ from transforms.record import check_record
 
 
 @pytest.fixture
-def plan(make_plan, monkeypatch):
+def plan(make_plan):
     """A tree in several chunks with a spine, and a small one."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    return make_plan("value", "number", fanouts=(4, 4, 2))
+    return make_plan("value", "number", fanouts=(4, 4, 2), chunk_leaves=8)
 
 
 def test_parts_of_a_plan_are_named_apart(plan) -> None:

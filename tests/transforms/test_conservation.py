@@ -94,10 +94,9 @@ BALANCES = {
 
 
 @pytest.fixture
-def fails(make_plan, data, tmp_path, run, monkeypatch, small_splits) -> Callable[..., str]:
+def fails(make_plan, data, tmp_path, run, small_splits) -> Callable[..., str]:
     """Runs the job, sees that it fails without a release, and returns the sentence."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", fanouts=(4, 4, 2))
+    plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
 
     def failed(planted: list[Any]) -> str:
         with pytest.raises(Exception) as caught:
@@ -167,9 +166,8 @@ class Planted:
 
 
 @pytest.fixture(params=every_kind.PLANS)
-def kind(request, monkeypatch) -> str:
+def kind(request) -> str:
     """Trees of every kind, in several chunks."""
-    every_kind.cut(monkeypatch, request.param)
     return str(request.param)
 
 

@@ -45,10 +45,9 @@ def counts_of(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[obj
 def test_partial_counts_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, many, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
-    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=chunk_leaves)
     rows = rows.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 15)
     assert len(batches) == sum(sizes)
@@ -83,11 +82,8 @@ def test_counts_agree_with_plain_numpy(make_plan, rows, exact_counts) -> None:
     assert exact_counts(make_plan("number"), rows)["number"].tolist() == expected.tolist()
 
 
-def test_every_chunk_of_the_plan_once_and_a_balance(
-    make_plan, rows, reference, monkeypatch
-) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
+def test_every_chunk_of_the_plan_once_and_a_balance(make_plan, rows, reference) -> None:
+    plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     batches = rows.combine_chunks().to_batches(max_chunksize=700)
     with beam.Pipeline(RUNNER) as pipeline:
         counts, _, balance = pipeline | beam.Create(batches) | CountRows(plan, reference)

@@ -12,10 +12,9 @@ from transforms.layout import Receipt
 
 
 @pytest.fixture
-def plan(make_plan, monkeypatch):
+def plan(make_plan):
     """A tree of 30 leaves in chunks of at most 8."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    return make_plan("value", fanouts=(4, 4, 2))
+    return make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
 
 
 @pytest.fixture

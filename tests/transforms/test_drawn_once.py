@@ -87,15 +87,10 @@ def test_workers_that_are_processes(commanded, in_process) -> None:
     assert commanded(*processes) == in_process
 
 
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-
-
 @pytest.fixture
-def plan(make_plan, monkeypatch):
+def plan(make_plan):
     """Three trees, all of them in chunks."""
-    small_chunks(monkeypatch)
-    return make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    return make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
 
 
 @pytest.fixture

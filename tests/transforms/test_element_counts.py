@@ -47,9 +47,8 @@ def counted(tmp_path: Path, reference) -> Counts:
     return counts
 
 
-def test_dense_histograms(counted, make_plan, small_splits, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
+def test_dense_histograms(counted, make_plan, small_splits) -> None:
+    plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     # All rows in the first chunk of eight cells, but for one in the last.
     value = np.append(np.full(2999, 0.5), 9.9)
     rows = pa.table({"value": value, "carrier": ["UA"] * 3000})
@@ -63,9 +62,8 @@ def test_dense_histograms(counted, make_plan, small_splits, monkeypatch) -> None
     assert any(count >= 2 * chunks for count in first.values())
 
 
-def test_bundles_without_a_row_that_is_kept(counted, make_plan, small_splits, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", fanouts=(4, 4, 2))
+def test_bundles_without_a_row_that_is_kept(counted, make_plan, small_splits) -> None:
+    plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
     rows = pa.table({"value": pa.array([np.nan] * 2999 + [3.0])})
     none = pa.table({"value": pa.array([np.nan] * 3000)})
     assert counted(plan, rows, "first") == counted(plan, none, "second")

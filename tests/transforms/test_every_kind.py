@@ -31,15 +31,9 @@ Tables = dict[tuple[str, str, int, int], list[dict[str, Any]]]
 
 
 @pytest.fixture(params=every_kind.PLANS)
-def kind(request, monkeypatch) -> str:
+def plan(request: pytest.FixtureRequest) -> ReleasePlan:
     """Trees of every kind, in several chunks."""
-    every_kind.cut(monkeypatch, request.param)
-    return str(request.param)
-
-
-@pytest.fixture
-def plan(kind) -> ReleasePlan:
-    return every_kind.PLANS[kind]()
+    return every_kind.PLANS[request.param]()
 
 
 def released(

@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -92,8 +93,9 @@ RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion]]]] = {
 }
 
 
-def plan_for(name: str) -> ReleasePlan:
-    return release_plan_of(*(question for _, question in RELEASES[name]()))
+def plan_for(name: str, chunk_leaves: int = 4) -> ReleasePlan:
+    questions = (question for _, question in RELEASES[name]())
+    return release_plan_of(*(replace(each, chunk_leaves=chunk_leaves) for each in questions))
 
 
 def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
@@ -124,25 +126,22 @@ def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
     name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunks)
     if chunks == 4:  # the other way to count, too
         monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
         monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
-    plan = plan_for(name)
+    plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run_steps(plan, ROWS, tmp_path / "out")
     check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
 
 
-def test_public_nodes_on_beam(tmp_path, key, run, release_files, small_splits, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+def test_public_nodes_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
     plan = plan_for("public")
     run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
     check(plan, release_files(tmp_path / "out"), files_of(plan, ROWS, key))
 
 
-def test_no_rows_at_all(tmp_path, key, run_steps, release_files, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
+def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
     rows = ROWS.slice(0, 0)
     plan = plan_for("add_remove")
     run_steps(plan, rows, tmp_path / "out")
@@ -166,7 +165,6 @@ def test_a_hierarchy_beside_an_ordered_tree(
 
 @pytest.mark.parametrize("name", ["add_remove", "public"])
 def test_zero_noise_gives_what_is_counted_by_hand(name, tmp_path, run_steps, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
@@ -224,10 +222,9 @@ def summed(
 def test_dense_and_sparse_sums_are_exact(
     chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
     monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
-    plan, rows = plan_for("add_remove"), ROWS.slice(0, many)
+    plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
     assert len(batches) == sum(sizes)
     found = summed(plan, batches, sizes, reference)

@@ -22,7 +22,10 @@ from transforms.readers.read import BALANCE
 
 BOUND = LARGEST_BOUND
 SUMS = MeasureColumn(column="amount", lower=-BOUND, upper=BOUND)
-PLAN = release_plan_of(hierarchy_question("digits", measure=SUMS))
+PLAN, PLAN_IN_CHUNKS = (
+    release_plan_of(hierarchy_question("digits", measure=SUMS, chunk_leaves=leaves))
+    for leaves in (2**17, 4)
+)
 NOTHING = pa.array([], pa.null())
 
 
@@ -65,18 +68,15 @@ def released(folder: Path) -> dict[tuple[int, int], float]:
     }
 
 
-@pytest.mark.parametrize("sign, chunk_leaves", [(1, 4), (-1, 2**17)])
-def test_a_release_of_sums_past_64_bits(
-    sign, chunk_leaves, large_bundle, run, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", chunk_leaves)
+@pytest.mark.parametrize("sign, plan", [(1, PLAN_IN_CHUNKS), (-1, PLAN)])
+def test_a_release_of_sums_past_64_bits(sign, plan, large_bundle, run, tmp_path) -> None:
     roots = []
     for rows in (1, 0):
         planted = large_bundle(sign)
         amounts = pa.array([float(sign * BOUND)] * rows + [0.0])
         source = tmp_path / f"{rows}.parquet"
         pq.write_table(pa.table({"code": [CODES[5]] * (rows + 1), "amount": amounts}), source)
-        run(PLAN, str(source), tmp_path / str(rows))
+        run(plan, str(source), tmp_path / str(rows))
         assert planted
         roots.append(released(tmp_path / str(rows))[0, 0])
     # Least squares from a root of 2^50 and leaves of 2^50 each. The scale is 2^33, so that 2^42 is

@@ -22,10 +22,9 @@ NAMES = {"splits_read", "chunks_measured", "parts_written", "bytes_written"}
 
 
 @pytest.fixture
-def plan(make_plan, monkeypatch):
+def plan(make_plan):
     """Two trees in chunks, one of them with keys."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    return make_plan("value", "carrier", fanouts=(4, 4, 2))
+    return make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
 
 
 @pytest.fixture

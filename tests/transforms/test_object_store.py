@@ -159,10 +159,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def plan(make_plan, monkeypatch):
+def plan(make_plan):
     """A tree in several chunks with a spine and quantiles."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    return make_plan("value", fanouts=(4, 4, 2))
+    return make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
 
 
 def below(store: dict[str, bytes], folder: str) -> dict[str, bytes]:

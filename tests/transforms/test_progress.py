@@ -23,10 +23,9 @@ def test_listeners_come_and_go() -> None:
 
 
 def test_a_job_tells_the_bytes_of_its_files_and_the_parts_of_its_plan(
-    make_plan, data, tmp_path, run, monkeypatch
+    make_plan, data, tmp_path, run
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", "carrier", fanouts=(4, 4, 2))
+    plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     told: Counter[str] = Counter()
     stop = listen(lambda stage, amount: told.update({stage: amount}))
     try:

@@ -31,11 +31,8 @@ def test_digests_sum_in_any_order_and_any_bundles(digests, data) -> None:
     assert chunks == len(digests)
 
 
-def test_nothing_is_recorded_before_the_balance_holds(
-    make_plan, reference, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
-    plan = make_plan("value", fanouts=(4, 4, 2))
+def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_path) -> None:
+    plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
     chunks = plan.questions[0].places
     step = _Record(plan, reference, str(tmp_path / "out"), bytes(range(16)))
     step.setup()

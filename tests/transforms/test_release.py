@@ -54,8 +54,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     check(plan, rows, rows, tmp_path, run_steps, release_files, expected_files)
 
 
-def test_every_kind_on_beam(tmp_path, key, run, release_files, small_splits, monkeypatch) -> None:
-    every_kind.cut(monkeypatch, "mixed")
+def test_every_kind_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
     pq.write_table(every_kind.ROWS, tmp_path / "rows.parquet", row_group_size=200)
     plan = every_kind.PLANS["mixed"]()
     run(plan, str(tmp_path / "rows.parquet"), tmp_path / "out")
@@ -78,10 +77,9 @@ def test_small_chunks_with_spines(
     small_splits,
 ) -> None:
     """By sorted counts, which leave before their bundle ends."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 8)
     monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 500)
-    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     assert all(question.forest.chunking.split_level > 0 for question in plan.questions)
     check(plan, data, rows, tmp_path, run, release_files, expected_files)
 
@@ -133,12 +131,11 @@ def test_batches_of_one_s_own_pipeline(
 def test_zero_noise_gives_the_exact_counts_back(
     chunk_leaves, make_plan, rows, tmp_path, run_steps, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", chunk_leaves)
     # The laws stay, and so their variances and the estimation; what is drawn is zero.
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
     )
-    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2))
+    plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=chunk_leaves)
     run_steps(plan, rows, tmp_path / "out")
     check_exact(plan, exact_counts(plan, rows), tmp_path / "out")
 

@@ -44,7 +44,7 @@ def sparse_plan(*forms: str, **fields: Any) -> ReleasePlan:
     )
 
 
-def mixed_plan() -> ReleasePlan:
+def mixed_plan(**fields: Any) -> ReleasePlan:
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     share = Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta) / 2)
     return ReleasePlan(
@@ -53,8 +53,10 @@ def mixed_plan() -> ReleasePlan:
         budget=Budget(measure=Measure.RHO, amount=share.amount * 2),
         questions=(
             sparse_question("paths", name="paths"),
-            hierarchy_question("digits", budget=share),
-            hierarchy_question("columns", name="routes", budget=share, keys=("white", "black")),
+            hierarchy_question("digits", budget=share, **fields),
+            hierarchy_question(
+                "columns", name="routes", budget=share, keys=("white", "black"), **fields
+            ),
             sparse_question("codes", name="codes", prune=40),
         ),
         stated=(epsilon + 4, delta + 2 * DELTA),
@@ -85,9 +87,8 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     assert all(part["rows"] > 0 for part in parts)
 
 
-def test_beside_hierarchies(tmp_path, key, run_steps, release_files, monkeypatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
-    plan = mixed_plan()
+def test_beside_hierarchies(tmp_path, key, run_steps, release_files) -> None:
+    plan = mixed_plan(chunk_leaves=4)
     run_steps(plan, ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert tables(found) == files_of(plan, ROWS, key)

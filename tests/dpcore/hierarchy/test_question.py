@@ -129,11 +129,10 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
     assert {release_plan_of(each).digest for each in same} == {digests[0]}
 
 
-def test_chunks_of_another_size_are_another_law(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_another_size_are_another_law() -> None:
     """The streams of noise follow the chunks."""
-    before = release_plan_of(hierarchy_question()).digest
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
-    assert release_plan_of(hierarchy_question()).digest != before
+    one, other = hierarchy_question(), hierarchy_question(chunk_leaves=4)
+    assert release_plan_of(one).digest != release_plan_of(other).digest
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -277,12 +276,11 @@ def test_sums_of_public_nodes_are_refused() -> None:
 
 
 def test_a_node_with_too_many_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", 4)
     monkeypatch.setattr("dpcore.hierarchy.question.MAX_SPINE_LEAVES", 9)
     flat = universe_from_codes(pa.array([f"{n:02d}" for n in range(10)]), (2,))
     domain = HierarchyDomain(universe=flat, columns=("code",))
     with pytest.raises(ValueError, match="more than 4 children that are leaves needs a level"):
-        hierarchy_question(domain=domain)
+        hierarchy_question(domain=domain, chunk_leaves=4)
 
 
 def test_leaves_above_the_lowest_level_are_listed_once() -> None:

@@ -4,7 +4,7 @@ children, the largest, other confidences. The statistical tests have false alarm
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,17 +66,17 @@ def questions(neighbors: Neighbors) -> list[HierarchyQuestion]:
     return found
 
 
-def made(neighbors: Neighbors = Neighbors.SUBSTITUTE) -> Release:
-    plan = release_plan_of(*questions(neighbors))
+def made(neighbors: Neighbors = Neighbors.SUBSTITUTE, *, chunk_leaves: int) -> Release:
+    plan = release_plan_of(
+        *(replace(each, chunk_leaves=chunk_leaves) for each in questions(neighbors))
+    )
     counts = {question.name: leaf_counts(question, ROWS) for question in plan.questions}
     return release_counts(plan, counts, KEY)
 
 
 @pytest.fixture(scope="module", params=[2**17, 4], ids=lambda size: f"chunks of {size}")
-def release(request: pytest.FixtureRequest) -> Iterator[Release]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", request.param)
-        yield made()
+def release(request: pytest.FixtureRequest) -> Release:
+    return made(chunk_leaves=request.param)
 
 
 def tree_of(release: Release, name: str) -> ReleasedHierarchy:
@@ -237,11 +237,10 @@ def test_what_is_public_is_told_exactly(release: Release) -> None:
 def test_zero_noise_gives_the_truth_back_in_chunks_of_any_size(
     size: int, neighbors: Neighbors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", size)
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, many: ZeroNoise().sample(stream, many)
     )
-    release = made(neighbors)
+    release = made(neighbors, chunk_leaves=size)
     for question in release.plan.questions:
         assert isinstance(question, HierarchyQuestion)
         truth = node_sums(question, FORMS[question.name], ROWS)
@@ -253,12 +252,11 @@ def test_zero_noise_gives_the_truth_back_in_chunks_of_any_size(
             assert row["estimate"] == pytest.approx(exact, abs=1e-7)
 
 
-def test_chunks_of_any_size_give_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_any_size_give_the_same_errors() -> None:
     """The noise is another one, the law is the same."""
     found = []
     for size in SIZES:
-        monkeypatch.setattr("dpcore.hierarchy.question.CHUNK_LEAVES", size)
-        release = made()
+        release = made(chunk_leaves=size)
         columns = ["key", "level", "node", "label", "std_error"]
         found.append(
             [all_nodes(release, each.name).select(columns) for each in release.plan.questions]

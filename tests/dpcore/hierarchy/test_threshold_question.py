@@ -100,7 +100,7 @@ def test_travels_without_the_tree_and_with_its_intervals() -> None:
     )
     question.remember_widths(known)
     assert pickle.loads(pickle.dumps(question)).widths == known
-    assert question.read_widths(known.spec()) == known
+    assert question.widths_kind.from_spec(known.spec()) == known
 
 
 def test_there_is_no_budget_to_share_and_no_margin() -> None:

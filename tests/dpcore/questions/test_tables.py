@@ -52,9 +52,8 @@ def tree_plan(*, keyed: bool = False, public: bool = False) -> TreePlan:
 
 
 @pytest.fixture(params=[2**17, 25, 8, 4, 1], ids=lambda size: f"chunks of {size}")
-def chunk_leaves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def chunk_leaves(request: pytest.FixtureRequest) -> int:
     """Releases are cut into chunks of this size."""
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", request.param)
     return int(request.param)
 
 
@@ -83,7 +82,8 @@ def label_of(leaves: range) -> str:
 def test_every_node_and_boundary_has_one_row(
     chunk_leaves: int, make_question: Make, release_key: ReleaseKey, keys: int
 ) -> None:
-    question = make_question(leaves=LEAVES, keys=keys, plan=tree_plan(keyed=keys > 0))
+    plan = tree_plan(keyed=keys > 0)
+    question = make_question(leaves=LEAVES, keys=keys, plan=plan, chunk_leaves=chunk_leaves)
     parts, cells = solved(question, np.arange(max(keys, 1) * LEAVES), release_key)
     assert cells is None
     nodes, cdf = rows_of(parts, "nodes"), rows_of(parts, "cdf")
@@ -112,7 +112,11 @@ def test_the_columns_agree_with_each_other(
     chunk_leaves: int, make_question: Make, release_key: ReleaseKey, public: bool
 ) -> None:
     question = make_question(
-        leaves=LEAVES, plan=tree_plan(public=public), public_total=public, quantiles=QUANTILES
+        leaves=LEAVES,
+        plan=tree_plan(public=public),
+        public_total=public,
+        quantiles=QUANTILES,
+        chunk_leaves=chunk_leaves,
     )
     counts = np.random.default_rng(0).poisson(3, LEAVES)
     parts, _ = solved(question, counts, release_key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -49,18 +49,17 @@ def release(
     make_question: Make,
     make_release_plan: Make,
     release_key: ReleaseKey,
-) -> Iterator[Release]:
+) -> Release:
     """Of a tree "plain" and a tree "keyed" with 3 keys."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpcore.ordered.question.CHUNK_LEAVES", request.param)
-        yield make_release(make_question, make_release_plan, release_key)
+    return make_release(make_question, make_release_plan, release_key, request.param)
 
 
-def make_release(make_question: Make, make_release_plan: Make, release_key: ReleaseKey) -> Release:
-    plain = make_question(leaves=LEAVES, plan=tree_plan(), name="plain", quantiles=QUANTILES)
-    keyed = make_question(
-        leaves=LEAVES, plan=tree_plan(keyed=True), name="keyed", keys=3, quantiles=QUANTILES
-    )
+def make_release(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey, chunk_leaves: int
+) -> Release:
+    same = {"leaves": LEAVES, "quantiles": QUANTILES, "chunk_leaves": chunk_leaves}
+    plain = make_question(plan=tree_plan(), name="plain", **same)
+    keyed = make_question(plan=tree_plan(keyed=True), name="keyed", keys=3, **same)
     rng = np.random.default_rng(0)
     counts = {"plain": rng.poisson(9, LEAVES), "keyed": rng.poisson(9, (3, LEAVES))}
     return release_counts(make_release_plan(plain, keyed), counts, release_key)
@@ -299,10 +298,9 @@ def test_another_confidence_or_quantile_draws_the_same_noise(
 
 
 def test_levels_and_chunks_have_noise_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, make_question: Make, make_release_plan: Make
+    make_question: Make, make_release_plan: Make
 ) -> None:
-    monkeypatch.setattr("dpcore.ordered.question.CHUNK_LEAVES", 16)
-    plan = make_release_plan(wide_question(make_question, keys=2))
+    plan = make_release_plan(wide_question(make_question, keys=2, chunk_leaves=16))
     counts = {"delay": np.zeros(2 * CELLS, np.int64)}
     noise = noise_of(release_counts(plan, counts, ReleaseKey(bytes(32))), counts)
     chunks = np.concatenate(list(noise.values())).reshape(-1, 16)

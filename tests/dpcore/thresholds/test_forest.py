@@ -92,12 +92,11 @@ def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: i
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str, monkeypatch) -> None:
+def test_a_key_has_its_own_noise_whatever_stands_beside_it(shape: str) -> None:
     plan, counts, keys = plan_of(shape, keyed=True), random_counts(shape, 1), 5
     same, leaves = np.tile(counts, keys), plan.tree.leaves
     together = solved(ThresholdForest(plan, keys=keys), same)
-    monkeypatch.setattr("dpcore.thresholds.forest.CHUNK_LEAVES", leaves)
-    alone = ThresholdForest(plan, keys=keys)
+    alone = ThresholdForest(plan, keys=keys, chunk_leaves=leaves)
     assert len(alone.chunking) == keys > len(ThresholdForest(plan, keys=1).chunking)
     for mine, theirs in zip(together, solved(alone, same), strict=True):
         for one, other in zip(mine, theirs, strict=True):
@@ -140,6 +139,9 @@ def test_a_tree_that_does_not_fit_a_chunk_is_refused() -> None:
     tree = IrregularTree.from_fanouts([[CHUNK_LEAVES + 1]])
     with pytest.raises(ValueError, match="mechanism: thresholds need a whole tree at once"):
         TreeThresholds(tree=tree, thresholds=short_plan())
+    plan = plan_of("flat")
+    with pytest.raises(ValueError, match="mechanism: thresholds need a whole tree at once"):
+        ThresholdForest(plan, chunk_leaves=plan.tree.leaves - 1)
 
 
 @pytest.mark.parametrize("estimate", [25, 10])

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import dpcore.hierarchy.question
 from dpcore.hierarchy.calendar import universe_from_calendar
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, universe_from_paths
@@ -307,12 +306,11 @@ def test_same_release_gives_the_same_bytes() -> None:
 @pytest.fixture(scope="module")
 def large() -> ReleaseTables:
     """A hierarchy in eight chunks, with more leaves than the page holds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpcore.hierarchy.question, "CHUNK_LEAVES", 3_000)
-        codes = (f"{place:05d}" for place in range(21_000))
-        universe = universe_from_codes(pa.array(codes, pa.string()), (2, 1, 2))
-        domain = HierarchyDomain(universe=universe, columns=("code",))
-        return ReleaseTables(release_of(hierarchy("codes", domain), hierarchy("files", FILES)))
+    codes = (f"{place:05d}" for place in range(21_000))
+    universe = universe_from_codes(pa.array(codes, pa.string()), (2, 1, 2))
+    domain = HierarchyDomain(universe=universe, columns=("code",))
+    question = replace(hierarchy("codes", domain), chunk_leaves=3_000)
+    return ReleaseTables(release_of(question, hierarchy("files", FILES)))
 
 
 def test_large_hierarchy_shows_its_upper_levels_and_its_largest_nodes(large: ReleaseTables) -> None:
