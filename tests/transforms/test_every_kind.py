@@ -188,12 +188,12 @@ def fields_of(value: Any) -> list[str]:
 
 
 def planted(**methods: Any) -> ReleasePlan:
-    """The plan of an ordered tree that has other methods."""
+    """The plan of an ordered tree, whole in a chunk, that has other methods."""
     plan = every_kind.PLANS["ordered"]()
     (question,) = plan.questions
     kind = type("Planted", (type(question),), methods)
     given = {name: getattr(question, name) for name in fields_of(question)}
-    return replace(plan, questions=(kind(**given),))
+    return replace(plan, questions=(kind(**given | {"chunk_leaves": 30}),))
 
 
 def test_a_kind_that_draws_anew_is_found(key) -> None:
