@@ -15,7 +15,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
 from dpcore.rows.column import missing_rows
 from dpcore.rows.keys import needed_type, position_of, value_list
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
+from dpcore.rows.policies import DROPPED, check_column, check_policy
 from dpcore.rows.value_list import ValueList
 
 
@@ -64,19 +64,11 @@ class CategoryDomain(OrderedDomain):
         return self._list.type
 
     @property
-    def drops_rows(self) -> bool:
-        return "drop" in (self.unknown, self.missing)
+    def _policies(self) -> dict[str, str]:
+        return {"unknown": self.unknown, "missing": self.missing}
 
     def spec(self) -> dict[str, object]:
-        return {
-            "kind": "ordered",
-            "type": self.kind,
-            "map_version": MAP_VERSION,
-            "column": self.column,
-            "categories": list(self.categories),
-            "unknown": self.unknown,
-            "missing": self.missing,
-        }
+        return self._spec(categories=list(self.categories))
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)

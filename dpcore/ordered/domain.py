@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dpcore.arrays import Floats, Integers
 from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
-from dpcore.rows.policies import DROPPED, is_integer
+from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
 
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")
@@ -32,7 +32,6 @@ class OrderedDomain(ABC):
     Attributes:
         column: the name of the column.
         cells: K, the number of cells.
-        missing: what happens to rows without a value: "drop", "first" or "last" cell.
         kind: the word that configuration uses for this kind of domain.
         unit: what the integers of the domain count, for reports; empty where they count nothing.
     """
@@ -41,7 +40,6 @@ class OrderedDomain(ABC):
     unit: ClassVar[str] = ""
     column: str
     cells: int
-    missing: str
 
     @property
     @abstractmethod
@@ -49,9 +47,9 @@ class OrderedDomain(ABC):
         """The Arrow type of edges and of quantiles."""
 
     @property
-    @abstractmethod
     def drops_rows(self) -> bool:
         """Whether a policy can drop a row, so that N cannot be public."""
+        return "drop" in self._policies.values()
 
     @abstractmethod
     def spec(self) -> dict[str, object]:
@@ -93,8 +91,17 @@ class OrderedDomain(ABC):
         """None when columns of this plain type can be used, else what is needed instead."""
 
     @property
+    @abstractmethod
+    def _policies(self) -> dict[str, str]:
+        """What happens to rows that have no cell, by the name of the policy."""
+
+    @property
     def _missing_cell(self) -> int:
-        return policy_cell(self.missing, self.cells)
+        return policy_cell(self._policies["missing"], self.cells)
+
+    def _spec(self, **fields: object) -> dict[str, object]:
+        head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
+        return {**head, "column": self.column, **fields, **self._policies}
 
     def cell_ids(self, column: pa.Array | pa.ChunkedArray) -> Integers:
         """The cell of every row.

@@ -24,7 +24,7 @@ from dpcore.ordered.domain import (
 from dpcore.ordered.grid import Grid
 from dpcore.refusal import Refusal
 from dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
+from dpcore.rows.policies import DROPPED, check_column, check_policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +82,11 @@ class NumberDomain(OrderedDomain):
         return pa.float64()
 
     @property
-    def drops_rows(self) -> bool:
-        return "drop" in (self.outside, self.missing)
+    def _policies(self) -> dict[str, str]:
+        return {"outside": self.outside, "missing": self.missing}
 
     def spec(self) -> dict[str, object]:
-        return {
-            "kind": "ordered",
-            "type": self.kind,
-            "map_version": MAP_VERSION,
-            "column": self.column,
-            "lower": self.lower,
-            "upper": self.upper,
-            "cells": self.cells,
-            "outside": self.outside,
-            "missing": self.missing,
-        }
+        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)

@@ -23,7 +23,7 @@ from dpcore.ordered.domain import (
 )
 from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK, AnyArray, fixed_width_values, missing_rows
-from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
+from dpcore.rows.policies import DROPPED, check_column, check_policy
 from dpcore.rows.whole_numbers import floored_decimals
 
 # Differences of two numbers within this bound, and their products below, stay inside int64.
@@ -34,6 +34,7 @@ class StepDomain(OrderedDomain):
     """K cells of `_width` whole steps each, over the steps [_first, _first + K _width)."""
 
     outside: str
+    missing: str
     _first: int
     _width: int
 
@@ -55,8 +56,8 @@ class StepDomain(OrderedDomain):
         it may saturate."""
 
     @property
-    def drops_rows(self) -> bool:
-        return "drop" in (self.outside, self.missing)
+    def _policies(self) -> dict[str, str]:
+        return {"outside": self.outside, "missing": self.missing}
 
     @property
     def _end(self) -> int:
@@ -77,11 +78,6 @@ class StepDomain(OrderedDomain):
             raise Refusal.of_value(
                 "lower", f"{lower} must be less than upper {upper}.", column=self.column
             )
-
-    def _spec(self, **fields: object) -> dict[str, object]:
-        head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
-        tail = {"outside": self.outside, "missing": self.missing}
-        return {**head, "column": self.column, **fields, **tail}
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)
