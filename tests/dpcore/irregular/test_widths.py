@@ -219,8 +219,7 @@ def test_refuses_a_confidence(confidence: float) -> None:
         irregular_widths(small_plan(0), confidence)
 
 
-@pytest.mark.parametrize("measure", list(Measure))
-def test_a_tree_of_millions_of_leaves_is_quick(measure: Measure) -> None:
+def test_a_tree_of_millions_of_leaves_is_quick() -> None:
     rng = np.random.default_rng(1)
     sizes, count = [np.array([52])], 52
     for mean in (60, 23, 3, 32):
@@ -231,7 +230,7 @@ def test_a_tree_of_millions_of_leaves_is_quick(measure: Measure) -> None:
     plan = IrregularPlan(
         tree=tree,
         neighbors=ADD,
-        budget=Budget(measure=measure, amount=Fraction(1)),
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),  # the laws that are inverted
         level_amounts=tuple(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)),
     )
     begun = time.process_time()
