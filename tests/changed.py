@@ -56,7 +56,7 @@ def checks_of(path: str, present: set[str]) -> Iterator[str]:
             for each in beside
             if each == f"{room}test_{file.stem}.py" or each.startswith(f"{room}test_{file.stem}_")
         }
-        yield from own or (beside if file.parts[0] == "dpcore" else set())
+        yield from own or (beside if len(file.parts) > 2 else set())
 
 
 def main(since: str) -> None:
