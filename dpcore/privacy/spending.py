@@ -27,6 +27,9 @@ class Spending:
         moved: the noise laws behind the rho, and how many counts of each a row moves by one; None
             where a row may move them otherwise, or other counts of other laws.
 
+    Raises:
+        ValueError: an amount below 0.
+
     >>> half = Spending(epsilon=Fraction(1, 2))
     >>> (half + half + Spending(delta=Fraction(1, 10))).own
     (Fraction(1, 1), Fraction(1, 10))
@@ -36,6 +39,11 @@ class Spending:
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
     moved: MovedCounts | None = ()
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "rho"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: {getattr(self, name)} is below 0")
 
     @property
     def own(self) -> tuple[Fraction, Fraction]:
@@ -51,13 +59,13 @@ class Spending:
             moved=(*(self.moved or ()), *(other.moved or ())) if known else None,
         )
 
-    def keeps(self, epsilon: Fraction, delta: Fraction, *, rho: Fraction | None = None) -> bool:
+    def keeps(self, epsilon: Fraction, delta: Fraction, *, rho: Fraction = Fraction(0)) -> bool:
         """Whether all of it together is (epsilon, delta)-DP: what has an epsilon and a delta of its
         own adds up, and what shares a rho keeps what these leave, by certificate or conversion.
 
         Args:
             epsilon, delta: the claim.
-            rho: the whole of which `rho` is spent; by default no more than that.
+            rho: the whole of which `rho` is spent, where it is more than that.
 
         >>> Spending(epsilon=Fraction(1)).keeps(Fraction(1), Fraction(0))
         True
@@ -67,5 +75,5 @@ class Spending:
             return min(left) >= 0
         if min(left) <= 0:
             return False
-        whole = self.rho if rho is None else rho
+        whole = max(self.rho, rho)
         return whole <= rho_of(*left) if self.moved is None else keeps(self.moved, whole, *left)

@@ -147,7 +147,7 @@ class _Composition:
             try:
                 if other.total_error < chosen.total_error:
                     chosen = other
-            except ValueError:  # the tree is too large for it
+            except (TreeRefused, Refusal):  # the tree is too large for it
                 continue
         return chosen
 

@@ -71,8 +71,9 @@ class ReleasePlan:
             alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
             if question.neighbors is not self.neighbors or not alike:
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
-        budgets = [question.budget for question in self.composed]
-        spent = sum(budget.amount for budget in budgets if budget is not None)
+        # An epsilon beside one that is stated is added to what is stated.
+        shared = Fraction(0) if self.stated is not None else self.spending.epsilon
+        spent = self.spending.rho if self.budget.measure is Measure.RHO else shared
         if spent > self.budget.amount:
             raise ValueError(f"trees: budgets sum to {spent}, above {self.budget.amount}")
         if self.stated is not None and self.composed and self.budget.measure is not Measure.RHO:

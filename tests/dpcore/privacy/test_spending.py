@@ -58,3 +58,11 @@ def test_unknown_counts_are_kept_by_conversion_alone(factor: Fraction, kept: boo
     assert spent.keeps(ONE, delta) is kept
     # Of a whole that is larger than what is spent of it, the whole counts.
     assert not spent.keeps(ONE, delta, rho=2 * rho_of(ONE, delta))
+    # A whole that is less than what is spent of it is none.
+    assert spent.keeps(ONE, delta, rho=spent.rho / 2) is kept
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "rho"])
+def test_nothing_is_given_back(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: -1/3 is below 0"):
+        Spending(**{name: Fraction(-1, 3)})  # type: ignore[arg-type]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
 
+from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.spending import Spending
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
 from dpcore.sparse.labels import LabelDomain
@@ -174,3 +177,21 @@ def test_moved_counts_add_up_where_all_are_known() -> None:
     assert plan.spending.moved == one.moved_counts + two.moved_counts
     pooled = hierarchy_question("digits", name="pooled", budget=rho(CONVERTED / 2))
     assert release(sparse(), one, pooled, amount=CONVERTED).spending.moved is None
+
+
+def test_what_a_tree_spends_counts_and_not_what_it_shows() -> None:
+    """A kind whose budget is less than what it spends is refused, with a delta or without."""
+
+    class Dear(HierarchyQuestion):
+        @property
+        def spending(self) -> Spending:
+            return super().spending + super().spending
+
+    for own, stated in ((Budget(measure=EPS, amount=Fraction(1)), None), (rho(CONVERTED), WHOLE)):
+        fair = hierarchy_question("bushy", budget=own)
+        given = {each.name: getattr(fair, each.name) for each in fields(fair)}
+        plan = ReleasePlan(
+            name="one", neighbors=fair.neighbors, budget=own, questions=(fair,), stated=stated
+        )
+        with pytest.raises(ValueError, match="trees: budgets sum to"):
+            replace(plan, questions=(Dear(**given),))
