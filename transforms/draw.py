@@ -131,7 +131,7 @@ class _Gather(KeyedDoFn):
             groups = self._groups.setdefault(question.name, {})
             for place in question.places:
                 groups.setdefault(question.gathered_by(place), []).append(place)
-        planned = self._groups[question.name][group]
+        planned = self._groups[question.name].get(group, [])
         check_once(f"the chunks of tree {question.name}", [p for p, _ in received], planned)
         return dict(received)
 

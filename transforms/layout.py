@@ -15,7 +15,8 @@ what a commit is made of.
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -58,6 +59,19 @@ def part_file(part: Part, sha256: str) -> str:
     return f"{part.kind}/{part.tree}-{part.key:06d}-{chunk}-{sha256[:16]}.parquet"
 
 
+def part_names(trees: Iterable[str] | None) -> re.Pattern[str]:
+    """The names, within their folder, of the files of parts.
+
+    Args:
+        trees: of these trees; None: of any.
+
+    >>> bool(part_names(["age"]).fullmatch("age-000000-spine-0000000000000000.parquet"))
+    True
+    """
+    named = ".+" if trees is None else "|".join(map(re.escape, trees))
+    return re.compile(rf"({named})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet")
+
+
 def concluded_file(name: str) -> str:
     """The path of a table of whole trees within a release.
 
@@ -97,6 +111,9 @@ class Receipt:
         """The inverse of `to_bytes`."""
         fields = json.loads(data)
         return cls(**(fields | {"part": Part(**fields["part"])}))
+
+
+UNIVERSE_NAMES = re.compile(r"universe-[0-9a-f]{16}\.parquet")
 
 
 def universe_name(digest: str) -> str:

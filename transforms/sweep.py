@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from dpcore.questions.tables import CDF, NODES, QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
-from transforms.layout import MANIFEST, NONCE, RECORD, concluded_file
+from transforms.layout import MANIFEST, NONCE, RECORD, UNIVERSE_NAMES, concluded_file, part_names
 from transforms.standing import StandingError, read_manifest
 
-# Of trees of these names: a tree's, the first key's code, the chunk, and a prefix of the checksum.
-_PART = r"({trees})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet"
-_UNIVERSE = re.compile(r"universe-[0-9a-f]{16}\.parquet")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
 
 
@@ -34,7 +31,7 @@ def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
     """
     manifest = read_manifest(files.join(folder, MANIFEST))
     named = {files.join(folder, *part["file"].split("/")) for part in manifest["parts"]}
-    trees = "|".join(re.escape(question.name) for question in plan.questions)
+    trees = [question.name for question in plan.questions]
     files.delete(sorted(_parts(folder, trees) - named))
 
 
@@ -57,14 +54,14 @@ def discard(folder: str) -> None:
         StandingError: the folder holds a finished release, or nothing of a release.
     """
     _check_unfinished(folder)
-    present, parts = _present(folder), _parts(folder, ".+")
+    present, parts = _present(folder), _parts(folder, None)
     ours = present & {files.join(folder, name) for name in (NONCE, RECORD)}
     if not ours and not parts:
         raise StandingError(f"output: {folder} holds nothing that --discard could remove")
     for name in (NONCE, RECORD):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
-    shared = {path for path in present if _UNIVERSE.fullmatch(_name(path))}
+    shared = {path for path in present if UNIVERSE_NAMES.fullmatch(_name(path))}
     files.delete(
         sorted(parts | shared | (present & {files.join(folder, concluded_file(QUANTILES))}))
     )
@@ -82,7 +79,7 @@ def _check_unfinished(folder: str) -> None:
 def begun_without_record(folder: str) -> bool:
     """Whether parts lie in a folder without the record of their draw: nothing tells whether another
     draw would be the same, so none may join them."""
-    return not files.exists(files.join(folder, RECORD)) and bool(_parts(folder, ".+"))
+    return not files.exists(files.join(folder, RECORD)) and bool(_parts(folder, None))
 
 
 def missing_files(folder: str, names: Iterable[str]) -> list[str]:
@@ -97,9 +94,9 @@ def _present(folder: str) -> set[str]:
     return {path for place in places for path in files.names_below(place)}
 
 
-def _parts(folder: str, trees: str) -> set[str]:
-    """The paths of all files that are named as parts of some trees are, a regular expression."""
-    part = re.compile(_PART.format(trees=trees))
+def _parts(folder: str, trees: Iterable[str] | None) -> set[str]:
+    """The paths of all files that are named as parts of some trees are; of any, where None."""
+    part = part_names(trees)
     below = (files.names_below(files.join(folder, kind)) for kind in (NODES, CDF))
     return {path for paths in below for path in paths if part.fullmatch(_name(path))}
 

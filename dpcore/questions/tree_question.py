@@ -76,6 +76,8 @@ class TreeQuestion(Question):
             raise ValueError(
                 f"plan: {self.plan.tree.leaves} leaves for a domain of {self.domain.cells} cells"
             )
+        if self.chunk_leaves < 1:
+            raise ValueError(f"chunk_leaves: {self.chunk_leaves} is not at least 1")
         if (self.keys is not None) != self.plan.keyed:
             raise ValueError("plan: keyed must say whether the question has keys")
 

@@ -180,6 +180,13 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
             assert sum(row["estimate"] for row in roots) == pytest.approx(exact, abs=1e-6)
 
 
+def test_chunks_of_no_leaves_are_refused(plan) -> None:
+    for question in plan.questions:
+        if "chunk_leaves" in fields_of(question):
+            with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):
+                replace(question, chunk_leaves=0)
+
+
 # --- kinds that break a rule ---------------------------------------------------------------------
 
 
