@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from dpcore.arrays import Flags, Integers
 from dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
-from dpcore.noise.randomness import RandomStream
+from dpcore.noise.randomness import Bits
 
 Words = npt.NDArray[np.uint64]
 
@@ -110,7 +110,7 @@ def digit_table(exponent: Exponent, low_bits: int) -> DigitTable:
     )
 
 
-def draw(table: DigitTable, stream: RandomStream, size: int) -> Integers:
+def draw(table: DigitTable, stream: Bits, size: int) -> Integers:
     """Return `size` independent draws of the table's law, exact.
 
     Args:
@@ -131,26 +131,27 @@ def draw(table: DigitTable, stream: RandomStream, size: int) -> Integers:
     out = np.empty(size, dtype=np.int64)
     fill = _fill_settled if table.low_bits == 0 else _fill_proposed
     rejected = [
-        start + fill(table, stream, out[start : start + _BLOCK]) for start in range(0, size, _BLOCK)
+        start + fill(table, stream.of(slice(start, start + _BLOCK)), out[start : start + _BLOCK])
+        for start in range(0, size, _BLOCK)
     ]
     again = np.concatenate(rejected) if rejected else np.empty(0, dtype=np.int64)
     if again.size:
-        out[again] = draw(table, stream, again.size)
+        out[again] = draw(table, stream.of(again), again.size)
     return out
 
 
-def _fill_settled(table: DigitTable, stream: RandomStream, out: Integers) -> Integers:
+def _fill_settled(table: DigitTable, stream: Bits, out: Integers) -> Integers:
     """Fill `out` from a table without low digit; return the rejected positions: none."""
     index = stream.uint16(out.size).astype(np.int64)
     # "wrap" is the one mode in which NumPy neither checks nor buffers; every index is in range.
     np.take(table.values, index, out=out, mode="wrap")
     ties = np.flatnonzero(out == _TIE)
     if ties.size:
-        out[ties] = _signed_digits(_settled_outcomes(table, stream, index[ties]), 0)
+        out[ties] = _signed_digits(_settled_outcomes(table, stream.of(ties), index[ties]), 0)
     return np.empty(0, dtype=np.int64)
 
 
-def _fill_proposed(table: DigitTable, stream: RandomStream, out: Integers) -> Integers:
+def _fill_proposed(table: DigitTable, stream: Bits, out: Integers) -> Integers:
     """Fill `out` with proposals; return the positions of those rejected."""
     word = stream.uint64(out.size)
     index = (word & _INDEX_MASK).view(np.int64)
@@ -161,13 +162,14 @@ def _fill_proposed(table: DigitTable, stream: RandomStream, out: Integers) -> In
     doubtful = np.flatnonzero(word >= table.limits.take(index, mode="wrap"))
     if not doubtful.size:
         return doubtful
+    stream = stream.of(doubtful)
     outcome = _settled_outcomes(table, stream, index[doubtful])
     low_digit = low[doubtful].view(np.int64)
     out[doubtful] = _signed_digits(outcome, table.low_bits) ^ low_digit
     return doubtful[~_accepted(table, stream, outcome, low_digit, word[doubtful])]
 
 
-def _settled_outcomes(table: DigitTable, stream: RandomStream, index: Integers) -> Integers:
+def _settled_outcomes(table: DigitTable, stream: Bits, index: Integers) -> Integers:
     """The outcome J of each U that begins with the 16 bits `index`, by 48 more bits or by all."""
     more = stream.uint64(index.size) >> np.uint64(_INDEX_BITS)
     u = (index.view(np.uint64) << np.uint64(64 - _INDEX_BITS)) | more
@@ -175,12 +177,12 @@ def _settled_outcomes(table: DigitTable, stream: RandomStream, index: Integers) 
     outcome: Integers = table.boundaries.size - below
     # U agrees with a boundary in all 64 bits: about once in 10^16 calls.
     for i in np.flatnonzero(table.boundaries.take(below, mode="clip") == u).tolist():
-        outcome[i] = _exact_outcome(table, stream, int(u[i]))
+        outcome[i] = _exact_outcome(table, stream.of(np.array([i])), int(u[i]))
     return outcome
 
 
 def _accepted(
-    table: DigitTable, stream: RandomStream, outcome: Integers, low_digit: Integers, word: Words
+    table: DigitTable, stream: Bits, outcome: Integers, low_digit: Integers, word: Words
 ) -> Flags:
     """Whether V < exp(-(E(base + L) - E(base))); V begins with the top bits of `word`."""
     more = stream.uint64(word.size) >> np.uint64(_ACCEPT_BITS)
@@ -192,7 +194,7 @@ def _accepted(
     for i in np.flatnonzero((np.abs(margin) < _DOUBT) | (gamma > _TAYLOR_LIMIT)).tolist():
         k = int(base[i])
         increase = table.exponent(k + int(low_digit[i])) - table.exponent(k)
-        accepted[i] = _exact_bernoulli_exp(increase, stream, int(v[i]))
+        accepted[i] = _exact_bernoulli_exp(increase, stream.of(np.array([i])), int(v[i]))
     return accepted
 
 
@@ -221,7 +223,7 @@ def _small_exp(gamma: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return total
 
 
-def _exact_outcome(table: DigitTable, stream: RandomStream, u: int) -> int:
+def _exact_outcome(table: DigitTable, stream: Bits, u: int) -> int:
     """The outcome of a U that begins with the 64 bits `u`, reading more bits as they are needed."""
     bits = 64
     while True:
@@ -234,7 +236,7 @@ def _exact_outcome(table: DigitTable, stream: RandomStream, u: int) -> int:
             return surely
 
 
-def _exact_bernoulli_exp(gamma: Fraction, stream: RandomStream, v: int) -> bool:
+def _exact_bernoulli_exp(gamma: Fraction, stream: Bits, v: int) -> bool:
     """Whether V < exp(-gamma) for a V that begins with the 64 bits `v`."""
     bits = 64
     while True:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.digit_tables import digit_table, draw
 from dpcore.noise.exponential_bounds import Exponent
-from dpcore.noise.randomness import RandomStream
+from dpcore.noise.randomness import Bits
 
 SAMPLER_VERSION: Final = 1
 """Changes whenever any law draws other values from the same stream; part of the spec digest."""
@@ -57,7 +57,7 @@ class NoiseLaw(Protocol):
     def variance(self) -> float:
         """E X^2 of the discrete law itself."""
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
+    def sample(self, stream: Bits, size: int) -> Integers:
         """Return (size,) independent draws, a pure function of law, stream and size."""
 
     def pmf(self, k: npt.ArrayLike) -> Floats:
@@ -90,11 +90,12 @@ class _DigitLaw(ABC):
     def survival(self, k: npt.ArrayLike) -> Floats:
         """Return P(X > k) for integers k, in the shape of k."""
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
+    def sample(self, stream: Bits, size: int) -> Integers:
         """Return `size` independent exact draws.
 
         Args:
-            stream: uniform bits; the result is a pure function of law, stream and size.
+            stream: uniform bits; the result is a pure function of law, stream and size, and where
+                each draw has a stream of its own, each draw of that stream.
             size: the number of draws, at least 0.
 
         Returns:
@@ -294,7 +295,7 @@ class ZeroNoise:
         """0."""
         return 0.0
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
+    def sample(self, stream: Bits, size: int) -> Integers:
         """Return (size,) zeros; the stream is not read."""
         return np.zeros(_valid_size(size), dtype=np.int64)
 

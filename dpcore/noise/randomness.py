@@ -22,7 +22,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,22 @@ _SECRET_BYTES: Final = 32
 _TEXT_PREFIX: Final = "dptrees-key-1:"
 _PUBLIC_SECRET: Final = hashlib.sha256(b"dptrees public constant, not a secret").digest()
 _COUNTER_BYTES: Final = 16
+_BLOCK_BYTES: Final = 16
 # Zeros to encrypt in one call: large enough to hide the call, small enough to stay in cache.
 _ZEROS: Final = memoryview(bytes(1 << 18))
+
+
+class Bits(Protocol):
+    """Uniform random bits for the draws of an array: one stream for all, or one for each draw."""
+
+    def uint16(self, n: int) -> npt.NDArray[np.uint16]:
+        """The next 16 bits of `n` draws, shape (n,)."""
+
+    def uint64(self, n: int) -> npt.NDArray[np.uint64]:
+        """The next 64 bits of `n` draws, shape (n,)."""
+
+    def of(self, draws: slice | npt.NDArray[np.int64]) -> Bits:
+        """Those for some of the draws, by their places in the array."""
 
 
 class RandomStream:
@@ -86,6 +100,10 @@ class RandomStream:
         """Return the next `n` uniform 64-bit integers, shape (n,)."""
         return self._keystream(8 * n).view("<u8").astype(np.uint64, copy=False)
 
+    def of(self, draws: slice | npt.NDArray[np.int64]) -> RandomStream:
+        """The stream itself: draws take bits in turn, whichever they are."""
+        return self
+
     def _keystream(self, n: int) -> npt.NDArray[np.uint8]:
         if n < 0:
             raise ValueError(f"a stream was asked for {n} bytes; the number must be 0 or more")
@@ -96,6 +114,74 @@ class RandomStream:
             room = out[start : start + size + _COUNTER_BYTES]
             self._encryptor.update_into(_ZEROS[:size], room.data)
         return out[:n]
+
+
+class PlacedStreams:
+    """A sequence of uniform random bits for each of 2^64 places, of which any may be read.
+
+    What a place gives does not depend on which others are read, or when: noise of a tree too large
+    to visit is a function of the node, drawn where it is looked at. Word w of place p is the first
+    half of AES-256(seed, p || w): the blocks of a counter-mode stream, read out of turn.
+
+    Args:
+        seed: 32 bytes; the AES-256 key. Never use a seed for two streams.
+        places: uint64, (n,); the streams of a second object for the same place start anew.
+
+    Source: counter mode, NIST SP 800-38A, section 6.5, with places as the upper half of counters.
+
+    >>> both = PlacedStreams(bytes(32), np.array([7, 3], np.uint64))
+    >>> first, second = both.uint64(2), both.uint64(2)
+    >>> alone = PlacedStreams(bytes(32), np.array([3], np.uint64))
+    >>> [int(alone.uint64(1)[0]), int(alone.uint64(1)[0])] == [int(first[1]), int(second[1])]
+    True
+    """
+
+    __slots__ = ("_encryptor", "_places", "_used", "_which")
+
+    def __init__(self, seed: bytes, places: npt.NDArray[np.uint64]) -> None:
+        if len(seed) != _SECRET_BYTES:
+            raise ValueError(f"seed has {len(seed)} bytes; it must have exactly {_SECRET_BYTES}")
+        self._encryptor = Cipher(algorithms.AES(seed), modes.ECB()).encryptor()
+        self._places = places
+        self._used = np.zeros(places.size, np.uint64)
+        self._which: slice | npt.NDArray[np.int64] = slice(0, places.size)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("PlacedStreams cannot be copied or pickled: two copies would repeat bits")
+
+    def uint16(self, n: int) -> npt.NDArray[np.uint16]:
+        """Return the next uniform 16-bit integer of each place, shape (n,)."""
+        return self.uint64(n).astype(np.uint16)
+
+    def uint64(self, n: int) -> npt.NDArray[np.uint64]:
+        """Return the next uniform 64-bit integer of each place, shape (n,).
+
+        Raises:
+            ValueError: there are not `n` places.
+        """
+        places, used = self._places[self._which], self._used[self._which]
+        if places.size != n:
+            raise ValueError(f"{n} words were asked for, of {places.size} places")
+        blocks = np.empty((n, 2), "<u8")
+        blocks[:, 0], blocks[:, 1] = places, used
+        self._used[self._which] = used + np.uint64(1)
+        out = np.empty(_BLOCK_BYTES * n + _BLOCK_BYTES, np.uint8)
+        self._encryptor.update_into(memoryview(blocks).cast("B"), out.data)
+        words = out[: _BLOCK_BYTES * n].view("<u8")[::2]
+        return words.astype(np.uint64)
+
+    def of(self, draws: slice | npt.NDArray[np.int64]) -> PlacedStreams:
+        """The streams of some of the places; what they give is not given again.
+
+        Args:
+            draws: which of the places, each once.
+        """
+        chosen = object.__new__(PlacedStreams)
+        chosen._encryptor, chosen._places, chosen._used = self._encryptor, self._places, self._used
+        whole = isinstance(self._which, slice) and self._which == slice(0, self._places.size)
+        numbers = np.arange(self._places.size)[self._which] if not whole else None
+        chosen._which = draws if numbers is None else numbers[draws]
+        return chosen
 
 
 class ReleaseKey:
@@ -212,6 +298,21 @@ class ReleaseKey:
         dtype('uint64')
         """
         return RandomStream(self._mac("stream", *parts))
+
+    def placed_streams(
+        self, places: npt.NDArray[np.uint64], *parts: bytes | str | int
+    ) -> PlacedStreams:
+        """Return the streams of random bits named by `parts`, one for each of some places.
+
+        Args:
+            places: uint64, (n,), none twice.
+            parts: as for `digest`; a name must cover all that shapes the law, as for `stream`.
+
+        >>> places = np.arange(2, dtype=np.uint64)
+        >>> ReleaseKey(bytes(32)).placed_streams(places, "noise").uint64(2).shape
+        (2,)
+        """
+        return PlacedStreams(self._mac("stream", "placed", *parts), places)
 
     def __repr__(self) -> str:
         return "ReleaseKey(<secret>)"

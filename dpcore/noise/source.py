@@ -17,10 +17,11 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.arrays import Integers
 from dpcore.noise.laws import NoiseLaw
-from dpcore.noise.randomness import RandomStream, ReleaseKey
+from dpcore.noise.randomness import Bits, PlacedStreams, RandomStream, ReleaseKey
 
 # No table has more rows.
 MAX_COUNT = 2**40
@@ -60,17 +61,30 @@ class NoiseSource:
 
     def stream(self, tree: str, key: int, chunk: int, level: int) -> RandomStream:
         """The keystream of the noise of one level of one chunk (chunk -1 is the spine)."""
-        return self.key.stream(
-            "noise",
+        return self.key.stream("noise", *self._name, tree, key, chunk, level)
+
+    def node_streams(
+        self, tree: str, purpose: str, level: int, nodes: npt.NDArray[np.uint64]
+    ) -> PlacedStreams:
+        """A keystream of each node of a level, whichever other nodes are looked at, or when.
+
+        Args:
+            tree: its name.
+            purpose: what is drawn; each has streams of its own.
+            level: of the nodes.
+            nodes: uint64, (n,) their numbers, none twice.
+        """
+        return self.key.placed_streams(nodes, "node noise", *self._name, tree, purpose, level)
+
+    @property
+    def _name(self) -> tuple[bytes | str, ...]:
+        """What the name of every stream of this draw begins with."""
+        return (
             self.release,
             self.nonce,
             self.spec_digest,
             self.global_digest,
             self.own_digest,
-            tree,
-            key,
-            chunk,
-            level,
         )
 
     def record(self) -> bytes:
@@ -104,13 +118,13 @@ def combine_digests(total: int) -> bytes:
     return (total % 2**256).to_bytes(32, "big")
 
 
-def add_noise(law: NoiseLaw, counts: Integers, stream: RandomStream) -> Integers:
+def add_noise(law: NoiseLaw, counts: Integers, stream: Bits) -> Integers:
     """The noisy counts of one level: exact integers plus exact integer noise.
 
     Args:
         law: of the noise of every node of the level.
         counts: (..., n) exact counts.
-        stream: the keystream of this level and chunk, not read before.
+        stream: the keystream of this level and chunk, or of each of its nodes, not read before.
 
     Counts beyond 2^50 in size, which only sums of large values reach, are taken as 2^50: a row
     moves a count by no more than before, and no error depends on the data. Counts are to come from

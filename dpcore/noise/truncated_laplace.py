@@ -32,7 +32,7 @@ import numpy.typing as npt
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.noise.laws import DiscreteLaplace, least_bound
-from dpcore.noise.randomness import RandomStream
+from dpcore.noise.randomness import Bits
 
 # Rejection keeps at least about 1 draw in 100 of the whole law.
 _LEAST_RADIUS = Fraction(1, 64)
@@ -88,7 +88,7 @@ class TruncatedLaplace:
         squares = q * (2 - missing - end * (2 + 2 * x - missing + x * x)) / missing**3
         return 2 * squares * missing / self._total
 
-    def sample(self, stream: RandomStream, size: int) -> Integers:
+    def sample(self, stream: Bits, size: int) -> Integers:
         """Return `size` independent exact draws, by rejection from the whole law.
 
         Args:
@@ -105,7 +105,7 @@ class TruncatedLaplace:
         drawn = whole.sample(stream, size)
         outside = np.flatnonzero(np.abs(drawn) > self.radius)
         while outside.size:
-            drawn[outside] = whole.sample(stream, outside.size)
+            drawn[outside] = whole.sample(stream.of(outside), outside.size)
             outside = outside[np.abs(drawn[outside]) > self.radius]
         return drawn
 

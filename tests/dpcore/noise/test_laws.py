@@ -24,7 +24,7 @@ from dpcore.noise.laws import (
     NoiseLaw,
     ZeroNoise,
 )
-from dpcore.noise.randomness import RandomStream, public_stream
+from dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 
 FALSE_ALARM = 1e-6
 Z = 4.9
@@ -277,3 +277,20 @@ def test_laws_are_values() -> None:
     assert DiscreteLaplace(scale=2) == laplace(2)  # type: ignore[arg-type]
     with pytest.raises(dataclasses.FrozenInstanceError):
         law.scale = Fraction(1)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        DiscreteLaplace(scale=Fraction(1, 3)),
+        DiscreteLaplace(scale=Fraction(1000, 3)),
+        DiscreteGaussian(sigma_squared=Fraction(10**7)),
+    ],
+)
+def test_a_place_has_its_noise_whichever_others_are_drawn(law: NoiseLaw) -> None:
+    key, places = ReleaseKey(bytes(32)), np.arange(70_000, dtype=np.uint64)
+    every = law.sample(key.placed_streams(places, "noise"), places.size)
+    some = places[3::7][::-1]
+    drawn = law.sample(key.placed_streams(some, "noise"), some.size)
+    assert np.array_equal(drawn, every[some.astype(np.int64)])
+    assert p_value(every, law) > 1e-6

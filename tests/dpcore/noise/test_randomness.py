@@ -203,3 +203,36 @@ def test_wrong_seeds_and_sizes_are_refused() -> None:
 
 def test_generated_keys_differ() -> None:
     assert len({ReleaseKey.generate().check_value() for _ in range(8)}) == 8
+
+
+def test_a_place_gives_the_same_bits_whichever_others_are_read() -> None:
+    places = np.array([5, 2**64 - 1, 0, 17], np.uint64)
+    whole = KEY.placed_streams(places, "noise", 3)
+    first, second = whole.uint64(4), whole.of(np.array([3, 1])).uint64(2)
+    for place in range(4):
+        alone = KEY.placed_streams(places[place : place + 1], "noise", 3)
+        assert alone.uint64(1)[0] == first[place]
+        if place in (1, 3):
+            assert alone.uint64(1)[0] == second[[3, 1].index(place)]
+    assert len({*first.tolist(), *second.tolist()}) == 6
+
+
+def test_placed_streams_are_counter_mode_out_of_turn() -> None:
+    seed = KEY._mac("stream", "placed", "noise")
+    cipher = Cipher(algorithms.AES(seed), modes.ECB()).encryptor()
+    streams = KEY.placed_streams(np.array([9], np.uint64), "noise")
+    for word in range(3):
+        block = cipher.update((9).to_bytes(8, "little") + word.to_bytes(8, "little"))
+        assert int(streams.uint64(1)[0]) == int.from_bytes(block[:8], "little")
+    with pytest.raises(ValueError, match="2 words were asked for, of 1 places"):
+        streams.uint64(2)
+    with pytest.raises(TypeError, match="would repeat bits"):
+        pickle.dumps(streams)
+
+
+def test_placed_streams_of_a_part_of_a_part() -> None:
+    places = np.arange(10, dtype=np.uint64)
+    part = KEY.placed_streams(places, "x").of(np.array([2, 4, 8])).of(slice(1, 3))
+    alone = KEY.placed_streams(places[[4, 8]], "x")
+    assert part.uint64(2).tolist() == alone.uint64(2).tolist()
+    assert part.uint16(2).tolist() == (alone.uint64(2) & np.uint64(0xFFFF)).tolist()
