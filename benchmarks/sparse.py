@@ -28,7 +28,7 @@ from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
-from dpcore.sparse.node_counts import NodeCounts
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan, plan_sparse
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table

@@ -38,7 +38,7 @@ from benchmarks.audit.trees import sparse_draft
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
-from dpcore.sparse.node_counts import NodeCounts
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.publication import publish_shard
 
 STATED = (

@@ -27,7 +27,7 @@ from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
-from dpcore.sparse.node_counts import NodeCounts
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.question import SparseQuestion
 
 Row = tuple[Any, ...]

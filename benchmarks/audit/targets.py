@@ -33,7 +33,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.labels import PathDomain
-from dpcore.sparse.node_counts import NodeCounts
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.thresholds.forest import TreeThresholds

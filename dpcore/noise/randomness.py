@@ -166,7 +166,7 @@ class PlacedStreams:
         blocks[:, 0], blocks[:, 1] = places, used
         self._used[self._which] = used + np.uint64(1)
         out = np.empty(_BLOCK_BYTES * n + _BLOCK_BYTES, np.uint8)
-        self._encryptor.update_into(memoryview(blocks).cast("B"), out.data)
+        self._encryptor.update_into(blocks.tobytes(), out.data)
         words = out[: _BLOCK_BYTES * n].view("<u8")[::2]
         return words.astype(np.uint64)
 

@@ -7,6 +7,8 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "entry": ("budget_entry", "policies_of"),
     "leaf_counts": ("BUFFERED_ROWS",),
+    "node_counts": ("NodeCounts",),
+    "node_keys": ("text_prefixes",),
     "parts": ("ChunkAnswer",),
     "place": (
         "Counter",

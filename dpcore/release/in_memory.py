@@ -27,7 +27,7 @@ def release_counts(
     Args:
         plan: the questions.
         counts: of every tree by name: (keys * K,) or (keys, K) exact counts of the leaves; of a
-            sparse tree `dpcore.sparse.node_counts.NodeCounts` of its leaves.
+            sparse tree `dpcore.questions.node_counts.NodeCounts` of its leaves.
         key: the release key; noise is a pure function of it, the plan and the counts.
         nonce: of the folder whose release is wanted. Without one the same counts always get the
             same noise: nothing averages out, but two releases tell whether their counts are equal.

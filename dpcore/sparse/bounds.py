@@ -40,9 +40,9 @@ import pyarrow.compute as pc
 
 from dpcore.arrays import Flags, Integers
 from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.rows.column import fixed_width_values
 from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
 HIGHEST_CONFIDENCE = 0.9999

@@ -47,7 +47,7 @@ def consistent_counts(
     >>> import pyarrow as pa
     >>> from dpcore.privacy.budget import Neighbors
     >>> from dpcore.sparse.bounds import certain_bounds, known_tree
-    >>> from dpcore.sparse.node_counts import NodeCounts
+    >>> from dpcore.questions.node_counts import NodeCounts
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.node_counts import NodeCounts
 
 MOST_LEAVES = 2**22
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.paths import prefix_codes, refused_path
 
 NOTATIONS = ("ipv4", "hex")

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.questions.node_counts import NodeCounts
+from dpcore.questions.node_keys import text_prefixes
 from dpcore.refusal import Refusal
 from dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.domain import CodeDomain, SparseDomain
-from dpcore.sparse.node_counts import NodeCounts
-from dpcore.sparse.node_keys import text_prefixes
 from dpcore.sparse.paths import paths_above, refused_path
 from dpcore.sparse.plan import ROOT_NAME
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from dpcore.noise.source import NoiseSource, add_noise
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.spending import Spending
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.labels import domain_from_spec
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning

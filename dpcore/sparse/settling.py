@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Flags, Floats, Integers
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.bounds import (
     KnownLevel,
     certain_bounds,
@@ -36,7 +37,6 @@ from dpcore.sparse.bounds import (
 )
 from dpcore.sparse.consistency import consistent_counts
 from dpcore.sparse.domain import SparseDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan
 
 Bounds = Sequence[tuple[Integers, Integers]]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Place
 from dpcore.questions.tables import NODES_SCHEMA
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.settling import SettledLevel, settle
 
 if TYPE_CHECKING:  # which calls this file

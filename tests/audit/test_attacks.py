@@ -35,7 +35,7 @@ from benchmarks.audit.attack import (
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.targets import ONE, TARGETS, Claim
 from dpcore.privacy.budget import Neighbors
-from dpcore.sparse.node_counts import NodeCounts
+from dpcore.questions.node_counts import NodeCounts
 
 FALSE_ALARM = 1e-6
 RELEASES = 300

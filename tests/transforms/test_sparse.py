@@ -12,11 +12,11 @@ import pytest
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse import question
 from dpcore.sparse.counter import SparseCounter
-from dpcore.sparse.node_counts import NodeCounts
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 from tests.transforms.hierarchy_releases import DELTA, files_of, sparse_question

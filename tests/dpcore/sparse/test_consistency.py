@@ -19,12 +19,12 @@ from scipy.optimize import minimize_scalar
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse import consistency as sparse_consistency
 from dpcore.sparse.bounds import KnownLevel
 from dpcore.sparse.consistency import _lowered, _met
 from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import SettledLevel, settle

@@ -17,11 +17,11 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan, plan_sparse
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import settle, settled_table

@@ -13,11 +13,11 @@ from scipy import stats
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.bounds import child_sums, known_tree
 from dpcore.sparse.counter import level_counts
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table

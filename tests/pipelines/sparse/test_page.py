@@ -19,13 +19,13 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
-from dpcore.sparse.node_counts import NodeCounts
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.settling import Pruning

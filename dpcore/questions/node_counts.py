@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.questions.node_keys import key_digest, key_parts
 from dpcore.questions.place import Place
 from dpcore.rows.column import AnyArray, fixed_width_values
-from dpcore.sparse.node_keys import key_digest, key_parts
 
 _WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
 
@@ -123,7 +123,7 @@ class NodeCounts:
         return NodeCounts(keys=self.keys.take(pa.array(chosen)), counts=self.counts[chosen])
 
     def split(self, parts: int) -> Iterator[tuple[int, NodeCounts]]:
-        """The nodes of each part of the data that has any; see `dpcore.sparse.node_keys.key_parts`.
+        """The nodes of each part of the data that has any; see `dpcore.questions.node_keys.key_parts`.
 
         >>> counts = NodeCounts.grouped(pa.array([1, 2, 3], pa.uint64()))
         >>> [(part, own.keys.to_pylist()) for part, own in counts.split(2)]
