@@ -123,7 +123,7 @@ class NodeCounts:
         return NodeCounts(keys=self.keys.take(pa.array(chosen)), counts=self.counts[chosen])
 
     def split(self, parts: int) -> Iterator[tuple[int, NodeCounts]]:
-        """The nodes of each part of the data that has any; see `dpcore.questions.node_keys.key_parts`.
+        """The nodes of each part of the data that has any; see `key_parts`.
 
         >>> counts = NodeCounts.grouped(pa.array([1, 2, 3], pa.uint64()))
         >>> [(part, own.keys.to_pylist()) for part, own in counts.split(2)]
