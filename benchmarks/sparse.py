@@ -24,11 +24,11 @@ import pyarrow.parquet
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
 from dpcore.sparse.domain import CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain
-from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.plan import SparsePlan, plan_sparse
 from dpcore.sparse.publication import publish_shard
 from dpcore.sparse.settling import Pruning, SettledLevel, settle, settled_table

@@ -37,8 +37,8 @@ from benchmarks.audit.rows import (
 from benchmarks.audit.trees import sparse_draft
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.budget import Budget, Measure, Neighbors
-from dpcore.release.plan import ReleasePlan
 from dpcore.questions.node_counts import NodeCounts
+from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.publication import publish_shard
 
 STATED = (

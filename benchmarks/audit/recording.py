@@ -22,11 +22,11 @@ from dpcore.arrays import Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import RandomStream, ReleaseKey
 from dpcore.noise.truncated_laplace import TruncatedLaplace
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.sparse import question as sparse_question
-from dpcore.questions.node_counts import NodeCounts
 
 # The tree, the key, the chunk, the level, and how many draws that stream had before.
 Place = tuple[str, int, int, int, int]

@@ -23,11 +23,11 @@ from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
-from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.question import SparseQuestion
 
 Row = tuple[Any, ...]

@@ -28,12 +28,12 @@ from dpcore.irregular.planner import with_equal_shares
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
 from dpcore.sparse.labels import PathDomain
-from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
 from dpcore.thresholds.forest import TreeThresholds
