@@ -1,0 +1,119 @@
+"""Noisy counts of nodes, looked at where a partition grows.
+
+The three ways to hold the counts below the first levels: exact counts of the codes that rows touch,
+with the noise of each node drawn when it is looked at (`NodeNoise` over `CodeCounts`); private
+sketches (`dpcore.partitions.sketched`); and all nodes at once, which is the first way with every
+node looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.source import NoiseSource, add_noise
+from dpcore.partitions.tree import Nodes
+
+
+class Measured(NamedTuple):
+    """What is measured of some nodes.
+
+    Attributes:
+        value: (n,) in rows.
+        variance: (n,) of its error, in rows^2; infinite where nothing is measured.
+    """
+
+    value: Floats
+    variance: Floats
+
+
+class Measurement(Protocol):
+    """Noisy counts of the nodes of every level, each a fixed number however often it is asked."""
+
+    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+        """The noisy counts of some nodes.
+
+        Args:
+            level: 0..h, of the plan.
+            depth: of the nodes, in bits.
+            nodes: (n,) none twice.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodeCounts:
+    """Exact counts of the codes that rows touch, from which that of any node follows.
+
+    Args:
+        bits: of a code.
+        codes: (m,) rising, none twice.
+        below: (m + 1,) the rows of all codes before each, in rows.
+
+    >>> counts = CodeCounts.of(3, np.array([1, 6], np.uint64), np.array([5, 2]))
+    >>> counts.at(1, np.array([0, 1], np.uint64)).tolist()
+    [5, 2]
+    """
+
+    bits: int
+    codes: Nodes
+    below: Integers
+
+    @classmethod
+    def of(cls, bits: int, codes: Nodes, counts: Integers) -> CodeCounts:
+        """Those of rising codes (m,) with their counts (m,), in rows."""
+        return cls(bits=bits, codes=codes, below=np.concatenate([[0], np.cumsum(counts)]))
+
+    def at(self, depth: int, nodes: Nodes) -> Integers:
+        """(n,) the rows of nodes of a depth."""
+        if depth == 0:
+            return np.full(len(nodes), self.below[-1])
+        width = self.bits - depth
+        first = nodes << np.uint64(width)
+        last = first | np.uint64((1 << width) - 1)
+        start = np.searchsorted(self.codes, first, side="left")
+        stop = np.searchsorted(self.codes, last, side="right")
+        found: Integers = self.below[stop] - self.below[start]
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeNoise:
+    """Exact counts with noise that is a keyed function of the node.
+
+    Guarantee. Let T be the whole noisy tree, in which every node of every level, 2^64 of them if
+    need be, has its count plus independent noise of its level's law: a row moves one count of a
+    level (two under ``substitute``), so T is private as `dpcore.partitions.plan` states. The noise
+    of a node is a keyed function of the level and the node (`NoiseSource.node_streams`), the same
+    whether and when it is computed, and the keystreams of different nodes are independent to whom
+    the key is not known. So a partition that grows by looking at some nodes is a function of T, and
+    private as T is, although most of T is never computed; which nodes it looks at follows from T
+    too.
+
+    Args:
+        tree: its name.
+        counts: exact.
+        laws: (h + 1,) the noise of each level; None where the count is public.
+        source: the release's.
+
+    Source: derived here; of Holland et al. this is Algorithm 2 with a sketch as wide as the domain.
+    """
+
+    tree: str
+    counts: CodeCounts
+    laws: Sequence[NoiseLaw | None]
+    source: NoiseSource
+    purpose: str = "count"
+
+    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+        """As `Measurement.at`."""
+        exact, law = self.counts.at(depth, nodes), self.laws[level]
+        if law is None:
+            return Measured(exact.astype(np.float64), np.zeros(len(nodes)))
+        streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)
+        noisy = add_noise(law, exact, streams)
+        return Measured(noisy.astype(np.float64), np.full(len(nodes), law.variance))
