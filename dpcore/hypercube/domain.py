@@ -1,0 +1,220 @@
+"""The box of several columns: each an ordered domain, halved in turn into a binary hierarchy.
+
+An axis of K cells has positions of ceil(log2 K) bits; a row's code is made of the first bits of its
+positions (`dpcore.hypercube.axis_bits`). Where K is no power of two the last positions have no
+cell, so some nodes are known to be empty, and are never measured.
+
+Source: Holland, Camtepe, Thapa, Xue, Sections 5 and 9; typed axes are this project's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.arrays import Flags, Integers
+from dpcore.hypercube.axis_bits import AxisBits
+from dpcore.ordered.domain import OrderedDomain
+from dpcore.ordered.make import make_domain
+from dpcore.partitions.tree import MOST_BITS, Nodes
+from dpcore.refusal import Refusal
+from dpcore.rows.column import BLOCK
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypercubeDomain:
+    """A box of columns and the hierarchy that divides it.
+
+    Args:
+        axes: (d,) the domain of each column, of two cells or more; no column twice.
+        depths: (d,) how often each is halved, at least once, and at most until each part is one
+            cell; 64 in all at most.
+
+    Raises:
+        Refusal: naming the field and the rule.
+
+    >>> from dpcore.ordered.number import NumberDomain
+    >>> place = HypercubeDomain(axes=(
+    ...     NumberDomain(column="lat", lower=24.0, upper=56.0, cells=4),
+    ...     NumberDomain(column="lon", lower=-130.0, upper=-66.0, cells=4)), depths=(2, 2))
+    >>> rows = {"lat": pa.array([24.5, 40.0]), "lon": pa.array([-129.0, -67.0])}
+    >>> [f"{code:04b}" for code in place.codes(rows).tolist()]
+    ['0000', '1101']
+    >>> place.labels(2, np.array([3], np.uint64)).to_pylist()
+    ['lat [40, 56), lon [-98, -66)']
+    """
+
+    axes: tuple[OrderedDomain, ...]
+    depths: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        names = [axis.column for axis in self.axes]
+        if not names:
+            raise Refusal("columns", "there must be at least one")
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise Refusal("columns", f"{min(twice)!r} is there twice")
+        if len(self.depths) != len(names):
+            raise Refusal("depths", f"there are {len(self.depths)} for {len(names)} columns")
+        for axis, depth in zip(self.axes, self.depths, strict=True):
+            if axis.cells < 2:
+                raise Refusal("columns", f"{axis.column!r} has one cell, which nothing divides")
+            if not 1 <= depth <= cell_bits(axis):
+                raise Refusal(
+                    "depths",
+                    f"{depth} for column {axis.column!r} is not from 1 to {cell_bits(axis)}, at "
+                    "which each part is one cell",
+                )
+        if self.bits > MOST_BITS:
+            raise Refusal("depths", f"they add up to {self.bits}; at most {MOST_BITS}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(axis.column for axis in self.axes)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """Of each column, where a file does not tell it."""
+        return {axis.column: axis.value_type for axis in self.axes}
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row."""
+        return any(axis.drops_rows for axis in self.axes)
+
+    @cached_property
+    def axis_bits(self) -> AxisBits:
+        """How the axes make a code."""
+        return AxisBits(depths=self.depths)
+
+    @property
+    def bits(self) -> int:
+        """r, of a code: the depth of the finest nodes."""
+        return sum(self.depths)
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuses columns of types that cannot be read.
+
+        Raises:
+            ValueError: naming the column.
+        """
+        for axis in self.axes:
+            axis.check_type(types[axis.column])
+
+    def codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
+        """The codes of the rows that every policy keeps, in their order.
+
+        Args:
+            columns: by name, (rows,) each.
+
+        Returns:
+            (kept,) uint64.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+        """
+        rows = len(columns[self.axes[0].column])
+        parts = [
+            self._block_codes({name: columns[name].slice(start, BLOCK) for name in self.columns})
+            for start in range(0, rows, BLOCK)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+    def _block_codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
+        """Of some rows, whose arrays stay in the processor's second cache."""
+        positions = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
+        if self.drops_rows:
+            kept = positions[0] >= 0
+            for position in positions[1:]:
+                kept &= position >= 0
+            if not kept.all():
+                positions = [position[kept] for position in positions]
+        for axis, depth, position in zip(self.axes, self.depths, positions, strict=True):
+            if depth < cell_bits(axis):
+                position >>= cell_bits(axis) - depth
+        return self.axis_bits.codes(positions)
+
+    def ranges(self, depth: int, nodes: Nodes) -> tuple[list[Integers], list[Integers]]:
+        """The cells of nodes: of each axis (n,) the first, and the one after the last.
+
+        Where no cell lies in a node the two are equal.
+        """
+        starts, stops = [], []
+        halvings = self.axis_bits.halvings(depth)
+        positions = self.axis_bits.positions(depth, nodes)
+        for axis, halved, position in zip(self.axes, halvings, positions, strict=True):
+            width = cell_bits(axis) - halved
+            starts.append(np.minimum(position << width, axis.cells))
+            stops.append(np.minimum((position + 1) << width, axis.cells))
+        return starts, stops
+
+    def has_cells(self, depth: int, nodes: Nodes) -> Flags:
+        """As `dpcore.partitions.tree.Hierarchy.has_cells`."""
+        starts, stops = self.ranges(depth, nodes)
+        found = np.ones(len(nodes), np.bool_)
+        for start, stop in zip(starts, stops, strict=True):
+            found &= start < stop
+        return found
+
+    def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
+        """As `dpcore.partitions.tree.Hierarchy.is_divisible`."""
+        if depth >= self.bits:
+            return np.zeros(len(nodes), np.bool_)
+        starts, stops = self.ranges(depth, nodes)
+        divisible, filled = np.zeros(len(nodes), np.bool_), np.ones(len(nodes), np.bool_)
+        for axis, own, start, stop in zip(self.axes, self.depths, starts, stops, strict=True):
+            divisible |= stop - start > 1 << (cell_bits(axis) - own)
+            filled &= start < stop
+        return divisible & filled
+
+    def widths(self, depth: int) -> tuple[float, ...]:
+        """(d,) the extent of the nodes of a depth along each axis, of 1."""
+        return tuple(2.0**-halved for halved in self.axis_bits.halvings(depth))
+
+    def labels(self, depth: int, nodes: Nodes) -> pa.StringArray:
+        """(n,) the texts of nodes: every column with its range."""
+        texts = []
+        for axis, start, stop in zip(self.axes, *self.ranges(depth, nodes), strict=True):
+            # An axis has far fewer ranges than there are nodes.
+            both, which = np.unique(start, return_inverse=True)
+            ends = np.empty(len(both), np.int64)
+            ends[which] = stop
+            known = both < ends
+            own = axis.range_labels(both[known], ends[known]).to_pylist()
+            named = np.full(len(both), "", dtype=object)
+            named[known] = [f"{axis.column} {text}" for text in own]
+            texts.append(pa.array(named, pa.string()).take(pa.array(which)))
+        return pc.binary_join_element_wise(*texts, ", ")
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the map, as plain JSON values; `hypercube_from_spec` reads it back."""
+        return {
+            "kind": "hypercube",
+            "columns": [axis.spec() for axis in self.axes],
+            "depths": list(self.depths),
+        }
+
+
+def hypercube_from_spec(spec: Mapping[str, object]) -> HypercubeDomain:
+    """The domain of a specification, as `HypercubeDomain.spec` tells it."""
+    columns, depths = spec["columns"], spec["depths"]
+    assert isinstance(columns, Sequence) and isinstance(depths, Sequence)
+    return HypercubeDomain(
+        axes=tuple(make_domain(each) for each in columns), depths=tuple(map(int, depths))
+    )
+
+
+def cell_bits(axis: OrderedDomain) -> int:
+    """How often an axis is halved until each part is one cell: ceil(log2 K).
+
+    >>> from dpcore.ordered.integer import IntegerDomain
+    >>> cell_bits(IntegerDomain(column="age", lower=0, upper=120))
+    7
+    """
+    return (axis.cells - 1).bit_length()
