@@ -21,7 +21,7 @@ UPPER = ("transforms", "pipelines")
 # From below: a room imports from lower floors only. `dpcore.arrays` is below all.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
-    ("trees", "errors", "privacy"),
+    ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions"),
     ("papers", "hierarchy", "sparse"),
     ("ordered",),

@@ -1,0 +1,110 @@
+"""Counts of codes from a table, exact or noisy.
+
+Each row of a table gives an estimate of a code's count c; n is the number of rows of data, w the
+width, C the code's cell and T the sum of the row's cells.
+
+    count-min, as counted:   C                      never below c without noise
+    count-min, unbiased:     C - (T - C) / (w - 1)  = (w C - T) / (w - 1)
+    count sketch:            sign C                 unbiased
+
+E C = c + (n - c) / w by universal hashing, so the second is unbiased; noise of mean 0 in all cells
+leaves it so. Of the rows' estimates an `Estimator` makes one. The minimum over rows is biased up by
+collisions without noise; of noisy rows it is biased down by the noise too (the paper's Algorithm 1
+takes it of noisy rows all the same; its Theorem 3 has one row, where the minimum is the mean).
+
+Source: Cormode, Muthukrishnan 2005 (minimum); Deng, Rafiei, "New estimation algorithms for
+streaming data: count-min can do more", 2007 (the unbiased row, "count-mean-min"); Charikar, Chen,
+Farach-Colton 2002 (count sketch, median).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.sketches.hashing import Codes, SketchHashes
+from dpcore.sketches.shape import SketchKind
+
+
+class Estimator(Enum):
+    """What is made of the estimates of a sketch's rows."""
+
+    MINIMUM = "minimum"  # of count-min's cells as they are
+    MEDIAN = "median"  # of unbiased estimates
+    MEAN = "mean"  # of unbiased estimates
+
+
+def estimators_of(kind: SketchKind) -> tuple[Estimator, ...]:
+    """The estimators that a kind of sketch has.
+
+    >>> [each.value for each in estimators_of(SketchKind.COUNT_SKETCH)]
+    ['median', 'mean']
+    """
+    return tuple(
+        each for each in Estimator if kind is SketchKind.COUNT_MIN or each is not Estimator.MINIMUM
+    )
+
+
+def cells_of(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+    """The cells of codes, with their signs, float64 (rows, n).
+
+    Raises:
+        TypeError: codes are not uint64.
+        ValueError: a code has too many bits.
+    """
+    hashes.check(codes)
+    found = np.empty((hashes.rows, codes.size))
+    for row in range(hashes.rows):
+        found[row] = table[row, hashes.columns(row, codes)]
+        if hashes.signed:
+            found[row] *= hashes.signs(row, codes)
+    return found
+
+
+def row_estimates(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+    """Every row's unbiased estimate of the counts of codes, float64 (rows, n).
+
+    Args:
+        table: int64 (rows, width), exact or with noise of mean 0.
+        hashes: of the sketch.
+        codes: uint64 (n,).
+    """
+    found = cells_of(table, hashes, codes)
+    if not hashes.signed:
+        totals = table.sum(axis=1, dtype=np.float64)[:, None]
+        found -= (totals - found) / (hashes.width - 1)
+    return found
+
+
+def estimates(estimator: Estimator, table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+    """The counts of codes by an estimator, float64 (n,).
+
+    Args:
+        estimator: one of the sketch's kind, see `estimators_of`.
+        table: int64 (rows, width), exact or with noise of mean 0.
+        hashes: of the sketch.
+        codes: uint64 (n,).
+
+    Raises:
+        ValueError: the minimum of a count sketch, which estimates nothing.
+
+    >>> from dpcore.noise.randomness import public_stream
+    >>> from dpcore.sketches.shape import SketchShape
+    >>> from dpcore.sketches.table import update
+    >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
+    >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
+    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> estimates(Estimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
+    [2.0, 0.0, 1.0]
+    """
+    if estimator is Estimator.MINIMUM and hashes.signed:
+        raise ValueError("estimator: a count sketch has no minimum")
+    if estimator is Estimator.MINIMUM:
+        found = cells_of(table, hashes, codes).min(axis=0)
+    elif estimator is Estimator.MEDIAN:
+        found = np.median(row_estimates(table, hashes, codes), axis=0)
+    else:
+        found = row_estimates(table, hashes, codes).mean(axis=0)
+    return np.asarray(found, np.float64)

@@ -1,0 +1,95 @@
+"""The counters of a sketch: an int64 table (rows, width), exact, linear and mergeable.
+
+The table of a union of rows of data is the sum of their tables, whatever the order: int64 addition
+is exact below 2^63 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from dpcore.arrays import Integers
+from dpcore.rows.packing import pack, unpack
+from dpcore.sketches.hashing import Codes, SketchHashes
+from dpcore.sketches.shape import SketchShape
+
+# Codes that are hashed at once: their hashes stay in cache.
+BLOCK = 2**14
+
+
+def update(
+    hashes: SketchHashes, table: Integers, codes: Codes, counts: Integers | None = None
+) -> None:
+    """Counts rows of data in a table, in place.
+
+    Args:
+        hashes: of the sketch.
+        table: int64 (rows, width), changed.
+        codes: uint64 (n,), of the rows of data; repeated ones count as often.
+        counts: int64 (n,), how often each code counts; once if not given. Negative ones take back.
+
+    Raises:
+        TypeError: codes are not uint64.
+        ValueError: a code has too many bits.
+
+    Source: Holland et al., Algorithm 1, `update`.
+
+    >>> from dpcore.noise.randomness import public_stream
+    >>> from dpcore.sketches.shape import SketchKind
+    >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=4)
+    >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
+    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> table.sum(axis=1).tolist()
+    [3, 3]
+    """
+    hashes.check(codes)
+    for start in range(0, codes.size, BLOCK):
+        block = codes[start : start + BLOCK]
+        for row in range(hashes.rows):
+            columns = hashes.columns(row, block)
+            if counts is not None:
+                signed = counts[start : start + BLOCK] * hashes.signs(row, block)
+                np.add.at(table[row], columns, signed)
+            elif hashes.signed:
+                cells = 2 * columns + hashes.negative(row, block)
+                plus_minus = np.bincount(cells, minlength=2 * hashes.width).reshape(-1, 2)
+                table[row] += plus_minus[:, 0] - plus_minus[:, 1]
+            else:
+                table[row] += np.bincount(columns, minlength=hashes.width)
+
+
+def merged(shape: SketchShape, tables: Iterable[Integers]) -> Integers:
+    """The table of all rows of data of several tables: their sum.
+
+    >>> from dpcore.sketches.shape import SketchKind
+    >>> merged(SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=2), []).tolist()
+    [[0, 0]]
+    """
+    total = shape.empty()
+    for table in tables:
+        total += table
+    return total
+
+
+def to_bytes(table: Integers) -> bytes:
+    """A table as bytes in flight; `from_bytes` gives it back."""
+    return pack(table)
+
+
+def from_bytes(shape: SketchShape, data: bytes) -> Integers:
+    """The table of `to_bytes`.
+
+    Raises:
+        ValueError: the bytes are of another shape.
+
+    >>> from dpcore.sketches.shape import SketchKind
+    >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=4)
+    >>> from_bytes(shape, to_bytes(shape.empty())).tolist()
+    [[0, 0, 0, 0]]
+    """
+    flat = unpack(data)
+    if flat.size != shape.cells:
+        raise ValueError(f"a table of {flat.size} cells is not of {shape.rows} x {shape.width}")
+    return flat.reshape(shape.rows, shape.width)
