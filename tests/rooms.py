@@ -22,9 +22,10 @@ UPPER = ("transforms", "pipelines")
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
-    ("uniform", "irregular", "thresholds", "questions"),
+    ("uniform", "irregular", "thresholds", "questions", "partitions"),
     ("papers", "hierarchy", "sparse"),
     ("ordered",),
+    ("hypercube",),
     ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}

@@ -17,7 +17,7 @@ import pytest
 from pydantic import PlainValidator
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, add_noise, counts_digest
+from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.privacy.sensitivity import level_law
 from dpcore.privacy.spending import Spending
@@ -85,14 +85,14 @@ class TotalsQuestion(Question):
         codes = self.keys.codes(columns[self.keys.column])
         return Increments(codes[codes >= 0])
 
-    def counter(self, *, dense: bool) -> Totals:
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Totals:
         return Totals(np.zeros(self.key_count, np.int64))
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> Totals:
         filled = [np.frombuffer(data, "<i8") for data in partials if data]
         return Totals(np.sum([np.zeros(self.key_count, np.int64), *filled], axis=0))
 
-    def partials_of(self, counts: Any) -> Iterator[Partial]:
+    def partials_of(self, counts: Any, choices: KeyedChoices) -> Iterator[Partial]:
         return Totals(np.asarray(counts)).take()
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:

@@ -17,6 +17,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dpcore.noise.source import KeyedChoices
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.place import Increments, Place
 from dpcore.questions.question import Question
@@ -56,7 +57,8 @@ class CountRows(beam.PTransform):
         partial = (
             batches
             # pa.RecordBatch -> (PlaceKey, bytes)
-            | "Partial" >> beam.ParDo(_CountRows(self._plan)).with_outputs(BALANCE, main="counts")
+            | "Partial"
+            >> beam.ParDo(_CountRows(self._plan, self._key)).with_outputs(BALANCE, main="counts")
         )
         empty = (
             batches.pipeline
@@ -91,11 +93,11 @@ class _EmptyPlaces(beam.DoFn):
 
 
 @beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
-class _CountRows(beam.DoFn):
+class _CountRows(KeyedDoFn):
     """Counts a bundle's rows, and hands the counts on when they are due or it ends."""
 
-    def __init__(self, plan: ReleasePlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
         self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
         # How many increments a bundle gives must not depend on its rows.
         self._names = {"rows", *(tree_partials(question.name) for question in plan.questions)}
@@ -103,7 +105,11 @@ class _CountRows(beam.DoFn):
             self._names |= {balance_name(question, place) for place in question.places}
 
     def start_bundle(self) -> None:
-        self._counters = {q.name: q.counter(dense=self._dense) for q in self._plan.questions}
+        choices = KeyedChoices(key=self._key, release=self._plan.name)
+        self._counters = {
+            question.name: question.counter(dense=self._dense, choices=choices)
+            for question in self._plan.questions
+        }
         self._balance = dict.fromkeys(self._names, 0)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[PlaceKey, bytes]]:

@@ -30,6 +30,26 @@ LARGEST_MEASURED = 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyedChoices:
+    """Where the random choices of counting come from, which are no noise: functions that hash.
+
+    They are the same on every worker and in every run of a release under one key, so that partial
+    counts add up; who has no key cannot choose rows that collide.
+
+    Args:
+        key: the release key, loaded on the worker that counts.
+        release: the release's id.
+    """
+
+    key: ReleaseKey
+    release: str
+
+    def stream(self, tree: str, purpose: str, *place: int) -> RandomStream:
+        """The keystream of a choice of a tree."""
+        return self.key.stream("choice", self.release, tree, purpose, *place)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoiseSource:
     """Where the noise of one release on one data set comes from.
 
@@ -86,6 +106,11 @@ class NoiseSource:
             self.global_digest,
             self.own_digest,
         )
+
+    @property
+    def choices(self) -> KeyedChoices:
+        """Where the choices of counting came from."""
+        return KeyedChoices(key=self.key, release=self.release)
 
     def record(self) -> bytes:
         """What identifies this draw without telling anything of the data to who lacks the key.

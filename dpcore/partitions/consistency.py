@@ -103,17 +103,14 @@ class BestLinear(Consistency):
 
     def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
         sums, spreads = value.sum(axis=1), variance.sum(axis=1)
-        weight = np.divide(
-            parents.variance,
-            parents.variance + spreads,
-            out=np.zeros_like(spreads),
-            where=parents.variance > 0,
-        )
-        known = parents.estimate + weight * (sums - parents.estimate)
-        left = parents.variance * (1 - weight)
+        # Of a parent that nothing is known of the children tell all.
+        blank = np.isinf(parents.variance)
+        own = np.where(blank, 1.0, parents.variance)
+        weight = np.where(blank, 1.0, own / (own + spreads))
+        known = np.where(blank, sums, parents.estimate + weight * (sums - parents.estimate))
+        left = np.where(blank, spreads, own * (1 - weight))
         share = np.divide(
             variance, spreads[:, np.newaxis], out=np.zeros_like(variance), where=variance > 0
         )
         count = value + share * (known - sums)[:, np.newaxis]
-        own = variance * (1 - share) + share**2 * left[:, np.newaxis]
-        return Running(count, own)
+        return Running(count, variance * (1 - share) + share**2 * left[:, np.newaxis])

@@ -97,8 +97,10 @@ class NodeNoise:
     Args:
         tree: its name.
         counts: exact.
-        laws: (h + 1,) the noise of each level; None where the count is public.
+        laws: (h + 1,) the noise of each level; None where it is not measured.
         source: the release's.
+        public_total: the root, which then has no noise, is public; nothing else may be without.
+        purpose: what is drawn.
 
     Source: derived here; of Holland et al. this is Algorithm 2 with a sketch as wide as the domain.
     """
@@ -107,11 +109,15 @@ class NodeNoise:
     counts: CodeCounts
     laws: Sequence[NoiseLaw | None]
     source: NoiseSource
+    public_total: bool = False
     purpose: str = "count"
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
         """As `Measurement.at`."""
-        exact, law = self.counts.at(depth, nodes), self.laws[level]
+        law = self.laws[level]
+        if law is None and not (level == 0 and self.public_total):
+            return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+        exact = self.counts.at(depth, nodes)
         if law is None:
             return Measured(exact.astype(np.float64), np.zeros(len(nodes)))
         streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)

@@ -27,7 +27,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.privacy.spending import Spending
 from dpcore.questions.place import (
@@ -132,11 +132,12 @@ class Question(ABC):
         """
 
     @abstractmethod
-    def counter(self, *, dense: bool) -> Counter:
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         """Counts a part of the rows.
 
         Args:
             dense: whether memory is there for `dense_cells` numbers.
+            choices: where the random choices of counting come from.
         """
 
     @property
@@ -164,8 +165,12 @@ class Question(ABC):
         """
 
     @abstractmethod
-    def partials_of(self, counts: object) -> Iterator[Partial]:
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Exact counts at hand, as a part of the rows would give them.
+
+        Args:
+            counts: of the tree's leaves.
+            choices: where the random choices of counting come from.
 
         Raises:
             ValueError: they are none of this tree.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.spending import MovedCounts, Spending
 from dpcore.questions.leaf_counts import (
@@ -243,7 +243,7 @@ class TreeQuestion(Question):
     def dense_cells(self) -> int:
         return self.forest.chunking.cells
 
-    def counter(self, *, dense: bool) -> Counter:
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         return (DenseCounter if dense else SortedCounter)(self.forest.chunking)
 
     @property
@@ -257,7 +257,7 @@ class TreeQuestion(Question):
     def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
         return merged_chunk(self._chunk(place).leaves, partials)
 
-    def partials_of(self, counts: object) -> Iterator[Partial]:
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Of the exact counts of all leaves, (keys * K,) or (keys, K) integers.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource, combine_digests
+from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
 from dpcore.questions.place import Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
@@ -41,7 +41,8 @@ def release_counts(
     for question in plan.questions:
         if question.name not in counts:
             raise ValueError(f"counts: there are none of tree {question.name}")
-    partials = {q.name: q.partials_of(counts[q.name]) for q in plan.questions}
+    choices = KeyedChoices(key=key, release=plan.name)
+    partials = {q.name: q.partials_of(counts[q.name], choices) for q in plan.questions}
     return _released(plan, partials, key, nonce)
 
 
@@ -62,7 +63,8 @@ def release_rows(
     Raises:
         ValueError, OverflowError, pyarrow.ArrowException: a column cannot be read as it must be.
     """
-    counters = {question.name: question.counter(dense=True) for question in plan.questions}
+    choices = KeyedChoices(key=key, release=plan.name)
+    counters = {q.name: q.counter(dense=True, choices=choices) for q in plan.questions}
     partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
     for batch in batches:
         for question in plan.questions:

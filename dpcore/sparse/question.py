@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.spending import Spending
 from dpcore.questions.node_counts import NodeCounts
@@ -107,13 +107,13 @@ class SparseQuestion(Question):
         leaves = self.domain.leaf_counts(columns)
         return Increments(leaves.keys, leaves.counts)
 
-    def counter(self, *, dense: bool) -> SparseCounter:
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> SparseCounter:
         return SparseCounter(self.domain, self.shards)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
         return merge_shard(self.domain, partials)
 
-    def partials_of(self, counts: object) -> Iterator[Partial]:
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Of the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them.
 
         Raises:

@@ -11,6 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
+from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
 from transforms import commit, count, draw, record
@@ -58,9 +59,17 @@ def summed(balance: Iterable[tuple[str, int]]) -> dict[str, int]:
     return {name: sum(increments) for name, increments in grouped(balance)}
 
 
-def counted(plan: ReleasePlan, bundles: Iterable[Sequence[pa.RecordBatch]]) -> Iterator[Any]:
-    """What the counting of bundles gives, windowed or not."""
-    step = count._CountRows(plan)
+def counted(
+    plan: ReleasePlan,
+    bundles: Iterable[Sequence[pa.RecordBatch]],
+    key: KeyReference | None = None,
+) -> Iterator[Any]:
+    """What the counting of bundles gives, windowed or not; without a key under a public one."""
+    step: Any = count._CountRows(plan, key or KeyReference(reference=""))
+    if key is None:
+        step._key = ReleaseKey(bytes(32))
+    else:
+        step.setup()
     for bundle in bundles:
         step.start_bundle()
         for batch in bundle:
@@ -133,7 +142,7 @@ class EagerRelease:
         return outputs(one for each in elements for one in ready.process(each, *sides) or ())
 
     def _counts(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> tuple[Any, Any, Any]:
-        partial = outputs(counted(self._plan, bundles))
+        partial = outputs(counted(self._plan, bundles, self._key))
         trees = range(len(self._plan.questions))
         empty = self._each(count._EmptyPlaces(self._plan), trees).get(MAIN, [])
         places = grouped(

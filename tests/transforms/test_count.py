@@ -58,7 +58,9 @@ def test_partial_counts_sum_to_the_exact_counts(
         assert counts == truth[name][chunk.start : chunk.start + chunk.leaves].tolist()
 
 
-def test_when_sparse_increments_leave_follows_from_the_rows_read(make_plan, monkeypatch) -> None:
+def test_when_sparse_increments_leave_follows_from_the_rows_read(
+    make_plan, reference, monkeypatch
+) -> None:
     """Not from how many of them are kept; and every element is counted in the balance."""
     monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
@@ -67,7 +69,8 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(make_plan, monk
     mixed[::100] = 0.5
     dropped = pa.RecordBatch.from_arrays([pa.array(mixed)], names=["value"])
     for batch in (kept, dropped):
-        step = _CountRows(make_plan("value"))
+        step = _CountRows(make_plan("value"), reference)
+        step.setup()
         step.start_bundle()
         parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
         assert [len(list(step.process(part))) for part in parts] == [0, 1, 0, 1, 0]

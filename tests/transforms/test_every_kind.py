@@ -19,13 +19,15 @@ import pytest
 from dpcore.hierarchy.universe import Universe
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.questions.place import Counts, Drawn, Partial, Place
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from tests.transforms import every_kind
 from tests.transforms.every_kind import ROWS
+
+CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")
 
 Tables = dict[tuple[str, str, int, int], list[dict[str, Any]]]
 
@@ -67,7 +69,7 @@ def check_places(plan: ReleasePlan) -> None:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         increments = question.increments(columns)
         for dense in (True, False):
-            counter = question.counter(dense=dense)
+            counter = question.counter(dense=dense, choices=CHOICES)
             kept = counter.add(increments, ROWS.num_rows)
             partials = list(counter.take())
             assert {partial.place for partial in partials} <= set(places)
@@ -142,7 +144,7 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
     """What `release_counts` takes, and what a counter gives."""
     for question in plan.questions:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
-        counter = question.counter(dense=True)
+        counter = question.counter(dense=True, choices=CHOICES)
         increments = question.increments(columns)
         counter.add(increments, ROWS.num_rows)
         given: Any
@@ -154,7 +156,9 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
             np.add.at(given, increments.cells, values)
         mine = {
             place: each.to_bytes()
-            for place, each in merged_of(question, list(question.partials_of(given))).items()
+            for place, each in merged_of(
+                question, list(question.partials_of(given, CHOICES))
+            ).items()
         }
         theirs = {
             place: each.to_bytes()
@@ -172,7 +176,9 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
     found = released(plan, key)
     for question in plan.questions:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
-        exact = question.counter(dense=True).add(question.increments(columns), ROWS.num_rows)
+        exact = question.counter(dense=True, choices=CHOICES).add(
+            question.increments(columns), ROWS.num_rows
+        )
         nodes = [row for place, rows in found.items() for row in rows if place[1] == question.name]
         roots = [row for row in nodes if row.get("level") == 0]
         assert len(roots) == question.key_count
@@ -246,8 +252,8 @@ def test_a_kind_that_forgets_rows_is_found() -> None:
 
     ordered = type(every_kind.PLANS["ordered"]().questions[0])
 
-    def counter(self: Any, *, dense: bool) -> Forgetful:
-        return Forgetful(ordered.counter(self, dense=dense))
+    def counter(self: Any, *, dense: bool, choices: KeyedChoices) -> Forgetful:
+        return Forgetful(ordered.counter(self, dense=dense, choices=choices))
 
     with pytest.raises(AssertionError):
         check_places(planted(counter=counter))

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import rho_of
 from dpcore.questions.node_counts import NodeCounts
@@ -29,6 +31,8 @@ ROWS = random_rows(21, 2600)
 ROWS = ROWS.append_column(
     "number", pa.array(np.minimum(np.random.default_rng(4).geometric(0.05, 2600) - 3, 300))
 )
+
+CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")
 FORMS = ("labels", "paths", "codes")
 
 
@@ -144,7 +148,7 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
 
 def exact(asked: Any) -> dict[Place, NodeCounts]:
     columns = {name: ROWS[name] for name in asked.columns}
-    partials = asked.partials_of(asked.domain.leaf_counts(columns))
+    partials = asked.partials_of(asked.domain.leaf_counts(columns), CHOICES)
     return {each.place: asked.merge(each.place, [each.data]) for each in partials}
 
 

@@ -14,7 +14,7 @@ import pytest
 from dpcore.errors.intervals import prefix_margin
 from dpcore.noise.laws import ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.ordered.make import CategoryDomain, IntegerDomain
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.question import OrderedQuestion
@@ -24,6 +24,8 @@ from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import solve_tree
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
+
+CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 11, (0.1, 0.5)
@@ -61,7 +63,7 @@ def solved(question: OrderedQuestion, counts: Any, key: ReleaseKey) -> tuple[Any
     noise = NoiseSource(key=key, release="r", spec_digest=b"s", global_digest=b"c")
     exact = {
         partial.place: question.merge(partial.place, [partial.data]).to_bytes()
-        for partial in question.partials_of(counts)
+        for partial in question.partials_of(counts, CHOICES)
     }
     parts = sorted(solve_tree(question, exact, noise))
     tables = {(each.part.kind, each.part.key, each.part.index): each.table for each in parts}

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import release_counts
@@ -40,6 +41,8 @@ ROWS = pa.table(
         ),
     }
 )
+
+CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")
 DOMAINS: dict[str, SparseDomain] = {
     "codes": CodeDomain(column="code", widths=(2, 2, 4), notation="hex"),
     "labels": LabelDomain(label_columns=("x", "y")),
@@ -221,7 +224,7 @@ def test_shards_do_not_change_what_is_counted() -> None:
         totals = []
         for shards in (1, 3, 50):
             asked = replace(question(form), shards=shards)
-            partials = list(asked.partials_of(domain.leaf_counts(columns)))
+            partials = list(asked.partials_of(domain.leaf_counts(columns), CHOICES))
             assert sorted(partial.place for partial in partials) == asked.places
             assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)

@@ -1,0 +1,58 @@
+"""Exact counts on their way to noise, however they are held: what a question needs of them.
+
+Implemented by `dpcore.hypercube.code_counts` (exact counts of codes) and
+`dpcore.hypercube.level_tables` (counters of the first levels and sketches).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+
+from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.partitions.measurement import Measurement
+from dpcore.questions.place import Counter, Counts, Partial, Place
+
+
+class HeldCounts(ABC):
+    """A way to hold the exact counts of one tree."""
+
+    @property
+    @abstractmethod
+    def places(self) -> list[Place]:
+        """The parts of the counts."""
+
+    @property
+    def dense_cells(self) -> int:
+        """How many numbers a dense counter holds; 0 where there is none."""
+        return 0
+
+    @abstractmethod
+    def balance_of(self, place: Place) -> int:
+        """As `Question.balance_of`."""
+
+    @abstractmethod
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        """As `Question.counter`."""
+
+    @abstractmethod
+    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
+        """As `Question.merge`."""
+
+    @abstractmethod
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """As `Question.partials_of`."""
+
+    @abstractmethod
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
+        """What a place sends to where the partition grows: noisy, or exact where the noise of a
+        node is drawn when it is looked at."""
+
+    @abstractmethod
+    def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> Measurement:
+        """The noisy counts of any node.
+
+        Args:
+            sent: by every place, from `draw`.
+            noise: the release's source.
+        """

@@ -1,0 +1,197 @@
+"""Counters of the first levels, and a sketch for each level below: a state of a fixed size.
+
+Source: Holland, Camtepe, Thapa, Xue, Algorithm 2. Noise is added where counts are merged, once,
+instead of when counting begins: the same law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.hypercube.held import HeldCounts
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
+from dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dpcore.partitions.plan import LevelSketches, PartitionPlan
+from dpcore.partitions.sketched import SketchedCounts
+from dpcore.partitions.tree import Nodes, prefixes
+from dpcore.questions.node_counts import NodeCounts
+from dpcore.questions.place import Counter, Increments, Partial, Place
+from dpcore.rows.column import fixed_width_values
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.sketches.hashing import SketchHashes
+from dpcore.sketches.table import update
+
+COUNTERS = Place(0, 0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableCounts:
+    """The exact counts of one place.
+
+    Args:
+        counts: (cells,) of the counters, or of a sketch's table.
+    """
+
+    counts: Integers
+
+    @property
+    def total(self) -> int:
+        """Their sum; of a sketch what its rows counted, each once a hash row."""
+        return int(self.counts.sum())
+
+    def to_bytes(self) -> bytes:
+        return pack(self.counts)
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, self.counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldTables(HeldCounts):
+    """Counters and sketches.
+
+    Args:
+        tree: its name.
+        plan: how it is measured; with sketches.
+        bits: of a code.
+    """
+
+    tree: str
+    plan: PartitionPlan
+    bits: int
+
+    @cached_property
+    def _sketches(self) -> LevelSketches:
+        assert self.plan.sketches is not None
+        return self.plan.sketches
+
+    @property
+    def levels(self) -> range:
+        """Those with a sketch."""
+        return range(self._sketches.counters + 1, self.plan.height + 1)
+
+    @property
+    def places(self) -> list[Place]:
+        return [COUNTERS, *(Place(level, 0) for level in self.levels)]
+
+    @property
+    def dense_cells(self) -> int:
+        return (self.plan.state_bytes or 0) // 8
+
+    def balance_of(self, place: Place) -> int:
+        """The level's: a row counts in each, and in a sketch once a hash row."""
+        return place.group
+
+    def hashes(self, choices: KeyedChoices) -> dict[int, SketchHashes]:
+        """The hash functions of each sketched level."""
+        return {
+            level: self._sketches.shape.hashes(
+                choices.stream(self.tree, "sketch", level), max(1, self.plan.depths[level])
+            )
+            for level in self.levels
+        }
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return TableCounter(self, self.hashes(choices))
+
+    def size_of(self, place: Place) -> int:
+        """How many numbers a place has."""
+        if place == COUNTERS:
+            return 1 << self.plan.depths[self._sketches.counters]
+        return self._sketches.shape.cells
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> TableCounts:
+        total = np.zeros(self.size_of(place), np.int64)
+        for data in partials:
+            if data:
+                total += unpack(data)
+        return TableCounts(counts=total)
+
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
+        counter = TableCounter(self, self.hashes(choices))
+        counter.add(Increments(counts.keys, counts.counts), counts.total)
+        return counter.take()
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
+        exact = unpack(counts)
+        own = noise.of_counts(exact)
+        if place != COUNTERS:
+            law = self.plan.law(place.group)
+            assert law is not None
+            return pack(add_noise(law, exact, own.stream(self.tree, 0, -1, place.group)))
+        codes = np.arange(len(exact), dtype=np.uint64)
+        depth = self.plan.depths[self._sketches.counters]
+        nodes = NodeNoise(
+            tree=self.tree,
+            counts=CodeCounts.of(depth, codes, exact),
+            laws=self.plan.laws,
+            public_total=self.plan.public_total,
+            source=own,
+        )
+        return pack_many([pack(self._noisy(nodes, level)) for level in range(self.levels.start)])
+
+    def _noisy(self, nodes: NodeNoise, level: int) -> Integers:
+        """The noisy counts of all nodes of a level that has counters."""
+        depth = self.plan.depths[level]
+        every = np.arange(1 << depth, dtype=np.uint64)
+        return nodes.at(level, depth, every).value.astype(np.int64)
+
+    def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> SketchedCounts:
+        shape = (self._sketches.shape.rows, self._sketches.shape.width)
+        return SketchedCounts(
+            plan=self.plan,
+            counters=[unpack(each) for each in unpack_many(sent[COUNTERS])],
+            tables={level: unpack(sent[Place(level, 0)]).reshape(shape) for level in self.levels},
+            hashes=self.hashes(noise.choices),
+        )
+
+
+class TableCounter(Counter):
+    """Counts rows in the counters and in every sketch.
+
+    Args:
+        held: what is counted.
+        hashes: of each sketched level.
+    """
+
+    is_due = False
+
+    def __init__(self, held: HeldTables, hashes: Mapping[int, SketchHashes]) -> None:
+        self._held, self._hashes = held, hashes
+        self._tables: dict[Place, Integers] | None = None
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        if self._tables is None:
+            self._tables = {
+                place: np.zeros(self._held.size_of(place), np.int64) for place in self._held.places
+            }
+        assert isinstance(increments.cells, pa.Array)
+        codes: Nodes = fixed_width_values(increments.cells)
+        depths, bits = self._held.plan.depths, self._held.bits
+        counters = self._tables[COUNTERS]
+        upper = prefixes(codes, bits, depths[self._held.levels.start - 1]).view(np.int64)
+        np.add.at(counters, upper, 1 if increments.values is None else increments.values)
+        for level in self._held.levels:
+            hashes = self._hashes[level]
+            table = self._tables[Place(level, 0)].reshape(hashes.rows, -1)
+            update(hashes, table, prefixes(codes, bits, depths[level]), increments.values)
+        return len(codes) if increments.values is None else int(increments.values.sum())
+
+    def take(self) -> Iterator[Partial]:
+        """The counts of every place since the last call, and start anew."""
+        tables, self._tables = self._tables, None
+        for place in self._held.places:
+            if tables is None:
+                yield Partial(place, b"")
+            else:
+                own = TableCounts(counts=tables[place])
+                yield Partial(place, own.to_bytes(), own.total)

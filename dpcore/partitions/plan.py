@@ -1,0 +1,287 @@
+"""The plan of a partition that grows: its levels, their budgets, how counts are held, what splits.
+
+Guarantee. Whatever the partition does with them, it is a function of noisy counts that were private
+before: of the counts of all nodes of the measured levels (`dpcore.partitions.measurement`), or of
+those of the first levels and of the cells of a sketch for each level below
+(`dpcore.partitions.sketched`). A row is in one node of each level, so the levels compose: under a
+pure epsilon level l has discrete Laplace noise of scale D_l / epsilon_l, and the sum of epsilon_l
+is spent; under a rho discrete Gaussian noise of sigma^2 = D2_l / (2 rho_l). D and D2 are those of
+`dpcore.privacy.sensitivity`: of a level of counters 1 under ``add_remove`` and 2 under
+``substitute`` (the paper's neighbours, while its proof takes add_remove); of a sketch of j rows
+j times that, and 4 j of a count sketch under ``substitute``, whose squared L2 is larger.
+
+Source: Holland, Camtepe, Thapa, Xue, Algorithm 2 and Theorem 2 (corrected as above).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.scales import scale_of
+from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares
+from dpcore.partitions.growth import GrowthRule
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
+from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.sketches.estimators import Estimator, estimators_of
+from dpcore.sketches.shape import SketchKind, SketchShape
+
+
+class Holding(Enum):
+    """How exact counts are held until noise is added."""
+
+    DENSE = "dense"  # a counter for every node of the last level
+    SPARSE = "sparse"  # a counter for every node of the last level that a row touches
+    SKETCH = "sketch"  # counters for the first levels, a sketch for each level below
+
+
+class Estimation(Enum):
+    """How the counts of a grown tree are made to agree."""
+
+    EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
+    LEAST_SQUARES = "least_squares"
+
+    @property
+    def consistency(self) -> Consistency:
+        """The same while the partition grows."""
+        return EvenShares() if self is Estimation.EVEN_SHARES else BestLinear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelSketches:
+    """Sketches for the levels below the first ones.
+
+    Args:
+        shape: of each.
+        counters: the last level that has counters, 0 to h - 1.
+        estimator: of a count from a sketch's rows; one of the shape's kind.
+    """
+
+    shape: SketchShape
+    counters: int
+    estimator: Estimator
+
+    def __post_init__(self) -> None:
+        if self.counters < 0:
+            raise ValueError(f"counters: {self.counters} is below 0")
+        if self.estimator not in estimators_of(self.shape.kind):
+            raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator.value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """How a partition is measured and grown. Holds no data.
+
+    Args:
+        depths: (h + 1,) of the measured levels, in bits, the root's 0 first, rising; h at least 1.
+        amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
+            not measured, or public.
+        measure: of the amounts.
+        neighbors: the neighbouring relation.
+        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
+        rule: which nodes are split.
+        estimation: of the counts.
+        holding: of exact counts.
+        sketches: where `holding` is SKETCH, else None.
+
+    Raises:
+        ValueError: fields out of range, or that do not fit each other.
+
+    >>> plan = PartitionPlan(
+    ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+    ...     measure=Measure.EPSILON, neighbors=Neighbors.ADD_REMOVE,
+    ...     rule=GrowthRule(most=2**14, above=(-np.inf, 10.0)))
+    >>> plan.law(1), plan.spending.epsilon
+    (DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
+    >>> PartitionPlan.from_spec(plan.spec()) == plan
+    True
+    """
+
+    depths: tuple[int, ...]
+    amounts: tuple[Fraction, ...]
+    measure: Measure
+    neighbors: Neighbors
+    rule: GrowthRule
+    public_total: bool = False
+    estimation: Estimation = Estimation.LEAST_SQUARES
+    holding: Holding = Holding.SPARSE
+    sketches: LevelSketches | None = None
+
+    def __post_init__(self) -> None:
+        if self.depths[0] != 0 or len(self.depths) < 2:
+            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
+        if any(first >= second for first, second in pairwise(self.depths)):
+            raise ValueError(f"depths: {self.depths} do not rise")
+        if len(self.amounts) != len(self.depths):
+            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
+            raise ValueError("amounts: below the root each must be above 0")
+        if self.rule.above and len(self.rule.above) != self.height:
+            raise ValueError(f"above: {len(self.rule.above)} for {self.height} levels")
+        self._check_root()
+        if (self.sketches is None) == (self.holding is Holding.SKETCH):
+            raise ValueError(f"sketches: they go with holding {Holding.SKETCH.value}, and only so")
+        if self.sketches is not None and self.sketches.counters >= self.height:
+            raise ValueError("counters: no level is left for a sketch")
+
+    def _check_root(self) -> None:
+        if self.public_total and (self.neighbors is not Neighbors.SUBSTITUTE or self.amounts[0]):
+            raise ValueError("public_total: under substitute only, and the root then costs nothing")
+        known = self.public_total or self.amounts[0] > 0
+        if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
+            raise ValueError("amounts: the root must be measured, or public, for this")
+
+    @property
+    def height(self) -> int:
+        """h, the last level."""
+        return len(self.depths) - 1
+
+    def is_sketched(self, level: int) -> bool:
+        """Whether a level has a sketch in place of counters."""
+        return self.sketches is not None and level > self.sketches.counters
+
+    def _sensitivity(self, level: int) -> tuple[int, int]:
+        """L1 and squared L2 of what is measured of a level."""
+        if self.sketches is not None and self.is_sketched(level):
+            shape = self.sketches.shape
+            return sketch_sensitivity(self.neighbors, shape.rows, signed=shape.signed)
+        return level_sensitivity(self.neighbors, single_node=level == 0)
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of each count, or cell, of a level; None where none is needed.
+
+        Raises:
+            ValueError: the noise would be too large for 64-bit counts.
+        """
+        return tuple(
+            noise_law(Budget(measure=self.measure, amount=amount), *self._sensitivity(level))
+            if amount
+            else None
+            for level, amount in enumerate(self.amounts)
+        )
+
+    def law(self, level: int) -> NoiseLaw | None:
+        """The noise of each count, or cell, of a level."""
+        return self.laws[level]
+
+    def is_measured(self, level: int) -> bool:
+        """Whether a level tells anything: all but a root that is neither measured nor public."""
+        return level > 0 or self.public_total or self.amounts[0] > 0
+
+    @property
+    def spending(self) -> Spending:
+        """What all levels spend together."""
+        total = sum(self.amounts, Fraction())
+        if self.measure is Measure.EPSILON:
+            return Spending(epsilon=total)
+        return Spending(rho=total, moved=self._moved)
+
+    @property
+    def _moved(self) -> MovedCounts | None:
+        """How many counts, or cells, of each law a row moves by one; None where it moves a cell of
+        a count sketch by two."""
+        signed = self.sketches is not None and self.sketches.shape.signed
+        if signed and self.neighbors is Neighbors.SUBSTITUTE:
+            return None
+        return tuple(
+            (law, self._sensitivity(level)[0]) for level, law in enumerate(self.laws) if law
+        )
+
+    @property
+    def state_bytes(self) -> int | None:
+        """Of exact counts, at most, wherever they are held together; None where it is that of the
+        nodes that rows touch."""
+        if self.holding is Holding.SPARSE:
+            return None
+        if self.sketches is None:
+            return 8 << self.depths[-1]
+        sketched = self.height - self.sketches.counters
+        counters = 1 << self.depths[self.sketches.counters]
+        return 8 * (counters + sketched * self.sketches.shape.cells)
+
+    def levels(self) -> list[dict[str, object]]:
+        """Each level's depth, budget and exact noise, as plain JSON values."""
+        return [
+            {
+                "depth": depth,
+                self.measure.value: str(amount),
+                "held": "sketch" if self.is_sketched(level) else "counters",
+                **({} if law is None else scale_of(law)),
+            }
+            for level, (depth, amount, law) in enumerate(
+                zip(self.depths, self.amounts, self.laws, strict=True)
+            )
+        ]
+
+    def spec(self) -> dict[str, Any]:
+        """All that shapes the law of what is released, as plain JSON; rationals are texts."""
+        sketches = None
+        if self.sketches is not None:
+            sketches = {
+                "kind": self.sketches.shape.kind.value,
+                "rows": self.sketches.shape.rows,
+                "width": self.sketches.shape.width,
+                "counters": self.sketches.counters,
+                "estimator": self.sketches.estimator.value,
+            }
+        return {
+            "mechanism": "partition",
+            "measure": self.measure.value,
+            "neighbors": self.neighbors.value,
+            "public_total": self.public_total,
+            "levels": self.levels(),
+            "split": {
+                "most": self.rule.most,
+                "parts": self.rule.parts,
+                # JSON has no infinity.
+                "above": [None if np.isinf(rows) else rows for rows in self.rule.above],
+            },
+            "estimation": self.estimation.value,
+            "holding": self.holding.value,
+            "sketches": sketches,
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> PartitionPlan:
+        """The plan that `spec` wrote.
+
+        Raises:
+            ValueError: the noise stored there is not that of its budgets.
+        """
+        measure, split, sketches = Measure(spec["measure"]), spec["split"], spec["sketches"]
+        plan = cls(
+            depths=tuple(level["depth"] for level in spec["levels"]),
+            amounts=tuple(Fraction(level[measure.value]) for level in spec["levels"]),
+            measure=measure,
+            neighbors=Neighbors(spec["neighbors"]),
+            public_total=spec["public_total"],
+            rule=GrowthRule(
+                most=split["most"],
+                parts=split["parts"],
+                above=tuple(-np.inf if rows is None else rows for rows in split["above"]),
+            ),
+            estimation=Estimation(spec["estimation"]),
+            holding=Holding(spec["holding"]),
+            sketches=None if sketches is None else _sketches(sketches),
+        )
+        if plan.spec() != dict(spec):
+            raise ValueError("spec: the scales are not those of the levels' budgets")
+        return plan
+
+
+def _sketches(spec: Mapping[str, Any]) -> LevelSketches:
+    return LevelSketches(
+        shape=SketchShape(kind=SketchKind(spec["kind"]), rows=spec["rows"], width=spec["width"]),
+        counters=spec["counters"],
+        estimator=Estimator(spec["estimator"]),
+    )
