@@ -154,12 +154,8 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
             given = np.zeros(question.dense_cells, np.int64)
             values = 1 if increments.values is None else increments.values
             np.add.at(given, increments.cells, values)
-        mine = {
-            place: each.to_bytes()
-            for place, each in merged_of(
-                question, list(question.partials_of(given, CHOICES))
-            ).items()
-        }
+        partials = list(question.partials_of(given, CHOICES))
+        mine = {place: each.to_bytes() for place, each in merged_of(question, partials).items()}
         theirs = {
             place: each.to_bytes()
             for place, each in merged_of(question, list(counter.take())).items()
@@ -176,9 +172,8 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
     found = released(plan, key)
     for question in plan.questions:
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
-        exact = question.counter(dense=True, choices=CHOICES).add(
-            question.increments(columns), ROWS.num_rows
-        )
+        counter = question.counter(dense=True, choices=CHOICES)
+        exact = counter.add(question.increments(columns), ROWS.num_rows)
         nodes = [row for place, rows in found.items() for row in rows if place[1] == question.name]
         roots = [row for row in nodes if row.get("level") == 0]
         assert len(roots) == question.key_count
