@@ -49,6 +49,8 @@ class SketchedCounts:
         assert self.plan.sketches is not None and law is not None
         estimator, table = self.plan.sketches.estimator, self.tables[level]
         value = estimates(estimator, table, self.hashes[level], nodes)
+        if not self.hashes[level].signed:
+            table = table - np.rint(table.mean(axis=1, keepdims=True)).astype(np.int64)
         variance = row_variance(table, law.variance) * spread_of(estimator, len(table))
         return Measured(value, np.full(len(nodes), variance))
 
@@ -60,15 +62,14 @@ def row_variance(table: Integers, noise: float) -> float:
     much in both directions; F2 / w is the variance that collisions add.
 
     Args:
-        table: (j, w) noisy.
+        table: (j, w) noisy; of a count-min sketch less the mean of its row.
         noise: v, the variance of the noise of a cell, in rows^2.
 
     >>> row_variance(np.array([[3, -3, 3, -3]]), 4.0)
-    5.25
+    9.0
     """
     width = table.shape[1]
-    cells = table - table.mean(axis=1, keepdims=True) if (table.sum() > 0) else table
-    second: Floats = (cells.astype(np.float64) ** 2).sum(axis=1)
+    second: Floats = (table.astype(np.float64) ** 2).sum(axis=1)
     collisions = max(0.0, float(np.median(second)) - width * noise) / width
     return float(noise + collisions)
 

@@ -1,0 +1,284 @@
+"""Choosing a partition's plan: its levels, their budgets, which nodes are split, how counts are held.
+
+The paper's PrivHP halves a node at a time and splits the k largest nodes of every level. What was
+measured (docs/synthetic.md) speaks for other choices, which are the default here:
+
+- levels 4 bits apart: 16 children at once, the levels between are not paid for;
+- least squares instead of Algorithm 4;
+- a node is split where its estimate exceeds `SPLIT_ERRORS` standard errors of its children's noise,
+  so that k is a bound of memory only;
+- depth: a part of the finest level holds some rows more than noise: log2(epsilon N) bits less
+  5 - d, N being a public guess.
+
+Source: derived from measurements of this project; the paper's choices are Sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from dpcore.partitions.budgets import falling_shares, lemma_5_shares
+from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.refusal import Refusal
+from dpcore.sketches.estimators import Estimator
+from dpcore.sketches.shape import SketchKind, SketchShape
+
+# A public guess of the number of rows, where none is given.
+GUESSED_ROWS = 2**20
+# Nodes of a level that are split at most, where memory allows.
+MOST_SPLIT = 2**14
+# Of memory, where no limit is given, in bytes.
+DEFAULT_MEMORY = 2**28
+SPLIT_ERRORS = 4.0
+# Bits between the levels: 2^4 children with Laplace noise, 2^2 with Gaussian noise.
+BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}
+# A counter for every node of the last level is held up to this depth.
+MOST_DENSE_DEPTH = 22
+# What one code takes while it is merged: itself, its count, and both sorted.
+CODE_BYTES = 32
+# What one node takes while a partition grows and is estimated.
+NODE_BYTES = 160
+_LEAST_WIDTH = 16
+_MOST_WIDTH = 2**17
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionSetting:
+    """What a plan is made for.
+
+    Args:
+        bits: of a code, at least 1.
+        diameters: gamma of the nodes of each depth 0..bits, that of the whole being 1.
+        dimensions: d, of the domain.
+        budget: of the whole tree.
+        neighbors: the neighbouring relation.
+        public_total: the number of rows is public.
+    """
+
+    bits: int
+    diameters: Callable[[int], float]
+    dimensions: int
+    budget: Budget
+    neighbors: Neighbors
+    public_total: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionChoices:
+    """What is asked for; None leaves a choice to the planner.
+
+    Args:
+        rows: N, a public guess of how many rows there are: it shapes the plan, nothing else.
+        rows_at_most: a public bound of how many rows there can be.
+        depth: of the finest level, in bits.
+        bits_apart: bits between levels.
+        most: k, nodes of a level that are split at most.
+        parts: a node is split only with 1 / parts of all rows.
+        split_errors: a node is split where its estimate exceeds so many standard errors of its
+            children's noise; 0: never mind.
+        shares: of the budget among levels: "equal" or "lemma_5".
+        estimation: of the counts.
+        holding: of exact counts.
+        memory: of exact counts and of growing, in bytes, on one worker.
+        width: w, of sketches.
+        hash_rows: j, of sketches.
+        sketch: the kind of sketches.
+        root: whether the root is measured; it costs a share.
+    """
+
+    rows: int | None = None
+    rows_at_most: int | None = None
+    depth: int | None = None
+    bits_apart: int | None = None
+    most: int | None = None
+    parts: int | None = None
+    split_errors: float = SPLIT_ERRORS
+    shares: str = "equal"
+    estimation: Estimation = Estimation.LEAST_SQUARES
+    holding: Holding | None = None
+    memory: int | None = None
+    width: int | None = None
+    hash_rows: int = 1
+    sketch: SketchKind = SketchKind.COUNT_SKETCH
+    root: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "rows_at_most", "depth", "bits_apart", "most", "parts", "memory"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise Refusal(name, f"{value} is not at least 1")
+        if self.bits_apart is not None and self.bits_apart > 8:
+            raise Refusal("bits_apart", f"{self.bits_apart} is above 8, 256 children at once")
+        if self.split_errors < 0:
+            raise Refusal("split_errors", f"{self.split_errors} is below 0")
+
+    @classmethod
+    def of_paper(cls, *, most: int, rows: int) -> PartitionChoices:
+        """PrivHP as the paper has it; with most as large as the domain, PMM.
+
+        Source: Holland et al., Algorithms 2 to 4, Theorem 1 (depth log2(epsilon n)), Lemma 5.
+        """
+        return cls(
+            rows=rows,
+            most=most,
+            bits_apart=1,
+            split_errors=0.0,
+            shares="lemma_5",
+            estimation=Estimation.EVEN_SHARES,
+            root=True,
+        )
+
+
+def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> PartitionPlan:
+    """The plan for a setting.
+
+    Raises:
+        Refusal: a choice that the domain, or another choice, does not allow; a memory limit below
+            the least plan, which the sentence tells.
+
+    >>> plan = plan_partition(
+    ...     PartitionSetting(bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
+    ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                      neighbors=Neighbors.ADD_REMOVE),
+    ...     PartitionChoices(rows=10**6))
+    >>> plan.depths, plan.holding.value, [str(amount) for amount in plan.amounts]
+    ((0, 4, 8, 12, 17), 'dense', ['0', '1/4', '1/4', '1/4', '1/4'])
+    """
+    depths = _depths(setting, choices)
+    most = _most(choices, setting, depths)
+    holding, sketches = _holding(setting, choices, depths, most)
+    draft = PartitionPlan(
+        depths=depths,
+        amounts=_amounts(setting, choices, depths, most),
+        measure=setting.budget.measure,
+        neighbors=setting.neighbors,
+        public_total=setting.public_total,
+        rule=GrowthRule(most=most, parts=choices.parts),
+        estimation=choices.estimation,
+        holding=holding,
+        sketches=sketches,
+    )
+    if not choices.split_errors:
+        return draft
+    spreads = (0.0 if law is None else math.sqrt(law.variance) for law in draft.laws[2:])
+    above = (-math.inf, *(choices.split_errors * spread for spread in spreads))
+    rule = GrowthRule(most=most, parts=choices.parts, above=above)
+    return replace(draft, rule=rule)
+
+
+def finest_depth(setting: PartitionSetting, rows: int) -> int:
+    """The depth at which a part holds some rows more than noise, were rows spread evenly.
+
+    log2(epsilon N) of the paper's Theorem 1, less max(0, 5 - d): beyond, what levels cost is more
+    than what they tell. Gaussian noise of rho counts like Laplace noise of epsilon = 2 sqrt(rho),
+    and ``substitute`` halves both.
+    """
+    amount = float(setting.budget.amount)
+    epsilon = amount if setting.budget.measure is Measure.EPSILON else 2 * math.sqrt(amount)
+    if setting.neighbors is Neighbors.SUBSTITUTE:
+        epsilon /= 2
+    useful = math.ceil(math.log2(max(2.0, epsilon * rows)))
+    return useful - max(0, 5 - setting.dimensions)
+
+
+def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
+    """Of the levels, evenly apart as far as possible."""
+    if choices.depth is not None and choices.depth > setting.bits:
+        raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
+    finest = choices.depth
+    if finest is None:
+        rows = choices.rows or choices.rows_at_most or GUESSED_ROWS
+        if choices.shares == "lemma_5":
+            finest = finest_depth(setting, rows) + max(0, 5 - setting.dimensions)
+        else:
+            finest = finest_depth(setting, rows)
+        finest = min(max(finest, 1), setting.bits)
+    apart = choices.bits_apart or BITS_APART[setting.budget.measure]
+    levels = max(1, round(finest / apart))
+    return (0, *(finest * level // levels for level in range(1, levels + 1)))
+
+
+def _most(choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]) -> int:
+    """k: as asked, or what memory allows."""
+    cells = 1 << depths[-1]
+    if choices.most is not None:
+        if choices.most > 2**setting.bits:
+            raise Refusal("k", f"{choices.most} is above the 2^{setting.bits} cells of the domain")
+        return min(choices.most, cells)
+    widest = max(below - above for above, below in pairwise(depths))
+    memory = choices.memory or DEFAULT_MEMORY
+    fit = memory // 2 // (NODE_BYTES * len(depths) << widest)
+    return int(max(1, min(MOST_SPLIT, fit, cells)))
+
+
+def _amounts(
+    setting: PartitionSetting,
+    choices: PartitionChoices,
+    depths: tuple[int, ...],
+    most: int,
+) -> tuple[Fraction, ...]:
+    """Of the levels; that of a root which is public, or not measured, is 0."""
+    root = choices.root and not setting.public_total
+    measure = setting.budget.measure
+    if choices.shares == "lemma_5":
+        shares = lemma_5_shares(depths, setting.diameters, most, measure)
+        shares = shares if root else shares[1:] / shares[1:].sum()
+    else:
+        shares = falling_shares(len(depths) - (not root), 0.0)
+    amounts = setting.budget.split(np.asarray(shares))
+    if min(amounts) <= 0:
+        raise Refusal("depth", f"{len(depths) - 1} levels are too many for this budget")
+    return amounts if root else (Fraction(0), *amounts)
+
+
+def _holding(
+    setting: PartitionSetting, choices: PartitionChoices, depths: tuple[int, ...], most: int
+) -> tuple[Holding, LevelSketches | None]:
+    """The best way to hold counts that fits memory: exact ones have no collisions."""
+    memory = choices.memory or DEFAULT_MEMORY
+    asked = choices.holding
+    dense = 8 << depths[-1]
+    if asked is Holding.DENSE and dense > memory:
+        raise Refusal("memory", f"{memory} bytes are below the {dense} that dense counts need")
+    if asked is Holding.DENSE or (
+        asked is None and depths[-1] <= MOST_DENSE_DEPTH and 2 * dense <= memory
+    ):
+        return Holding.DENSE, None
+    rows = choices.rows_at_most or 2**40
+    sparse = CODE_BYTES * min(rows, 1 << depths[-1])
+    if asked is Holding.SPARSE or (asked is None and 2 * sparse <= memory):
+        return Holding.SPARSE, None
+    return Holding.SKETCH, _sketches(choices, depths, most, memory)
+
+
+def _sketches(
+    choices: PartitionChoices, depths: tuple[int, ...], most: int, memory: int
+) -> LevelSketches:
+    """Counters for the levels of at most k nodes (L_k of Algorithm 2), and the widest sketches that
+    fit what remains of memory."""
+    last = len(depths) - 1
+    counters = max(
+        (level for level, depth in enumerate(depths[:-1]) if 2**depth <= max(most, 1)), default=0
+    )
+    levels, above = last - counters, 8 << depths[counters]
+    least = above + 8 * levels * choices.hash_rows * _LEAST_WIDTH
+    # Half for counts, as they are also packed when they travel; half for growing.
+    if 2 * least > memory:
+        raise Refusal("memory", f"{memory} bytes are below the {2 * least} of the least plan")
+    width = choices.width
+    if width is None:
+        fit = (memory // 2 - above) // (8 * levels * choices.hash_rows)
+        width = min(_MOST_WIDTH, 1 << (fit.bit_length() - 1))
+    shape = SketchShape(kind=choices.sketch, rows=choices.hash_rows, width=width)
+    if 2 * (above + 8 * levels * shape.cells) > memory and choices.memory is not None:
+        needed = 2 * (above + 8 * levels * shape.cells)
+        raise Refusal("memory", f"{memory} bytes are below the {needed} of sketches so wide")
+    return LevelSketches(shape=shape, counters=counters, estimator=Estimator.MEAN)
