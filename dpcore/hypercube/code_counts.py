@@ -16,7 +16,7 @@ from dpcore.arrays import Integers
 from dpcore.hypercube.held import HeldCounts
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dpcore.partitions.plan import PartitionPlan
+from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.tree import Nodes, prefixes
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.node_counts import NodeCounts
@@ -39,7 +39,7 @@ class HeldCodes(HeldCounts):
     """
 
     tree: str
-    plan: PartitionPlan
+    plan: Mechanism
     bits: int
 
     @property

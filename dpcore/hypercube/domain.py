@@ -22,6 +22,7 @@ from dpcore.hypercube.axis_bits import AxisBits
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.make import make_domain
 from dpcore.partitions.tree import MOST_BITS, Nodes
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK
 
@@ -125,6 +126,14 @@ class HypercubeDomain:
             for start in range(0, rows, BLOCK)
         ]
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+    def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
+        """Exact counts of the codes of rows.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+        """
+        return NodeCounts.grouped(pa.array(self.codes(columns)))
 
     def _block_codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
         """Of some rows, whose arrays stay in the processor's second cache."""

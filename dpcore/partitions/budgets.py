@@ -3,8 +3,8 @@
 Lemma 5 (Holland et al., Appendix B, corrected: at the root, where Gamma_{l-1} is not defined, 1 is
 taken) minimises the noise term of Theorem 3, sum_l A_l / sigma_l over sum sigma_l = epsilon, with
 A_l = Gamma_{l-1}, the diameters of all nodes above level l together, down to level L_k, and
-k gamma_{l-1} below it: sigma_l is proportional to sqrt(A_l). Gaussian noise has the scale rho_l^-1/2,
-so under a rho the same sum is least where rho_l is proportional to A_l^(2/3).
+k gamma_{l-1} below it: sigma_l is proportional to sqrt(A_l). Gaussian noise has the scale
+rho_l^-1/2, so under a rho the same sum is least where rho_l is proportional to A_l^(2/3).
 
 Measured against exact least squares these shares lose to equal ones (docs/synthetic.md): the bound
 adds up what noise on different levels does, while estimates combine the levels.
@@ -13,6 +13,7 @@ adds up what noise on different levels does, while estimates combine the levels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def lemma_5_shares(
     array([0.27 , 0.27 , 0.27 , 0.191])
     """
     weights = [1.0]
-    for above, depth in zip(depths[:-1], depths[1:], strict=True):
+    for above, depth in pairwise(depths):
         # All nodes above, or the k that were split; L_k is the last level of at most k nodes.
         nodes = 2.0**above if 2.0**depth <= most else min(2.0**above, float(most))
         weights.append(nodes * diameter(above))

@@ -28,7 +28,12 @@ import numpy as np
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
 from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares
-from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.growth import GrowthRule, grow
+from dpcore.partitions.least_squares import least_squares
+from dpcore.partitions.measurement import Measurement
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.tree import Hierarchy
+from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
 from dpcore.privacy.spending import MovedCounts, Spending
@@ -78,7 +83,7 @@ class LevelSketches:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionPlan:
+class PartitionPlan(Mechanism):
     """How a partition is measured and grown. Holds no data.
 
     Args:
@@ -140,11 +145,6 @@ class PartitionPlan:
         if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
             raise ValueError("amounts: the root must be measured, or public, for this")
 
-    @property
-    def height(self) -> int:
-        """h, the last level."""
-        return len(self.depths) - 1
-
     def is_sketched(self, level: int) -> bool:
         """Whether a level has a sketch in place of counters."""
         return self.sketches is not None and level > self.sketches.counters
@@ -173,6 +173,17 @@ class PartitionPlan:
     def law(self, level: int) -> NoiseLaw | None:
         """The noise of each count, or cell, of a level."""
         return self.laws[level]
+
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        consistency = self.estimation.consistency
+        tree, running = grow(hierarchy, self.depths, measurement, self.rule, consistency)
+        if self.estimation is Estimation.EVEN_SHARES:
+            spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
+        else:
+            found = least_squares(tree)
+            running, spreads = list(found.estimates), list(found.below)
+        counts = whole_counts(tree, [each.estimate for each in running], spreads)
+        return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))
 
     def is_measured(self, level: int) -> bool:
         """Whether a level tells anything: all but a root that is neither measured nor public."""

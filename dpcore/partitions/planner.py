@@ -1,4 +1,4 @@
-"""Choosing a partition's plan: its levels, their budgets, which nodes are split, how counts are held.
+"""Choosing a partition's plan: levels, their budgets, which nodes are split, how counts are held.
 
 The paper's PrivHP halves a node at a time and splits the k largest nodes of every level. What was
 measured (docs/synthetic.md) speaks for other choices, which are the default here:

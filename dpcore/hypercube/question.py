@@ -1,0 +1,190 @@
+"""A question about a box of columns: a partition that grows where rows are.
+
+Places hold exact counts, of codes or of levels (`dpcore.hypercube.held`); all are gathered where
+the partition grows, which looks at noisy counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.hypercube.code_counts import HeldCodes
+from dpcore.hypercube.domain import HypercubeDomain, hypercube_from_spec
+from dpcore.hypercube.held import HeldCounts
+from dpcore.hypercube.level_tables import HeldTables
+from dpcore.hypercube.tables import partition_tables
+from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.plan import Holding, PartitionPlan
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.spending import Spending
+from dpcore.questions.entry import budget_entry
+from dpcore.questions.place import (
+    Counter,
+    Counts,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+)
+from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypercubeQuestion(Question):
+    """The partition of a box.
+
+    Args:
+        domain: the columns, and how their box is divided.
+        plan: how counts are measured and which parts are divided.
+
+    Raises:
+        ValueError: parts that do not fit each other, or a budget whose noise is out of range.
+    """
+
+    kind = "hypercube"
+    output_only = ("confidence", "weight")
+
+    domain: HypercubeDomain
+    plan: Mechanism
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: a hypercube has none; make the key one of its columns")
+        if self.plan.depths[-1] > self.domain.bits:
+            raise ValueError(
+                f"plan: it is {self.plan.depths[-1]} bits deep, the domain {self.domain.bits}"
+            )
+        if self.plan.public_total and self.domain.drops_rows:
+            raise ValueError("plan: the total is not public where rows may be dropped")
+        try:
+            _ = self.plan.laws
+        except ValueError as error:
+            raise ValueError(f"plan: no noise fits the budget of a level, as the {error}") from None
+
+    @cached_property
+    def held(self) -> HeldCounts:
+        """How exact counts are held."""
+        if isinstance(self.plan, PartitionPlan) and self.plan.holding is Holding.SKETCH:
+            return HeldTables(tree=self.name, plan=self.plan, bits=self.domain.bits)
+        return HeldCodes(tree=self.name, plan=self.plan, bits=self.domain.bits)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return self.domain.value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.domain.check_types(types)
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return Increments(pa.array(self.domain.codes(columns)))
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return self.held.counter(dense=dense, choices=choices)
+
+    @property
+    def dense_cells(self) -> int:
+        return self.held.dense_cells
+
+    @property
+    def places(self) -> list[Place]:
+        return self.held.places
+
+    def balance_of(self, place: Place) -> int:
+        return self.held.balance_of(place)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
+        return self.held.merge(place, partials)
+
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Of the exact counts of codes, as `HypercubeDomain.leaf_counts` gives them.
+
+        Raises:
+            ValueError: they are no counts of codes.
+        """
+        return self.held.partials_of(counts, choices)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        return Drawn(sent=self.held.draw(place, counts, noise), kept=None)
+
+    def gathered_by(self, place: Place) -> int:
+        """All together: the partition grows level by level over the whole box."""
+        return 0
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        found = self.plan.estimated(self.domain, self.held.measurement(sent, noise))
+        tables = zip(self.parts(), partition_tables(self, found), strict=True)
+        return Gathered({}, [ReleasedPart(part, table) for part, table in tables])
+
+    def parts(self) -> Iterator[Part]:
+        for depth in self.plan.depths:
+            yield Part(kind=NODES, tree=self.name, key=0, index=depth)
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.plan.neighbors
+
+    @property
+    def spending(self) -> Spending:
+        return self.plan.spending
+
+    @property
+    def budget(self) -> Budget | None:
+        spent = self.plan.spending
+        amount = spent.epsilon if self.plan.measure is Measure.EPSILON else spent.rho
+        return Budget(measure=self.plan.measure, amount=amount)
+
+    def entry(self) -> dict[str, object]:
+        """The mechanism, each level's noise, and the policies."""
+        spec = self.plan.spec()
+        return {
+            "name": self.name,
+            **budget_entry(self),
+            "mechanism": spec["mechanism"],
+            "levels": self.plan.levels(),
+            "plan": {name: value for name, value in spec.items() if name != "levels"},
+            "policies": {
+                axis.column: {
+                    name: axis.spec()[name]
+                    for name in ("outside", "missing", "unknown")
+                    if name in axis.spec()
+                }
+                for axis in self.domain.axes
+            },
+        }
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer; `hypercube_question_from_spec` reads it back."""
+        return {
+            "name": self.name,
+            "domain": self.domain.spec(),
+            "plan": self.plan.spec(),
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+        }
+
+
+def hypercube_question_from_spec(spec: Mapping[str, Any]) -> HypercubeQuestion:
+    """The question of a specification, as `HypercubeQuestion.spec` tells it."""
+    return HypercubeQuestion(
+        name=spec["name"],
+        domain=hypercube_from_spec(spec["domain"]),
+        plan=PartitionPlan.from_spec(spec["plan"]),
+        confidence=spec["confidence"],
+        weight=Fraction(spec["weight"]),
+    )

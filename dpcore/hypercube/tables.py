@@ -1,0 +1,86 @@
+"""The released tables of a partition: the nodes that it looked at, a table a depth.
+
+``level`` is the depth, in halvings of the box; ``node`` the number of the node among the 2^level of
+its depth, as a signed 64-bit integer. Intervals are the estimate's, at the release's confidence,
+given the partition.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Floats
+from dpcore.partitions.mechanism import EstimatedTree
+from dpcore.privacy.budget import Measure
+from dpcore.questions.tables import NODES_SCHEMA, number_column
+
+if TYPE_CHECKING:  # which calls this file
+    from dpcore.hypercube.question import HypercubeQuestion
+
+
+def standard_margin(measure: Measure, confidence: float) -> float:
+    """Half the width of an interval, in standard errors.
+
+    Of Gaussian noise the normal quantile. Of Laplace noise the larger of the normal and the Laplace
+    quantile, ln(1 / (1 - confidence)) / sqrt 2: sums of Laplace variables are between the two.
+
+    >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
+    [1.96, 2.118]
+    """
+    normal = _normal_quantile((1 + confidence) / 2)
+    if measure is Measure.RHO:
+        return normal
+    return max(normal, -math.log(1 - confidence) / math.sqrt(2))
+
+
+def _normal_quantile(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
+
+
+def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[pa.Table]:
+    """The rows of each depth of the plan, root first, as `NODES_SCHEMA`; empty where the partition
+    did not come so deep.
+
+    Args:
+        question: the tree.
+        found: what was estimated.
+    """
+    margin = standard_margin(question.plan.measure, question.confidence)
+    total = float(found.counts[0][0]) if question.plan.public_total else math.inf
+    tables = []
+    for place, depth in enumerate(question.plan.depths):
+        if place >= len(found.tree.levels):
+            tables.append(NODES_SCHEMA.empty_table())
+            continue
+        level, running = found.tree.levels[place], found.estimates[place]
+        filled = question.domain.has_cells(depth, level.nodes)
+        spread = np.sqrt(running.variance)
+        centre = running.estimate
+        if np.isnan(spread).all():
+            # Of counts that were shared out the error is not known; of those measured it is.
+            centre, half = level.value, margin * np.sqrt(level.variance)
+        else:
+            half = margin * spread
+        low, high = np.clip(centre - half, 0.0, total), np.clip(centre + half, 0.0, total)
+        columns: list[Floats] = [running.estimate, spread, low, high]
+        table = pa.Table.from_arrays(
+            [
+                pa.DictionaryArray.from_arrays(
+                    pa.array(np.zeros(len(level), np.int32)), pa.array([question.name])
+                ),
+                pa.nulls(len(level), NODES_SCHEMA.field("key").type),
+                pa.array(np.full(len(level), depth, np.int32)),
+                pa.array(level.nodes.view(np.int64)),
+                question.domain.labels(depth, level.nodes),
+                *map(number_column, columns),
+                pa.array(found.counts[place]),
+            ],
+            schema=NODES_SCHEMA,
+        )
+        tables.append(table if filled.all() else table.filter(pa.array(filled)))
+    return tables

@@ -1,0 +1,82 @@
+"""What every mechanism offers that makes a partition from noisy counts.
+
+Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project makes of them) and
+`dpcore.partitions.privtree`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.arrays import Integers
+from dpcore.noise.laws import NoiseLaw
+from dpcore.partitions.consistency import Running
+from dpcore.partitions.measurement import Measurement
+from dpcore.partitions.tree import GrownTree, Hierarchy
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.spending import Spending
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EstimatedTree:
+    """A grown tree with what is released of it.
+
+    Args:
+        tree: the tree.
+        estimates: of each level, (n,) each; a variance is NaN where it is not known.
+        counts: of each level (n,) consistent nonnegative integers, in rows.
+    """
+
+    tree: GrownTree
+    estimates: tuple[Running, ...]
+    counts: tuple[Integers, ...]
+
+
+class Mechanism(ABC):
+    """A plan of a partition.
+
+    Attributes:
+        depths: (h + 1,) of the levels, in bits, the root's 0 first.
+        measure: of the budget.
+        neighbors: the neighbouring relation.
+        public_total: the number of rows is public.
+    """
+
+    depths: tuple[int, ...]
+    measure: Measure
+    neighbors: Neighbors
+    public_total: bool
+
+    @property
+    def height(self) -> int:
+        """h, the last level."""
+        return len(self.depths) - 1
+
+    @property
+    @abstractmethod
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of each count of a level; None where none is measured."""
+
+    @property
+    @abstractmethod
+    def state_bytes(self) -> int | None:
+        """Of exact counts, at most; None where it is that of the nodes that rows touch."""
+
+    @property
+    @abstractmethod
+    def spending(self) -> Spending:
+        """What is spent."""
+
+    @abstractmethod
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        """Grows the partition and estimates its counts: a function of noisy counts alone."""
+
+    @abstractmethod
+    def levels(self) -> list[dict[str, object]]:
+        """Each level's depth, budget and exact noise, as plain JSON values."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """All that shapes the law of what is released, as plain JSON; rationals are texts."""
