@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_keygen(commands)
     _add_release(commands)
     _add_query(commands)
+    _add_sample(commands)
     _add_report(commands)
     return parser
 
@@ -183,6 +184,17 @@ def _add_query(commands: Commands) -> None:
     between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
     between.add_argument("lower", metavar="LOWER")
     between.add_argument("upper", metavar="UPPER")
+    box = kinds.add_parser("box", help="how many rows lie in a box of several columns")
+    box.add_argument(
+        "--side",
+        nargs=3,
+        action="append",
+        required=True,
+        metavar=("COLUMN", "LOWER", "UPPER"),
+        help='[LOWER, UPPER) of a column; "" leaves a side open; once for each column',
+    )
+    for kind in (cdf, quantile, between):
+        kind.add_argument("--column", help="of a tree over several columns")
     node = kinds.add_parser("node", help="the count of one node of the tree")
     node.add_argument("--level", help="its number, 0 is the root, or its name")
     which = node.add_mutually_exclusive_group(required=True)
@@ -196,13 +208,33 @@ def _add_query(commands: Commands) -> None:
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
     top.add_argument("-n", type=int, default=10, help="how many (default 10)")
     top.add_argument("--level", help="its number or name; default: the leaves")
-    for kind in (cdf, quantile, between, node, top):
+    for kind in (cdf, quantile, between, box, node, top):
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
         kind.add_argument("--key", help="of a tree with keys")
         kind.add_argument(
             "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
         )
         kind.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_sample(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.sampling import run_sample
+
+        return run_sample(chosen)
+
+    parser = _add(commands, "sample", "Draw synthetic rows from a release; costs no budget.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--tree", help="its name; may be left out where there is only one")
+    parser.add_argument(
+        "-n", type=int, metavar="ROWS", help="how many; default: the released count"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="a new file, .parquet or .csv"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="any whole number: the same rows again"
+    )
 
 
 def _add_report(commands: Commands) -> None:

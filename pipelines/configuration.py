@@ -231,7 +231,7 @@ def _kind_of(tree: object) -> str:
 def _known_kind(tree: object) -> object:
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     if isinstance(domain, Mapping) and "kind" in domain:
-        rules.at(".domain.kind", rules.choice(*KINDS, later=("hypercube",)), domain["kind"])
+        rules.at(".domain.kind", rules.choice(*KINDS), domain["kind"])
     return tree
 
 

@@ -20,6 +20,13 @@ from pipelines.hierarchy.lines import (
 )
 from pipelines.hierarchy.page import hierarchy_tree
 from pipelines.hierarchy.section import HierarchyTree
+from pipelines.hypercube.lines import (
+    hypercube_entry,
+    hypercube_lines,
+    hypercube_summary,
+    hypercube_target,
+)
+from pipelines.hypercube.section import HypercubeTree
 from pipelines.ordered.lines import (
     ordered_entry,
     ordered_lines,
@@ -93,5 +100,12 @@ KINDS: dict[str, Kind] = {
         summary_lines=sparse_summary,
         page=sparse_tree,
         check_paths=check_asked_sparse,
+    ),
+    "hypercube": Kind(
+        section=HypercubeTree,
+        plan_entry=hypercube_entry,
+        plan_lines=hypercube_lines,
+        target=hypercube_target,
+        summary_lines=hypercube_summary,
     ),
 }

@@ -19,15 +19,13 @@ def run_query(chosen: argparse.Namespace) -> int:
         UserError: the tree, the key or a value is none of the release's.
     """
     folder = ReleaseFolder(chosen.release)
-    names = [question.name for question in folder.plan.questions]
-    name = chosen.tree or (names[0] if len(names) == 1 else None)
-    if name not in names:
-        which = f"there is no tree {chosen.tree!r}" if chosen.tree else "say which tree with --tree"
-        raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
+    name = tree_name(folder, chosen)
     tree: Released = folder.release.tree(name)
     try:
         if chosen.confidence is not None:
             tree = tree.at_confidence(chosen.confidence)
+        if getattr(chosen, "column", None) is not None:
+            tree = tree.of_column(chosen.column)
         rows = [*_answers(tree, chosen)]
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
@@ -38,12 +36,26 @@ def run_query(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def tree_name(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
+    """The tree that the arguments name, or the only one.
+
+    Raises:
+        UserError: there is none of this name, or there are several.
+    """
+    names = [question.name for question in folder.plan.questions]
+    name: str | None = chosen.tree or (names[0] if len(names) == 1 else None)
+    if name is None or name not in names:
+        which = f"there is no tree {chosen.tree!r}" if chosen.tree else "say which tree with --tree"
+        raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
+    return name
+
+
 def _answers(tree: Released, chosen: argparse.Namespace) -> Iterator[dict[str, object]]:
     if chosen.kind == "quantile":
         for quantile in chosen.values:
             yield _quantile(tree.quantile(quantile, chosen.key))
         return
-    asked = {"top": _top, "node": _nodes, "range": _range, "cdf": _cdf}
+    asked = {"top": _top, "node": _nodes, "range": _range, "cdf": _cdf, "box": _box}
     yield from map(asdict, asked[chosen.kind](tree, chosen))
 
 
@@ -54,6 +66,13 @@ def _cdf(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
 
 def _range(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
     return [tree.range(chosen.lower, chosen.upper, chosen.key)]
+
+
+def _box(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+    sides = {column: (lower, upper) for column, lower, upper in chosen.side}
+    if len(sides) < len(chosen.side):
+        raise ValueError("side: a column is there twice")
+    return [tree.box(sides, chosen.key)]
 
 
 def _top(tree: Released, chosen: argparse.Namespace) -> list[Answer]:

@@ -85,7 +85,11 @@ def least_squares(tree: GrownTree) -> TreeEstimate:
         sums = z[place].reshape(-1, fanout).sum(axis=1)
         spread = a[place].reshape(-1, fanout).sum(axis=1)
         own = above.variance[split]
-        weight = np.where(np.isinf(own), 1.0, own / (own + spread))
+        # Of a node that nothing is measured of the children tell all.
+        blank = np.isinf(own)
+        weight = np.where(
+            blank, 1.0, np.where(blank, 1.0, own) / np.where(blank, 1.0, own + spread)
+        )
         z[place - 1], a[place - 1] = z[place - 1].copy(), a[place - 1].copy()
         measured = np.where(np.isinf(own), 0.0, above.value[split])
         z[place - 1][split] = measured * (1 - weight) + sums * weight

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -121,20 +122,32 @@ class PartitionChoices:
             raise Refusal("split_errors", f"{self.split_errors} is below 0")
 
     @classmethod
-    def of_paper(cls, *, most: int, rows: int) -> PartitionChoices:
-        """PrivHP as the paper has it; with most as large as the domain, PMM.
+    def of(cls, mechanism: str, **given: Any) -> PartitionChoices:
+        """The choices of a mechanism by its name, where nothing else is given.
 
-        Source: Holland et al., Algorithms 2 to 4, Theorem 1 (depth log2(epsilon n)), Lemma 5.
+        "privhp" is what this project makes of PrivHP. "privhp_paper" is what the paper has:
+        halvings, Lemma 5, k nodes of each level, Algorithm 4. "pmm" is the same with all nodes.
+
+        Raises:
+            Refusal: a choice that is out of range, or that PMM does not have.
+
+        Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
-        return cls(
-            rows=rows,
-            most=most,
-            bits_apart=1,
-            split_errors=0.0,
-            shares="lemma_5",
-            estimation=Estimation.EVEN_SHARES,
-            root=True,
-        )
+        if mechanism == "privhp":
+            return cls(**given)
+        paper: dict[str, Any] = {
+            "bits_apart": 1,
+            "split_errors": 0.0,
+            "shares": "lemma_5",
+            "estimation": Estimation.EVEN_SHARES,
+            "root": True,
+        }
+        if mechanism == "pmm":
+            for name in ("most", "parts"):
+                if name in given:
+                    raise Refusal(name, "PMM splits every node; it has no such choice")
+            paper["most"] = 2**64
+        return cls(**paper | given)
 
 
 def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> PartitionPlan:
@@ -208,15 +221,22 @@ def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, 
 
 def _most(choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]) -> int:
     """k: as asked, or what memory allows."""
-    cells = 1 << depths[-1]
-    if choices.most is not None:
-        if choices.most > 2**setting.bits:
-            raise Refusal("k", f"{choices.most} is above the 2^{setting.bits} cells of the domain")
-        return min(choices.most, cells)
-    widest = max(below - above for above, below in pairwise(depths))
-    memory = choices.memory or DEFAULT_MEMORY
-    fit = memory // 2 // (NODE_BYTES * len(depths) << widest)
-    return int(max(1, min(MOST_SPLIT, fit, cells)))
+    cells, memory = 1 << depths[-1], choices.memory or DEFAULT_MEMORY
+    if choices.most is None:
+        widest = max(below - above for above, below in pairwise(depths))
+        fit = memory // 2 // (NODE_BYTES * len(depths) << widest)
+        return int(max(1, min(MOST_SPLIT, fit, cells)))
+    if choices.most < 2**64 and choices.most > 2**setting.bits:
+        raise Refusal("most", f"{choices.most} is above the 2^{setting.bits} cells of the domain")
+    most = min(choices.most, cells)
+    grown = sum(min(1 << below, most << (below - above)) for above, below in pairwise(depths))
+    if 2 * NODE_BYTES * grown > memory:
+        raise Refusal(
+            "memory",
+            f"{memory} bytes are below the {2 * NODE_BYTES * grown} that a partition of up to "
+            f"{grown} nodes needs",
+        )
+    return most
 
 
 def _amounts(

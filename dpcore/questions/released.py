@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import clipped_intervals
+from dpcore.noise.randomness import RandomStream
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.chunks import Chunk
@@ -50,6 +51,21 @@ class Answer:
     ci_high: float
     count: int
     fraction: float | None
+
+
+class Sampler(Protocol):
+    """Draws synthetic rows of a released tree."""
+
+    @property
+    def total(self) -> int:
+        """The released number of rows."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
+        """So many rows, some at a time, from uniform bits."""
 
 
 class Released(ABC):
@@ -153,6 +169,34 @@ class Released(ABC):
             ValueError: the tree has no order, or no such values or key.
         """
         raise self._has_no_order("range")
+
+    def of_column(self, column: str) -> Released:
+        """The answers about one of several columns.
+
+        Raises:
+            ValueError: the tree has one column, or none of this name.
+        """
+        raise ValueError(f"column: tree {self._name} has one; leave --column out")
+
+    def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
+        """The count of rows in a box.
+
+        Args:
+            sides: of some columns [lower, upper); an empty text leaves a side open.
+            key: of a tree with keys.
+
+        Raises:
+            ValueError: the tree is of no box, or no such column, values or key.
+        """
+        raise ValueError(f"box: tree {self._name} is of no box of columns")
+
+    def sampler(self) -> Sampler:
+        """What draws synthetic rows of the tree.
+
+        Raises:
+            ValueError: rows cannot be drawn of this kind of tree, or all its counts are zero.
+        """
+        raise ValueError(f"sample: tree {self._name} is of no box of columns")
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """The value below which a fraction of the count lies, and its interval.

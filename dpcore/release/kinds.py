@@ -16,6 +16,8 @@ from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import threshold_question_from_spec
 from dpcore.hierarchy.universe import Universe
+from dpcore.hypercube.question import hypercube_question_from_spec
+from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure, Neighbors
@@ -77,6 +79,10 @@ KINDS: dict[str, Kind] = {
     "sparse": Kind(
         lambda spec, terms: sparse_question_from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),
+    ),
+    "hypercube": Kind(
+        lambda spec, terms: hypercube_question_from_spec(spec),
+        lambda question, read, tables: ReleasedHypercube(question, read),
     ),
 }
 

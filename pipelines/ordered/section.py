@@ -55,9 +55,7 @@ class OrderedTree(KnownLeavesSection):
     level_weights: Annotated[tuple[float, ...], PlainValidator(rules.weights)] = ()
     mechanism: Annotated[
         str,
-        PlainValidator(
-            rules.choice("planned", "tree", "binary", "histogram", "independent", later=("privhp",))
-        ),
+        PlainValidator(rules.choice("planned", "tree", "binary", "histogram", "independent")),
     ] = "planned"
     fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
     level_budgets: Annotated[

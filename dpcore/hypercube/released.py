@@ -1,0 +1,263 @@
+"""The answers about a released box of columns: boxes, columns, nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.parts import ReleasedPartition, Sides
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.sampling import RowSampler
+from dpcore.hypercube.tables import standard_margin
+from dpcore.ordered.domain import OrderedDomain
+from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dpcore.questions.released import Answer, ReadPart, Released
+from dpcore.questions.tables import NODES
+
+
+class ReleasedHypercube(Released):
+    """The answers about one partition.
+
+    Args:
+        question: the tree.
+        read: gives the rows of a part; each depth is one.
+        confidence: of the intervals, by default the release's.
+    """
+
+    def __init__(
+        self, question: HypercubeQuestion, read: ReadPart, confidence: float | None = None
+    ) -> None:
+        if confidence is not None and not 0 < confidence <= 0.9999:
+            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
+        self.question, self._read = question, read
+        self.confidence = question.confidence if confidence is None else confidence
+
+    @property
+    def height(self) -> int:
+        return int(self.question.plan.depths[-1])
+
+    def at_confidence(self, confidence: float) -> ReleasedHypercube:
+        return ReleasedHypercube(self.question, self._read, confidence)
+
+    @cached_property
+    def partition(self) -> ReleasedPartition:
+        """Its parts as arrays."""
+        plan = self.question.plan
+        known = (
+            isinstance(plan, PartitionPlan)
+            and plan.estimation is Estimation.LEAST_SQUARES
+            and plan.holding is not Holding.SKETCH
+        )
+        return ReleasedPartition(
+            domain=self.question.domain,
+            depths=plan.depths,
+            laws=plan.laws if known else None,
+            public_total=plan.public_total,
+            read=lambda depth: self._read(NODES, self.question.name, 0, depth),
+        )
+
+    @property
+    def total(self) -> int:
+        """The consistent count of all rows."""
+        return int(self._rows(0)["count"][0].as_py())
+
+    def of_column(self, column: str) -> Released:
+        return ReleasedColumn(self, self._axis(column))
+
+    def sampler(self) -> RowSampler:
+        return RowSampler(name=self._name, partition=self.partition)
+
+    def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
+        """The count of the rows in a box, rounded down to edges of cells.
+
+        What lies inside a part of the partition is not known: where the box cuts parts, the
+        estimate spreads their rows evenly, has no standard error, and an interval from the parts
+        that lie inside to all parts that the box touches.
+        """
+        self._check_key(key)
+        asked = {self._axis(column): bounds for column, bounds in sides.items()}
+        cells = [(0, axis.cells) for axis in self.question.domain.axes]
+        for place, (lower, upper) in asked.items():
+            axis = self.question.domain.axes[place]
+            start, stop = _boundary(axis, lower, 0), _boundary(axis, upper, axis.cells)
+            if start > stop:
+                raise ValueError(f"box: {lower} is above {upper}")
+            cells[place] = start, stop
+        return self.sum_of(cells, self._label(cells))
+
+    def sum_of(self, sides: Sides, label: str) -> Answer:
+        """The count of the rows in a box of cells.
+
+        Args:
+            sides: of each axis.
+            label: of the answer.
+        """
+        partition = self.partition
+        shares = partition.shares(sides)
+        found = partition.weighted(shares)
+        cut = any(((share > 0) & (share < 1)).any() for share in shares)
+        inner, outer = found, found
+        if cut:
+            inner = partition.weighted([np.floor(share) for share in shares])
+            outer = partition.weighted([np.ceil(share) for share in shares])
+        margin = standard_margin(self.question.plan.measure, self.confidence)
+        known = found.std_error is not None
+        count = int(min(max(0, round(found.rows)), self.total))
+        return Answer(
+            label=label,
+            estimate=found.estimate,
+            std_error=None if cut else found.std_error,
+            ci_low=max(0.0, inner.estimate - margin * (inner.std_error or 0.0)) if known else 0.0,
+            ci_high=outer.estimate + margin * (outer.std_error or 0.0) if known else math.inf,
+            count=count,
+            fraction=count / self.total if self.total else None,
+        )
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The nodes of a level with the largest counts, of those that the partition looked at."""
+        self._check_key(key)
+        rows = self._rows(level)
+        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
+        return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
+
+    def level_of(self, name: str) -> int:
+        depths = self.question.plan.depths
+        if not (name.isdecimal() and int(name) in depths):
+            raise ValueError(f"level: {name} is none of {', '.join(map(str, depths))}")
+        return int(name)
+
+    def numbered_level(self, name: str | None) -> int:
+        if name is None:
+            raise ValueError("level: is needed with --node and --value")
+        return self.level_of(name)
+
+    def node_of(self, value: object, level: int) -> int:
+        """The node of a level that holds a value of the only column."""
+        axis: OrderedDomain
+        (axis, *others) = self.question.domain.axes
+        if others:
+            raise ValueError("value: the tree has several columns; ask for a box")
+        cells = (axis.cells - 1).bit_length()
+        domain: HypercubeDomain = self.question.domain
+        position: int = axis.cell_of(value) >> (cells - domain.depths[0])
+        return position >> (domain.bits - level)
+
+    def node(self, level: int, node: int, key: object = None) -> Answer:
+        """As `Released.node`, of the nodes that the partition looked at."""
+        self._check_key(key)
+        rows = self._rows(level)
+        found = rows.filter(pc.equal(rows["node"], node)).to_pylist()
+        if not found:
+            raise ValueError(f"node: the partition did not look at node {node} of level {level}")
+        return self._answer(found[0])
+
+    def _rows(self, level: int) -> pa.Table:
+        if level not in self.question.plan.depths:
+            depths = ", ".join(map(str, self.question.plan.depths))
+            raise ValueError(f"level: {level} is none of {depths}")
+        return self._read(NODES, self.question.name, 0, level)
+
+    def _axis(self, column: str) -> int:
+        columns = self.question.domain.columns
+        if column not in columns:
+            raise ValueError(f"column: {column!r} is none of {', '.join(columns)}")
+        return columns.index(column)
+
+    def _check_key(self, key: object) -> None:
+        if key is not None:
+            raise ValueError(f"key: tree {self.question.name} has no keys")
+
+    def _label(self, sides: Sides) -> str:
+        texts = []
+        for axis, (start, stop) in zip(self.question.domain.axes, sides, strict=True):
+            if (start, stop) != (0, axis.cells):
+                inside = "nothing"
+                if start < stop:
+                    inside = axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
+                texts.append(f"{axis.column} {inside}")
+        return ", ".join(texts) or "all"
+
+    def _answer(self, row: Mapping[str, Any]) -> Answer:
+        names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
+        known = {name: row[name] for name in names}
+        if self.confidence != self.question.confidence and row["std_error"] is not None:
+            margin = standard_margin(self.question.plan.measure, self.confidence)
+            half = margin * row["std_error"]
+            known["ci_low"] = max(0.0, row["estimate"] - half)
+            known["ci_high"] = max(0.0, row["estimate"] + half)
+        return Answer(**known, fraction=row["count"] / self.total if self.total else None)
+
+
+class ReleasedColumn(Released):
+    """The answers about one column of a box: its CDF, ranges and quantiles.
+
+    Args:
+        whole: the box.
+        place: of the column among its axes.
+    """
+
+    def __init__(self, whole: ReleasedHypercube, place: int) -> None:
+        self.question, self._whole, self._place = whole.question, whole, place
+
+    @property
+    def height(self) -> int:
+        return self._whole.height
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise ValueError("column: the nodes of the tree are of all its columns")
+
+    @property
+    def axis(self) -> OrderedDomain:
+        """The domain of the column."""
+        found: OrderedDomain = self.question.domain.axes[self._place]
+        return found
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """As `Released.cdf`; see `ReleasedHypercube.box`."""
+        if simultaneous:
+            raise ValueError("cdf: a partition has no simultaneous band")
+        return self._whole.box({self.axis.column: ("", value)}, key)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """As `Released.range`; see `ReleasedHypercube.box`."""
+        return self._whole.box({self.axis.column: (lower, upper)}, key)
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """The value below which a fraction of the consistent count lies, rows being spread evenly
+        in their parts; its interval is not known."""
+        self._whole._check_key(key)
+        try:
+            fraction = float(quantile)
+        except ValueError:
+            raise ValueError(f"quantile: {quantile!r} is not a number") from None
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"quantile: {fraction} is not between 0 and 1")
+        edges, rows = self._whole.partition.below(self._place)
+        value = None
+        if rows[-1] > 0:
+            exact = float(np.interp(fraction * rows[-1], rows, edges.astype(np.float64)))
+            cell = min(int(exact), self.axis.cells - 1)
+            share = min(max(exact - cell, 0.0), 1.0)
+            value = self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()
+        numeric = isinstance(value, (int, float))
+        return {
+            "q": fraction,
+            "value": value if numeric else None,
+            "ci_low": None,
+            "ci_high": None,
+            "value_text": None if value is None else str(value),
+            "ci_low_text": None,
+            "ci_high_text": None,
+        }
+
+
+def _boundary(axis: OrderedDomain, value: object, open_: int) -> int:
+    """The number of cells below a value; an empty text leaves the side open."""
+    return open_ if value in ("", None) else axis.boundary_of(value)

@@ -1,0 +1,1 @@
+"""Boxes of columns: their section of a configuration, their plan in words, their page."""

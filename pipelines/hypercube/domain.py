@@ -1,0 +1,106 @@
+"""The `domain` section of a box of columns: from plain values to a domain of dpcore.
+
+Two forms: names of columns with lists of bounds, for numbers; or a list of sections, each that of
+an ordered domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dpcore.ordered.make import OrderedDomain
+from pipelines.ordered.domain import read_domain
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, from_dpcore, shown
+
+# How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
+NUMBER_DEPTH = 32
+_BITS = 64
+
+
+def read_hypercube(value: object) -> HypercubeDomain:
+    """Make the domain of a box of the plain values of a section.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> domain = read_hypercube({"kind": "hypercube", "columns": ["lat", "lon"],
+    ...                          "lower": [24, -125], "upper": [50, -66]})
+    >>> domain.columns, domain.depths
+    (('lat', 'lon'), (32, 32))
+    """
+    section = rules.section(value)
+    rules.known_keys(section, ("kind", "columns", "lower", "upper", "depths"))
+    rules.at(".kind", rules.choice("hypercube"), section.get("kind"))
+    if "columns" not in section:
+        raise RuleBroken("is required", at=".columns")
+    columns = rules.at(".columns", rules.several, section["columns"])
+    asked = _asked_depths(section, len(columns))
+    long = all(isinstance(column, Mapping) for column in columns)
+    sections = list(columns) if long else _short_form(section, columns)
+    depths = _depths(sections, asked)
+    try:
+        axes = tuple(
+            _axis(f".columns[{n}]" if long else "", each, depth)
+            for n, (each, depth) in enumerate(zip(sections, depths, strict=True))
+        )
+        own = tuple(min(depth, cell_bits(axis)) for axis, depth in zip(axes, depths, strict=True))
+        return HypercubeDomain(axes=axes, depths=own if asked is None else asked)
+    except ValueError as error:
+        raise from_dpcore(error, {"columns": 0, "depths": 0}) from None
+
+
+def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list[dict[str, Any]]:
+    """The sections of columns of numbers whose bounds are lists."""
+    names = [rules.at(f".columns[{n}]", rules.text, each) for n, each in enumerate(columns)]
+    bounds: dict[str, tuple[object, ...]] = {}
+    for key in ("lower", "upper"):
+        if key not in section:
+            raise RuleBroken("is required beside names of columns", at=f".{key}")
+        bounds[key] = rules.at(f".{key}", rules.several, section[key])
+        if len(bounds[key]) != len(names):
+            raise RuleBroken(
+                f"has {len(bounds[key])} bounds for {len(names)} columns", at=f".{key}"
+            )
+    return [
+        {"column": name, "lower": lower, "upper": upper}
+        for name, lower, upper in zip(names, bounds["lower"], bounds["upper"], strict=True)
+    ]
+
+
+def _axis(at: str, section: object, depth: int) -> OrderedDomain:
+    """The domain of a column; numbers of no stated cells have as many as the depth tells apart."""
+    given = dict(rules.section(section))
+    number = given.get("type") == "number" or "type" not in given
+    if number and not {"cells", "categories"} & set(given) and _is_number(given.get("lower")):
+        given["cells"] = 1 << depth
+    return rules.at(at, read_domain, given)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
+    """How often each column is halved, where that is said."""
+    if "depths" not in section:
+        return None
+    depths: tuple[int, ...] = rules.at(".depths", rules.whole_numbers, section["depths"])
+    if len(depths) != columns:
+        raise RuleBroken(f"has {len(depths)} numbers for {columns} columns", at=".depths")
+    if not 1 <= sum(depths) <= _BITS or min(depths) < 1:
+        raise RuleBroken(
+            f"adds up to {sum(depths)} bits; from 1 to 64, each 1 or more", at=".depths"
+        )
+    return depths
+
+
+def _depths(sections: list[Any], asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    """How often each column is halved at most: what is asked, or as evenly as 64 bits allow."""
+    if asked is not None:
+        return asked
+    if len(sections) > _BITS:
+        raise RuleBroken(f"{shown(len(sections))} columns are more than 64 bits", at=".columns")
+    return (min(NUMBER_DEPTH, _BITS // len(sections)),) * len(sections)

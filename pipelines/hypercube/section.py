@@ -1,0 +1,150 @@
+"""The section of a box of columns: how its partition is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.partitions.plan import Estimation, Holding
+from dpcore.partitions.planner import PartitionChoices
+from dpcore.questions.workload import Noise
+from dpcore.refusal import Refusal
+from dpcore.sketches.shape import SketchKind
+from pipelines.hypercube.domain import read_hypercube
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, shown
+from pipelines.sections.section import Amount
+from pipelines.sections.tree import TreeSection
+
+# The keys of a configuration by the names of dpcore's choices, where they differ.
+_KEYS = {"most": "k", "hash_rows": "hashes"}
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**50:
+        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 2^50")
+    return value
+
+
+def memory_bytes(value: object) -> int:
+    """Bytes, as a number or with a unit.
+
+    >>> memory_bytes("256 MiB")
+    268435456
+    """
+    if isinstance(value, str):
+        number, _, unit = value.strip().partition(" ")
+        if number.isdecimal() and unit in _UNITS:
+            return _whole(int(number) * _UNITS[unit])
+    elif not isinstance(value, float):
+        return _whole(value)
+    raise RuleBroken(f"{shown(value)} must be a number of bytes, or such as 64 MiB, 2 GiB")
+
+
+def _errors(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
+        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1000000")
+    return float(value)
+
+
+Whole = Annotated[int | None, PlainValidator(_whole)]
+
+
+class HypercubeTree(TreeSection):
+    """A partition of a box of columns."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "domain": "domain",
+        "noise": "noise",
+        **{key: key for key in ("rows", "rows_at_most", "depth", "bits_apart", "parts", "memory")},
+        **{key: key for key in ("split_errors", "width", "holding", "sketch")},
+        **_KEYS,
+        "columns": "domain.columns",
+        "depths": "domain.depths",
+    }
+    misplaced: ClassVar[Mapping[str, str]] = {
+        "by": "a box has no keys; make the key one of its columns, with its categories",
+        **dict.fromkeys(
+            ("quantiles", "guess", "widths", "fanouts", "objective"),
+            "belongs to an ordered domain; of a box every column, quantile and range can be asked",
+        ),
+        **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
+    }
+    domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube)]
+    mechanism: Annotated[str, PlainValidator(rules.choice("privhp", "privhp_paper", "pmm"))] = (
+        "privhp"
+    )
+    weight: Amount = Fraction(1)
+    noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
+    rows: Whole = None
+    rows_at_most: Whole = None
+    depth: Whole = None
+    bits_apart: Whole = None
+    k: Whole = None
+    parts: Whole = None
+    split_errors: Annotated[float | None, PlainValidator(_errors)] = None
+    shares: Annotated[str | None, PlainValidator(rules.choice("equal", "lemma_5"))] = None
+    consistency: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in Estimation)))
+    ] = None
+    counts: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in Holding)))
+    ] = None
+    memory: Annotated[int | None, PlainValidator(memory_bytes)] = None
+    width: Whole = None
+    hashes: Whole = None
+    sketch: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in SketchKind)))
+    ] = None
+
+    @section_rule(mode="after")
+    def _check_choices(self) -> Self:
+        _ = self.choices
+        return self
+
+    @cached_property
+    def choices(self) -> PartitionChoices:
+        """What is asked of the plan."""
+        given: dict[str, Any] = {
+            "rows": self.rows,
+            "rows_at_most": self.rows_at_most,
+            "depth": self.depth,
+            "bits_apart": self.bits_apart,
+            "most": self.k,
+            "parts": self.parts,
+            "split_errors": self.split_errors,
+            "shares": self.shares,
+            "estimation": None if self.consistency is None else Estimation(self.consistency),
+            "holding": None if self.counts is None else Holding(self.counts),
+            "memory": self.memory,
+            "width": self.width,
+            "hash_rows": self.hashes,
+            "sketch": None if self.sketch is None else SketchKind(self.sketch),
+        }
+        try:
+            return PartitionChoices.of(
+                self.mechanism, **{name: each for name, each in given.items() if each is not None}
+            )
+        except Refusal as refusal:
+            key = _KEYS.get(refusal.field, refusal.field)
+            raise RuleBroken(refusal.rule, at=f".{key}") from None
+
+    def workload(self) -> HypercubeWorkload:
+        return HypercubeWorkload(
+            name=self.name,
+            domain=self.domain,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            choices=self.choices,
+        )
