@@ -156,14 +156,13 @@ class SketchHashes:
         return self._columns(row, codes)
 
     def signs(self, row: int, codes: Codes) -> Integers:
-        """The signs of codes in a row, 1 or -1; all 1 where rows have none."""
-        return 1 - 2 * self.negative(row, codes)
-
-    def negative(self, row: int, codes: Codes) -> Integers:
-        """1 where the sign of a code in a row is -1, else 0."""
+        """The signs of codes in a row, int64, 1 or -1; all 1 where rows have none."""
         if self._signs is None:
-            return np.zeros(codes.shape, np.int64)
-        return self._signs(row, codes)
+            return np.ones(codes.shape, np.int64)
+        signs = self._signs(row, codes)
+        signs *= -2
+        signs += 1
+        return signs
 
     def check(self, codes: Codes) -> None:
         """Refuses what are no codes of these functions.

@@ -32,7 +32,7 @@ def update(
 
     Raises:
         TypeError: codes are not uint64.
-        ValueError: a code has too many bits.
+        ValueError: a code has too many bits, or there are not as many counts as codes.
 
     Source: Holland et al., Algorithm 1, `update`.
 
@@ -45,19 +45,27 @@ def update(
     [3, 3]
     """
     hashes.check(codes)
+    if counts is not None and counts.shape != codes.shape:
+        raise ValueError(f"counts: {counts.size} are not as many as codes, {codes.size}")
     for start in range(0, codes.size, BLOCK):
         block = codes[start : start + BLOCK]
+        times = None if counts is None else counts[start : start + BLOCK]
         for row in range(hashes.rows):
-            columns = hashes.columns(row, block)
-            if counts is not None:
-                signed = counts[start : start + BLOCK] * hashes.signs(row, block)
-                np.add.at(table[row], columns, signed)
-            elif hashes.signed:
-                cells = 2 * columns + hashes.negative(row, block)
-                plus_minus = np.bincount(cells, minlength=2 * hashes.width).reshape(-1, 2)
-                table[row] += plus_minus[:, 0] - plus_minus[:, 1]
-            else:
-                table[row] += np.bincount(columns, minlength=hashes.width)
+            np.add.at(
+                table[row], hashes.columns(row, block), _increments(hashes, row, block, times)
+            )
+
+
+def _increments(
+    hashes: SketchHashes, row: int, codes: Codes, counts: Integers | None
+) -> Integers | int:
+    """What codes add to their cells of a row."""
+    if not hashes.signed:
+        return 1 if counts is None else counts
+    signs = hashes.signs(row, codes)
+    if counts is not None:
+        signs *= counts
+    return signs
 
 
 def merged(shape: SketchShape, tables: Iterable[Integers]) -> Integers:
