@@ -8,8 +8,8 @@ cell's noise. The error of one row's unbiased estimate of a code of count c has 
 
 The first is exact for pairwise independent columns and signs that are independent of each other
 (in E of two colliding codes y, z the product of their signs has mean 0 whatever their columns). The
-second takes triples of columns as independent too; of multiply-shift they are so in the mean over
-codes, not for every triple.
+second takes triples of columns as independent too, which scrambled codes are for all that tests
+can see.
 
 A code that was never counted has as its error a random cell: the cells of a noisy table, which may
 be looked at, are themselves the law of a row's error, with its tails, where F2 gives its variance

@@ -31,7 +31,7 @@ def update(
         counts: int64 (n,), how often each code counts; once if not given. Negative ones take back.
 
     Raises:
-        TypeError: codes are not uint64.
+        TypeError: codes are not uint64, or counts are not int64.
         ValueError: a code has too many bits, or there are not as many counts as codes.
 
     Source: Holland et al., Algorithm 1, `update`.
@@ -45,27 +45,22 @@ def update(
     [3, 3]
     """
     hashes.check(codes)
+    if counts is not None and counts.dtype != np.int64:
+        raise TypeError(f"counts: {counts.dtype} is not int64")
     if counts is not None and counts.shape != codes.shape:
         raise ValueError(f"counts: {counts.size} are not as many as codes, {codes.size}")
     for start in range(0, codes.size, BLOCK):
         block = codes[start : start + BLOCK]
         times = None if counts is None else counts[start : start + BLOCK]
-        for row in range(hashes.rows):
-            np.add.at(
-                table[row], hashes.columns(row, block), _increments(hashes, row, block, times)
-            )
+        for row, (columns, signs) in zip(table, hashes.cells(block), strict=True):
+            np.add.at(row, columns, _increments(signs, times))
 
 
-def _increments(
-    hashes: SketchHashes, row: int, codes: Codes, counts: Integers | None
-) -> Integers | int:
-    """What codes add to their cells of a row."""
-    if not hashes.signed:
+def _increments(signs: Integers | None, counts: Integers | None) -> Integers | int:
+    """What codes add to their cells."""
+    if signs is None:
         return 1 if counts is None else counts
-    signs = hashes.signs(row, codes)
-    if counts is not None:
-        signs *= counts
-    return signs
+    return signs if counts is None else signs * counts
 
 
 def merged(shape: SketchShape, tables: Iterable[Integers]) -> Integers:
