@@ -20,9 +20,10 @@ from dpcore.sketches.hashing import CODE_BITS, Codes, SketchHashes
 from dpcore.sketches.shape import SketchShape
 from dpcore.sketches.table import update
 
-# Sorting a batch costs as much as hashing it three times: worth it for many levels where it leaves
-# few codes, which so many of them tell.
+# Sorting a batch costs as much as counting it in one or two sketches, which is worth it where it
+# leaves a quarter of the codes or fewer; so many of them tell.
 _SAMPLE = 1024
+_ROWS_A_CODE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +128,14 @@ class PrefixSketches:
 
 
 def _repeats(codes: Codes) -> bool:
-    """Whether more than half of an evenly spaced sample of codes are repeated ones.
+    """Whether each code comes about four times or more, by an evenly spaced sample.
 
-    >>> _repeats(np.zeros(10**5, np.uint64)), _repeats(np.arange(10**5, dtype=np.uint64))
+    Of m codes out of D equally frequent ones, about m^2 / (2 D) repeat another of the sample.
+
+    >>> codes = np.arange(2**16, dtype=np.uint64)
+    >>> _repeats(codes**2 % np.uint64(9973)), _repeats(codes)
     (True, False)
     """
     sample = codes[:: max(1, codes.size // _SAMPLE)]
-    return 2 * np.unique(sample).size < sample.size
+    repeated = sample.size - np.unique(sample).size
+    return bool(_ROWS_A_CODE * sample.size**2 < 2 * repeated * codes.size)
