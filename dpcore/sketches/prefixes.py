@@ -132,8 +132,9 @@ def _repeats(codes: Codes) -> bool:
 
     Of m codes out of D equally frequent ones, about m^2 / (2 D) repeat another of the sample.
 
-    >>> codes = np.arange(2**16, dtype=np.uint64)
-    >>> _repeats(codes**2 % np.uint64(9973)), _repeats(codes)
+    >>> from dpcore.noise.randomness import public_stream
+    >>> codes = public_stream("doc").uint64(2**16)
+    >>> _repeats(codes % np.uint64(9973)), _repeats(codes)
     (True, False)
     """
     sample = codes[:: max(1, codes.size // _SAMPLE)]
