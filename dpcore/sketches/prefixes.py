@@ -74,7 +74,8 @@ class PrefixSketches:
 
         Args:
             key: the release key.
-            name: of the tree in its release; two sketches of one name have the same functions.
+            name: of the tree in its release; two sketches of one name have the same functions. It
+                must not depend on the data: the sensitivity is that of functions chosen before.
         """
         shape = self.shape
         law = (shape.kind.value, shape.rows, shape.width, self.code_bits)

@@ -15,7 +15,7 @@ BOUNDS = [(0.3, 0.3), (0.1, 0.05), (0.01, 0.01), (0.003, 1e-6)]
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("rows", 0), ("rows", -1), ("width", 0), ("width", 1), ("width", 3), ("width", 2**34)],
+    [("rows", 0), ("rows", 501), ("width", 0), ("width", 1), ("width", 3), ("width", 2**34)],
 )
 def test_shapes_that_are_none(field: str, value: int) -> None:
     given = {"rows": 1, "width": 2} | {field: value}
@@ -60,3 +60,11 @@ def test_bounds_that_are_none(field: str, value: float) -> None:
     given = {"error": 0.1, "failure": 0.1} | {field: value}
     with pytest.raises(ValueError, match=f"{field}: {value} is not between 0 and 1"):
         SketchShape.from_error(SketchKind.COUNT_MIN, **given)
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+def test_bounds_that_would_take_too_large_a_sketch(kind: SketchKind) -> None:
+    with pytest.raises(ValueError, match=r"width: \d+ is not a power of two from 2 to 2\^33"):
+        SketchShape.from_error(kind, error=1e-11, failure=0.1)
+    with pytest.raises(ValueError, match=r"rows: \d+ is not from 1 to 500"):
+        SketchShape.from_error(kind, error=0.34, failure=1e-300)
