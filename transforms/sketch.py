@@ -9,9 +9,9 @@ how far its bytes shrink tells how many cells it touched, as of all counts (docs
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import apache_beam as beam
+import numpy as np
 
 from dpcore.arrays import Integers
 from dpcore.sketches.hashing import Codes
@@ -21,7 +21,7 @@ from transforms.key_reference import KeyReference
 Counters = Integers | bytes  # packed once they are done with
 
 
-@beam.typehints.with_input_types(Any)
+@beam.typehints.with_input_types(np.ndarray)
 @beam.typehints.with_output_types(bytes)
 class SketchCodes(beam.CombineFn):
     """Counts codes in the sketches of a hierarchy's levels.

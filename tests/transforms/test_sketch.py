@@ -127,3 +127,9 @@ def test_a_worker_with_another_key_fails(reference: KeyReference, key_file: Any)
     key_file.write_text(ReleaseKey(bytes(32)).to_text())
     with pytest.raises(KeyReferenceError, match="another key than the launcher's"):
         SketchCodes(sketches_of(SketchKind.COUNT_MIN), reference, NAME).setup()
+
+
+def test_it_takes_arrays_alone(reference: KeyReference) -> None:
+    combiner = SketchCodes(sketches_of(SketchKind.COUNT_MIN), reference, NAME)
+    with pytest.raises(beam.typehints.decorators.TypeCheckError, match="ndarray"):
+        beam.Pipeline() | beam.Create(["text"]) | beam.CombineGlobally(combiner)
