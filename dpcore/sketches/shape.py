@@ -97,6 +97,8 @@ class SketchShape:
         error^2: a row's variance is at most F2 / w, so by Chebyshev it is beyond with probability
         p = 1 / (error^2 w) <= 1/3, and the median only if half of an odd number of rows are.
 
+        Widths are rounded up to powers of two, and the rows do what is then left to do.
+
         Args:
             kind: count-min or count sketch.
             error: above 0, below 1.
@@ -104,8 +106,6 @@ class SketchShape:
 
         Raises:
             Refusal: naming the field and the rule.
-
-        Widths are rounded up to powers of two, and the rows do what is then left to do.
 
         Source: Cormode, Muthukrishnan 2005, theorem 1; Charikar, Chen, Farach-Colton 2002, with the
         exact binomial tail in place of Chernoff's bound.
