@@ -41,6 +41,7 @@ setup(
         "bokeh",
         "cryptography",
         "jinja2",
+        "mmh3>=5",
         "numpy<2.5",
         "pyarrow<26",
         "pydantic>=2",

@@ -56,10 +56,10 @@ def cells_of(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
     """
     hashes.check(codes)
     found = np.empty((hashes.rows, codes.size))
-    for row in range(hashes.rows):
-        found[row] = table[row, hashes.columns(row, codes)]
-        if hashes.signed:
-            found[row] *= hashes.signs(row, codes)
+    for row, (columns, signs) in enumerate(hashes.cells(codes)):
+        found[row] = table[row, columns]
+        if signs is not None:
+            found[row] *= signs
     return found
 
 

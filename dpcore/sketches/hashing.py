@@ -1,29 +1,42 @@
-"""Strongly universal hash functions of codes, drawn from a keyed stream.
+"""Strongly universal hash functions of 64-bit codes, drawn from a keyed stream.
 
-A function of *multiply-shift* maps codes x of c bits to l bits by
+A function of *multiply-shift* maps codes x, of halves x_lo and x_hi, to l <= 33 bits by
 
-    h(x) = ((a x + b) mod 2^64) >> (64 - l)                  where c + l <= 65,
-    h(x) = ((a_1 x_lo + a_2 x_hi + b) mod 2^64) >> (64 - l)  for the 32-bit halves, l <= 33,
+    h(x) = ((a_1 x_lo + a_2 x_hi + b) mod 2^64) >> (64 - l),
 
-with a, a_1, a_2 and b uniform on 64 bits. It is strongly universal (pairwise independent): for any
-two different codes the pair (h(x), h(y)) is uniform on 2^l x 2^l.
+or, for one bit, by the first bit of a x + b, with a, a_1, a_2 and b uniform on 64 bits. It is
+strongly universal (pairwise independent): for any two different codes x and y the pair (h(x),
+h(y)) is uniform on 2^l x 2^l.
 
 Proof. Let d = x - y, or the difference of a half in which they differ: d = 2^s times an odd number,
-with s <= c - 1 (s <= 31 of a half). A uniform multiplier times an odd number is uniform, so a d is
+with s <= 63 (s <= 31 of a half). A uniform multiplier times an odd number is uniform, so a d is
 uniform on the multiples of 2^s. U = a y + b is uniform and, since b is, independent of the
-multipliers. So given U the first 64 - s bits of a x + b = U + a d are uniform, which are l or more
-since l <= 65 - c <= 64 - s (l <= 33 <= 64 - s of halves).
+multipliers. So given U the first 64 - s bits of a x + b = U + a d are uniform, which are one or
+more (33 or more of halves).
 
-The second form is computed as a_1 x + a_2 x_hi: as 2^32 a_1 + a_2 is uniform and independent of
-a_1, the law is the same, and no code has its low half cut out.
+It is computed as a_1 x + a_2 x_hi: as 2^32 a_1 + a_2 is uniform and independent of a_1, the law is
+the same, and no code has its low half cut out.
+
+Pairs alone are not enough in practice. The codes of a level are often all of 0 .. n - 1, and
+multiply-shift maps such a sequence to a sequence again: in most draws its collisions are fewer than
+chance would have them, in a few draws many more (for 1,000 codes in a row and 64 columns the sum of
+squared cells, relative to its mean, has a standard deviation of 2.2, against 0.17 for random
+columns). So a sketch first scrambles codes by two keyed rounds of
+
+    x <- k x mod 2^64 (k odd);  x <- x xor (x >> s),
+
+each of which is one-to-one. Different codes stay different, so pairs stay exactly uniform, and
+sequences are broken: the deviation is that of random columns (tests/dpcore/sketches).
 
 Source: Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
 arithmetic without primes", STACS 1996, theorem 3; Thorup, "High speed hashing for integers and
-strings", arXiv 1504.06804, sections 3.2 and 3.5.
+strings", arXiv 1504.06804, sections 3.2 and 3.5. The rounds are those of MurmurHash3's finaliser,
+with keyed factors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NoReturn
 
 import numpy as np
@@ -37,6 +50,7 @@ Codes = npt.NDArray[np.uint64]
 CODE_BITS: Final = 64
 MAX_HASH_BITS: Final = 33
 _HALF: Final = np.uint64(32)
+_ROUNDS: Final = (np.uint64(32), np.uint64(29))
 
 
 class MultiplyShift:
@@ -46,10 +60,9 @@ class MultiplyShift:
     are in no repr, and cannot be copied or pickled: each worker draws them anew.
 
     Args:
-        stream: where the numbers are drawn from, not read before.
+        stream: where the numbers are drawn from.
         functions: how many.
         bits: of a hash, 1 to 33.
-        code_bits: of a code, 1 to 64; fewer bits may save a multiplication.
 
     Raises:
         ValueError: a number is out of its range.
@@ -64,18 +77,12 @@ class MultiplyShift:
 
     __slots__ = ("_addends", "_multipliers", "_shift")
 
-    def __init__(
-        self, stream: RandomStream, *, functions: int, bits: int, code_bits: int = CODE_BITS
-    ) -> None:
-        for name, value, most in (
-            ("functions", functions, None),
-            ("bits", bits, MAX_HASH_BITS),
-            ("code_bits", code_bits, CODE_BITS),
-        ):
-            if value < 1 or (most is not None and value > most):
-                limit = "at least 1" if most is None else f"from 1 to {most}"
-                raise ValueError(f"{name}: {value} must be {limit}")
-        pieces = 1 if code_bits + bits <= CODE_BITS + 1 else 2
+    def __init__(self, stream: RandomStream, *, functions: int, bits: int) -> None:
+        if functions < 1:
+            raise ValueError(f"functions: {functions} must be at least 1")
+        if not 1 <= bits <= MAX_HASH_BITS:
+            raise ValueError(f"bits: {bits} must be from 1 to {MAX_HASH_BITS}")
+        pieces = 1 if bits == 1 else 2
         self._multipliers = stream.uint64(functions * pieces).reshape(functions, pieces)
         self._addends = stream.uint64(functions)
         self._shift = np.uint64(CODE_BITS - bits)
@@ -117,19 +124,20 @@ class SketchHashes:
         rows: of the sketch.
         bits: of a column's number; the sketch has 2^bits columns.
         signed: whether rows have signs (a count sketch).
-        code_bits: of a code.
+        code_bits: of a code, 1 to 64; a longer one is refused.
 
     Raises:
         ValueError: a number is out of its range.
 
     >>> from dpcore.noise.randomness import public_stream
     >>> hashes = SketchHashes(public_stream("doc"), rows=2, bits=3, signed=True)
-    >>> codes = np.arange(5, dtype=np.uint64)
-    >>> hashes.columns(0, codes).tolist(), hashes.signs(0, codes).tolist()
-    ([7, 5, 3, 1, 7], [-1, -1, -1, 1, 1])
+    >>> for columns, signs in hashes.cells(np.arange(5, dtype=np.uint64)):
+    ...     print(columns.tolist(), signs.tolist())
+    [1, 1, 3, 6, 6] [1, 1, 1, 1, -1]
+    [1, 5, 3, 1, 5] [1, -1, 1, -1, -1]
     """
 
-    __slots__ = ("_columns", "_signs", "code_bits", "rows", "width")
+    __slots__ = ("_columns", "_factors", "_signs", "code_bits", "rows", "width")
 
     def __init__(
         self,
@@ -140,30 +148,43 @@ class SketchHashes:
         signed: bool,
         code_bits: int = CODE_BITS,
     ) -> None:
+        if not 1 <= code_bits <= CODE_BITS:
+            raise ValueError(f"code_bits: {code_bits} must be from 1 to {CODE_BITS}")
         self.rows, self.width, self.code_bits = rows, 2**bits, code_bits
-        self._columns = MultiplyShift(stream, functions=rows, bits=bits, code_bits=code_bits)
-        self._signs = (
-            MultiplyShift(stream, functions=rows, bits=1, code_bits=code_bits) if signed else None
-        )
+        self._factors = stream.uint64(len(_ROUNDS)) | np.uint64(1)
+        self._columns = MultiplyShift(stream, functions=rows, bits=bits)
+        self._signs = MultiplyShift(stream, functions=rows, bits=1) if signed else None
 
     @property
     def signed(self) -> bool:
         """Whether rows have signs."""
         return self._signs is not None
 
-    def columns(self, row: int, codes: Codes) -> Integers:
-        """The columns of codes in a row, int64 in 0..width-1."""
-        return self._columns(row, codes)
+    def cells(self, codes: Codes) -> Iterator[tuple[Integers, Integers | None]]:
+        """The columns of codes in every row, in 0..width-1, and their signs, 1 or -1, if any.
 
-    def signs(self, row: int, codes: Codes) -> Integers:
-        """The signs of codes in a row, 1 or -1; all 1 where rows have none."""
-        return 1 - 2 * self.negative(row, codes)
+        Args:
+            codes: uint64 (n,).
 
-    def negative(self, row: int, codes: Codes) -> Integers:
-        """1 where the sign of a code in a row is -1, else 0."""
-        if self._signs is None:
-            return np.zeros(codes.shape, np.int64)
-        return self._signs(row, codes)
+        Yields:
+            Two int64 arrays (n,) for each row; None in place of the second if it is not signed.
+        """
+        scrambled = self._scrambled(codes)
+        for row in range(self.rows):
+            columns = self._columns(row, scrambled)
+            if self._signs is None:
+                yield columns, None
+                continue
+            signs = self._signs(row, scrambled)
+            signs *= -2
+            signs += 1
+            yield columns, signs
+
+    def _scrambled(self, codes: Codes) -> Codes:
+        for factor, shift in zip(self._factors, _ROUNDS, strict=True):
+            codes = codes * factor
+            codes ^= codes >> shift
+        return codes
 
     def check(self, codes: Codes) -> None:
         """Refuses what are no codes of these functions.

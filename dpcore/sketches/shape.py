@@ -13,6 +13,9 @@ from dpcore.noise.randomness import RandomStream
 from dpcore.refusal import Refusal
 from dpcore.sketches.hashing import CODE_BITS, MAX_HASH_BITS, SketchHashes
 
+# Far beyond use: every row costs noise. Below it binomial coefficients are floating-point numbers.
+MAX_ROWS = 500
+
 
 class SketchKind(Enum):
     """How a code counts in its cell of a row."""
@@ -27,7 +30,7 @@ class SketchShape:
 
     Args:
         kind: count-min or count sketch.
-        rows: j, 1 or more.
+        rows: j, 1 to 500.
         width: w, a power of two from 2 to 2^33.
 
     Raises:
@@ -45,8 +48,8 @@ class SketchShape:
     width: int
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise Refusal("rows", f"{self.rows} is not 1 or more")
+        if not 1 <= self.rows <= MAX_ROWS:
+            raise Refusal("rows", f"{self.rows} is not from 1 to {MAX_ROWS}")
         if self.width < 2 or self.width & (self.width - 1) or self.bits > MAX_HASH_BITS:
             raise Refusal("width", f"{self.width} is not a power of two from 2 to 2^33")
 
@@ -94,6 +97,8 @@ class SketchShape:
         error^2: a row's variance is at most F2 / w, so by Chebyshev it is beyond with probability
         p = 1 / (error^2 w) <= 1/3, and the median only if half of an odd number of rows are.
 
+        Widths are rounded up to powers of two, and the rows do what is then left to do.
+
         Args:
             kind: count-min or count sketch.
             error: above 0, below 1.
@@ -101,8 +106,6 @@ class SketchShape:
 
         Raises:
             Refusal: naming the field and the rule.
-
-        Widths are rounded up to powers of two, and the rows do what is then left to do.
 
         Source: Cormode, Muthukrishnan 2005, theorem 1; Charikar, Chen, Farach-Colton 2002, with the
         exact binomial tail in place of Chernoff's bound.
@@ -127,13 +130,14 @@ def _power_of_two(least: float) -> int:
 
 
 def _rows_of_median(beyond: float, failure: float) -> int:
-    """The least odd number of rows of which half or more are beyond with at most that probability.
+    """The least odd number of rows of which half or more are beyond with at most that probability;
+    above `MAX_ROWS` if none is.
 
     >>> _rows_of_median(0.25, 0.25), _rows_of_median(0.25, 0.1)
     (1, 7)
     """
     rows = 1
-    while _upper_tail(rows, beyond) > failure:
+    while rows <= MAX_ROWS and _upper_tail(rows, beyond) > failure:
         rows += 2
     return rows
 

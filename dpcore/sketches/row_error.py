@@ -1,0 +1,211 @@
+"""How far off a sketch's estimates will be, and which estimator is the best.
+
+Let F2 be the sum of all squared counts, n the sum of counts, w the width, v the variance of a
+cell's noise. The error of one row's unbiased estimate of a code of count c has mean 0 and
+
+    count sketch:  variance (F2 - c^2) / w + v
+    count-min:     variance (F2 - c^2) / (w - 1) + v w / (w - 1)
+
+The first is exact for pairwise independent columns and signs that are independent of each other
+(in E of two colliding codes y, z the product of their signs has mean 0 whatever their columns). The
+second takes triples of columns as independent too, which scrambled codes are for all that tests
+can see.
+
+A code that was never counted has as its error a random cell: the cells of a noisy table, which may
+be looked at, are themselves the law of a row's error, with its tails, where F2 gives its variance
+alone. The rows are independent, so order statistics of that law give the moments of the minimum and
+the median, exactly for the law. It is also, up to its own share c of one cell, that of a code which
+was counted.
+
+Source: Charikar, Chen, Farach-Colton 2002, lemma 1; Alon, Matias, Szegedy 1999 (F2 of the cells);
+David, Nagaraja, "Order Statistics", sections 2.1 and 2.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.sketches.estimators import Estimator, estimators_of
+from dpcore.sketches.shape import SketchShape
+
+# Atoms that stand for a normal law: its moments are then right to 1e-3.
+_ATOMS = 2**13
+
+
+def row_variance(shape: SketchShape, *, f2: float, noise_variance: float) -> float:
+    """The variance of one row's unbiased estimate of a rare code.
+
+    Args:
+        shape: of the sketch.
+        f2: the sum of all squared counts.
+        noise_variance: of a cell.
+
+    >>> from dpcore.sketches.shape import SketchKind
+    >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=16)
+    >>> row_variance(shape, f2=160.0, noise_variance=2.0)
+    12.0
+    """
+    if shape.signed:
+        return f2 / shape.width + noise_variance
+    return (f2 + shape.width * noise_variance) / (shape.width - 1)
+
+
+def second_moment(shape: SketchShape, table: Integers, noise_variance: float = 0.0) -> float:
+    """F2, the sum of all squared counts, from a noisy table: unbiased, so it may be below 0.
+
+    A row of a count sketch has sum C^2 = F2 + w v in the mean. A row of count-min has cells of
+    sample variance F2 / w + v in the mean.
+
+    Args:
+        shape: of the sketch.
+        table: int64 (rows, width), noisy or exact.
+        noise_variance: of a cell.
+
+    Source: Alon, Matias, Szegedy 1999; Thorup, Zhang 2012 (one pass over hashed cells).
+
+    >>> from dpcore.sketches.shape import SketchKind
+    >>> second_moment(SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=2),
+    ...               np.array([[3, -4]]))
+    25.0
+    """
+    cells = table.astype(np.float64)
+    if shape.signed:
+        return float((cells**2).sum(axis=1).mean() - shape.width * noise_variance)
+    return float(shape.width * (cells.var(axis=1, ddof=1).mean() - noise_variance))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMoments:
+    """The bias and the variance of an estimate."""
+
+    bias: float
+    variance: float
+
+    @property
+    def mean_square(self) -> float:
+        """E error^2."""
+        return self.bias**2 + self.variance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowError:
+    """The law of a row's error for a code that was never counted, as equally likely atoms.
+
+    Args:
+        shape: of the sketch.
+        unbiased: of the unbiased estimate, float64 (atoms,), ascending.
+        counted: of a count-min cell as it is, likewise; that of `unbiased` for a count sketch.
+    """
+
+    shape: SketchShape
+    unbiased: Floats
+    counted: Floats
+
+    @classmethod
+    def of_table(cls, shape: SketchShape, table: Integers) -> RowError:
+        """The law that the cells of a table show.
+
+        Args:
+            shape: of the sketch.
+            table: int64 (rows, width), noisy: what is chosen by an exact table tells of the data.
+        """
+        cells = table.astype(np.float64)
+        if shape.signed:
+            both = np.sort(np.concatenate([cells, -cells], axis=None))
+            return cls(shape=shape, unbiased=both, counted=both)
+        centred = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
+        return cls(
+            shape=shape,
+            unbiased=np.sort(centred, axis=None),
+            counted=np.sort(cells, axis=None),
+        )
+
+    @classmethod
+    def planned(
+        cls, shape: SketchShape, *, total: float, f2: float, noise_variance: float
+    ) -> RowError:
+        """The normal law of what is known before there is a table.
+
+        Collisions with few large counts have longer tails, which the median and the minimum bear
+        better than this says.
+
+        Args:
+            shape: of the sketch.
+            total: n, the sum of all counts.
+            f2: the sum of all squared counts.
+            noise_variance: of a cell.
+        """
+        deviation = math.sqrt(row_variance(shape, f2=f2, noise_variance=noise_variance))
+        unit = NormalDist()
+        atoms = np.array([unit.inv_cdf((k + 0.5) / _ATOMS) for k in range(_ATOMS)])
+        unbiased = deviation * atoms / atoms.std()
+        # C = ((w - 1) of the unbiased estimate + n) / w, for the exact n.
+        excess = 0.0 if shape.signed else 1.0
+        counted = unbiased * (1 - excess / shape.width) + excess * total / shape.width
+        return cls(shape=shape, unbiased=unbiased, counted=counted)
+
+    def moments(self, estimator: Estimator) -> ErrorMoments:
+        """The bias and the variance of an estimator of the sketch.
+
+        >>> from dpcore.sketches.shape import SketchKind
+        >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=16)
+        >>> law = RowError.planned(shape, total=0, f2=16.0, noise_variance=0.0)
+        >>> [round(law.moments(each).variance, 3) for each in (Estimator.MEAN, Estimator.MEDIAN)]
+        [0.333, 0.449]
+        """
+        rows = self.shape.rows
+        if estimator is Estimator.MEAN:
+            atoms = self.unbiased
+            return ErrorMoments(bias=float(atoms.mean()), variance=float(atoms.var()) / rows)
+        if estimator is Estimator.MINIMUM:
+            return _moments(self.counted, _order_weights(self.counted.size, rows, 1))
+        return _median_moments(self.unbiased, rows)
+
+    def best_estimator(self) -> Estimator:
+        """The estimator of the least predicted mean square error; of equal ones the first."""
+        return min(estimators_of(self.shape.kind), key=lambda each: self.moments(each).mean_square)
+
+
+def _moments(atoms: Floats, weights: Floats) -> ErrorMoments:
+    bias = float(weights @ atoms)
+    return ErrorMoments(bias=bias, variance=float(weights @ (atoms - bias) ** 2))
+
+
+def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
+    """The chances of atoms, ascending, to be the `rank`-th least of `rows` independent draws.
+
+    The rank-th least is at most the k-th atom if rank or more draws are: P(Binomial(rows, k /
+    atoms) >= rank).
+
+    >>> _order_weights(2, 2, 1).tolist()
+    [0.75, 0.25]
+    """
+    below = np.arange(atoms + 1) / atoms
+    at_most = sum(
+        math.comb(rows, k) * below**k * (1 - below) ** (rows - k) for k in range(rank, rows + 1)
+    )
+    return np.diff(np.asarray(at_most))
+
+
+def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
+    """Of the median of independent draws; of an even number the mean of the middle two."""
+    half = rows // 2
+    if rows % 2:
+        return _moments(atoms, _order_weights(atoms.size, rows, half + 1))
+    lower, upper = (_moments(atoms, _order_weights(atoms.size, rows, half + k)) for k in (0, 1))
+    bias = (lower.bias + upper.bias) / 2
+    # E X Y of the middle two has the density rows! / ((half - 1)!)^2 F(x)^(half-1)
+    # (1 - F(y))^(half-1) at x < y: an integral over y of one over x below it.
+    chance = (np.arange(atoms.size) + 0.5) / atoms.size
+    centred = atoms - bias
+    inner = centred * chance ** (half - 1) / atoms.size
+    before = np.cumsum(inner) - inner / 2
+    outer = centred * (1 - chance) ** (half - 1) / atoms.size
+    product = half**2 * math.comb(rows, half) * float(outer @ before)
+    squares = lower.variance + (lower.bias - bias) ** 2 + upper.variance + (upper.bias - bias) ** 2
+    return ErrorMoments(bias=bias, variance=squares / 4 + product / 2)

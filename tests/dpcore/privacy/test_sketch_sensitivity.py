@@ -1,0 +1,60 @@
+"""The sensitivity of a sketch against all neighbouring data sets of tiny domains, under all hash
+functions: it asks nothing of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.sensitivity import sketch_sensitivity
+
+CODES, WIDTH = 2, 2
+CELLS = tuple(itertools.product(range(WIDTH), (1, -1)))
+DROPPED = None
+
+
+def hash_functions(rows: int, signed: bool) -> Iterator[np.ndarray]:
+    """(rows, CODES, 2): the column and the sign of every code in every row."""
+    cells = CELLS if signed else [cell for cell in CELLS if cell[1] == 1]
+    one_row = list(itertools.product(cells, repeat=CODES))
+    yield from map(np.array, itertools.product(one_row, repeat=rows))
+
+
+def table(data: tuple[int | None, ...], functions: np.ndarray) -> np.ndarray:
+    counted = np.zeros((len(functions), WIDTH), np.int64)
+    for code in data:
+        for row, cells in enumerate(functions):
+            if code is not DROPPED:
+                column, sign = cells[code]
+                counted[row, column] += sign
+    return counted
+
+
+def neighbours(relation: Neighbors) -> Iterator[tuple[tuple, tuple]]:
+    universe = (*range(CODES), DROPPED)
+    for rest in [(), (0,), (0, 1)]:
+        if relation is Neighbors.ADD_REMOVE:
+            yield from (((*rest, code), rest) for code in universe)
+        else:
+            pairs = itertools.permutations(universe, 2)
+            yield from (((*rest, one), (*rest, other)) for one, other in pairs)
+
+
+@pytest.mark.parametrize("relation", Neighbors)
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_it_is_the_largest_change(relation: Neighbors, signed: bool, rows: int) -> None:
+    changes = [
+        np.abs(table(one, functions) - table(other, functions))
+        for functions in hash_functions(rows, signed)
+        for one, other in neighbours(relation)
+    ]
+    largest = (
+        max(int(each.sum()) for each in changes),
+        max(int((each**2).sum()) for each in changes),
+    )
+    assert sketch_sensitivity(relation, rows, signed=signed) == largest

@@ -1,0 +1,84 @@
+"""Sketches of the levels of a hierarchy: each is the sketch of that level's prefixes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.sketches.prefixes import PrefixSketches
+from dpcore.sketches.shape import SketchKind, SketchShape
+from dpcore.sketches.table import update
+
+KEY = ReleaseKey(bytes(range(32)))
+SHAPE = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=2, width=32)
+RNG = np.random.default_rng(5)
+CODES = {
+    "distinct": RNG.integers(0, 2**50, 5000, dtype=np.uint64),
+    "repeated": RNG.integers(0, 2**50, 40, dtype=np.uint64)[RNG.integers(0, 40, 5000)],
+    "none": np.array([], np.uint64),
+}
+
+
+def of_levels(*levels: int, bits: int = 50) -> PrefixSketches:
+    return PrefixSketches(shape=SHAPE, code_bits=bits, levels=levels)
+
+
+@pytest.mark.parametrize("kind", CODES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_level_is_the_sketch_of_its_prefixes(kind: str, weighted: bool) -> None:
+    sketches, codes = of_levels(1, 7, 33, 50), CODES[kind]
+    counts = np.arange(codes.size) if weighted else None
+    hashes, tables = sketches.hashes(KEY, "t"), sketches.empty()
+    sketches.update(hashes, tables, codes, counts)
+    for place, level in enumerate(sketches.levels):
+        expected = SHAPE.empty()
+        update(hashes[place], expected, codes >> np.uint64(50 - level), counts)
+        assert (tables[place] == expected).all()
+    assert (sketches.from_bytes(sketches.to_bytes(tables)) == tables).all()
+    assert tables.size == sketches.cells
+
+
+def test_the_functions_follow_from_all_that_shapes_them() -> None:
+    def columns(sketches: PrefixSketches, place: int, *name: str) -> list[int]:
+        return next(sketches.hashes(KEY, *name)[place].cells(CODES["distinct"] >> np.uint64(49)))[
+            0
+        ].tolist()
+
+    one = columns(of_levels(20, 40), 1, "t")
+    assert one == columns(of_levels(10, 30, 40), 2, "t")
+    others = [
+        columns(of_levels(20, 40), 1, "u"),
+        columns(of_levels(20, 41), 1, "t"),
+        columns(of_levels(20, 40, bits=51), 1, "t"),
+        columns(
+            PrefixSketches(
+                shape=SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=32),
+                code_bits=50,
+                levels=(20, 40),
+            ),
+            1,
+            "t",
+        ),
+    ]
+    assert one not in others
+
+
+@pytest.mark.parametrize("levels", [(), (0, 1), (2, 1), (1, 1), (50, 51)])
+def test_levels_that_are_none(levels: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="levels: "):
+        of_levels(*levels)
+
+
+@pytest.mark.parametrize("bits", [0, 65])
+def test_codes_of_no_bits_or_too_many(bits: int) -> None:
+    with pytest.raises(ValueError, match=f"code_bits: {bits} is not from 1 to 64"):
+        of_levels(1, bits=bits)
+
+
+def test_what_cannot_be_read_or_counted() -> None:
+    sketches = of_levels(3, 50)
+    with pytest.raises(ValueError, match="counters of 64 cells are not of 128"):
+        sketches.from_bytes(of_levels(50).to_bytes(of_levels(50).empty()))
+    with pytest.raises(ValueError, match="one has more than 3 bits"):
+        sketches.update(sketches.hashes(KEY), sketches.empty(), np.array([2**50], np.uint64))

@@ -1,0 +1,153 @@
+"""Predicted errors of estimators: order statistics by brute force, variances by simulation, and
+the choice of the best estimator against the errors that are found."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.randomness import public_stream
+from dpcore.noise.source import add_noise
+from dpcore.sketches.estimators import Estimator, estimates, estimators_of, row_estimates
+from dpcore.sketches.row_error import RowError, row_variance, second_moment
+from dpcore.sketches.shape import SketchKind, SketchShape
+from dpcore.sketches.table import update
+
+Z = 4.9
+DISTINCT = 1000
+CODES = np.arange(1, DISTINCT + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+ABSENT = ~CODES
+ZIPF = np.round(20_000 / np.arange(1, DISTINCT + 1)).astype(np.int64)
+FLAT = np.full(DISTINCT, 100)
+DATA = {"zipf": ZIPF, "flat": FLAT}
+NONE, SOME = Fraction(1, 10**6), Fraction(80)
+
+
+def noisy_table(shape: SketchShape, counts: np.ndarray, scale: Fraction, draw: int) -> tuple:
+    hashes, table = shape.hashes(public_stream("row error", draw)), shape.empty()
+    update(hashes, table, CODES, counts)
+    law = DiscreteLaplace(scale=scale)
+    return add_noise(law, table, public_stream("row error noise", draw)), hashes
+
+
+def shape_of(kind: SketchKind, rows: int = 1, width: int = 64) -> SketchShape:
+    return SketchShape(kind=kind, rows=rows, width=width)
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("scale", [NONE, SOME])
+def test_the_variance_of_a_row_and_f2(kind: SketchKind, data: str, scale: Fraction) -> None:
+    """Of a code that was never counted; F2 over the same draws."""
+    shape, counts, draws = shape_of(kind), DATA[data], 1000
+    f2, noise = float((counts**2).sum()), DiscreteLaplace(scale=scale).variance
+    squares, moments = np.empty(draws), np.empty(draws)
+    for draw in range(draws):
+        table, hashes = noisy_table(shape, counts, scale, draw)
+        squares[draw] = (row_estimates(table, hashes, ABSENT[:50]) ** 2).mean()
+        moments[draw] = second_moment(shape, table, noise)
+    predicted = row_variance(shape, f2=f2, noise_variance=noise)
+    for found, expected in ((squares, predicted), (moments, f2)):
+        margin = Z * found.std(ddof=1) / np.sqrt(draws)
+        assert abs(found.mean() - expected) <= margin
+        assert abs(found.mean() - 1.3 * expected) > margin
+
+
+def brute_force(atoms: np.ndarray, rows: int, statistic: object) -> tuple[float, float]:
+    """The mean and the variance of a statistic over all outcomes of independent draws."""
+    found = [statistic(each) for each in itertools.product(atoms, repeat=rows)]  # type: ignore[operator]
+    return float(np.mean(found)), float(np.var(found))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_order_statistics_by_brute_force(rows: int) -> None:
+    atoms = np.array([-4.0, -1.0, -1.0, 0.5, 2.0, 9.0])
+    law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3)
+    expected = {
+        Estimator.MEAN: brute_force(atoms, rows, np.mean),
+        Estimator.MINIMUM: brute_force(atoms + 3, rows, min),
+    }
+    if rows % 2:
+        expected[Estimator.MEDIAN] = brute_force(atoms, rows, np.median)
+    for estimator, (bias, variance) in expected.items():
+        moments = law.moments(estimator)
+        assert (moments.bias, moments.variance) == pytest.approx((bias, variance))
+        assert moments.mean_square == pytest.approx(bias**2 + variance)
+
+
+@pytest.mark.parametrize("rows", [2, 4, 6])
+def test_the_middle_two_of_an_even_number(rows: int) -> None:
+    """Of many atoms: by simulation, and for two rows the mean itself."""
+    rng = np.random.default_rng(rows)
+    atoms = np.sort(rng.exponential(size=4000))
+    law = RowError(shape=shape_of(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms)
+    found = law.moments(Estimator.MEDIAN)
+    medians = np.median(rng.choice(atoms, (200_000, rows)), axis=1)
+    assert found.bias == pytest.approx(medians.mean(), abs=Z * medians.std() / 447)
+    squares = (medians - medians.mean()) ** 2
+    assert found.variance == pytest.approx(squares.mean(), abs=Z * squares.std() / 447)
+    if rows == 2:
+        assert found.variance == pytest.approx(law.moments(Estimator.MEAN).variance, rel=1e-3)
+
+
+def mean_squares(shape: SketchShape, counts: np.ndarray, scale: Fraction) -> dict[Estimator, float]:
+    """The mean square errors that are found, over codes that were never counted."""
+    found: dict[Estimator, list[float]] = {each: [] for each in estimators_of(shape.kind)}
+    for draw in range(60):
+        table, hashes = noisy_table(shape, counts, scale, draw)
+        for estimator, errors in found.items():
+            errors.append(float((estimates(estimator, table, hashes, ABSENT) ** 2).mean()))
+    return {estimator: float(np.mean(errors)) for estimator, errors in found.items()}
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("scale", [NONE, SOME, Fraction(2000)])
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_the_errors_that_a_table_predicts(
+    kind: SketchKind, data: str, scale: Fraction, rows: int
+) -> None:
+    """They are those found; and the best estimator by them is the best, or within 10 %."""
+    shape = shape_of(kind, rows)
+    found = mean_squares(shape, DATA[data], scale)
+    laws = [
+        RowError.of_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
+        for draw in range(60)
+    ]
+    for estimator, value in found.items():
+        predicted = np.mean([law.moments(estimator).mean_square for law in laws])
+        assert predicted == pytest.approx(value, rel=0.15)
+    chosen = np.mean([found[law.best_estimator()] for law in laws])
+    assert chosen <= 1.1 * min(found.values())
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+def test_what_is_chosen(kind: SketchKind) -> None:
+    shape = shape_of(kind, rows=5)
+    exact, _ = noisy_table(shape, ZIPF, NONE, 0)
+    drowned, _ = noisy_table(shape, ZIPF, Fraction(10**5), 0)
+    skewed = RowError.of_table(shape, exact).best_estimator()
+    assert skewed is (Estimator.MEDIAN if shape.signed else Estimator.MINIMUM)
+    # Of Laplace noise alone the median of five rows is better than their mean.
+    assert RowError.of_table(shape, drowned).best_estimator() is Estimator.MEDIAN
+    normal = RowError.planned(shape, total=1e5, f2=1e7, noise_variance=1e10)
+    assert normal.best_estimator() is Estimator.MEAN
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_plans_agree_with_tables_of_flat_data(kind: SketchKind, rows: int) -> None:
+    shape = shape_of(kind, rows)
+    planned = RowError.planned(
+        shape,
+        total=float(FLAT.sum()),
+        f2=float((FLAT**2).sum()),
+        noise_variance=DiscreteLaplace(scale=NONE).variance,
+    )
+    found = mean_squares(shape, FLAT, NONE)
+    for estimator, value in found.items():
+        assert planned.moments(estimator).mean_square == pytest.approx(value, rel=0.15)
