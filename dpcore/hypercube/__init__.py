@@ -5,5 +5,8 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "domain": ("HypercubeDomain",),
+    "domain": ("HypercubeDomain", "cell_bits"),
+    "question": ("HypercubeQuestion", "hypercube_question_from_spec"),
+    "released": ("ReleasedHypercube",),
+    "workload": ("HypercubeWorkload",),
 }

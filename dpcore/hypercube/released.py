@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.parts import ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
@@ -144,9 +144,8 @@ class ReleasedHypercube(Released):
         (axis, *others) = self.question.domain.axes
         if others:
             raise ValueError("value: the tree has several columns; ask for a box")
-        cells = (axis.cells - 1).bit_length()
         domain: HypercubeDomain = self.question.domain
-        position: int = axis.cell_of(value) >> (cells - domain.depths[0])
+        position: int = axis.cell_of(value) >> (cell_bits(axis) - domain.depths[0])
         return position >> (domain.bits - level)
 
     def node(self, level: int, node: int, key: object = None) -> Answer:

@@ -9,6 +9,13 @@ FACE = {
     "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
     "randomness": ("NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"),
     "scales": ("scale_of",),
-    "source": ("MAX_COUNT", "NoiseSource", "add_noise", "combine_digests", "counts_digest"),
+    "source": (
+        "KeyedChoices",
+        "MAX_COUNT",
+        "NoiseSource",
+        "add_noise",
+        "combine_digests",
+        "counts_digest",
+    ),
     "truncated_laplace": ("TruncatedLaplace", "truncated_laplace"),
 }

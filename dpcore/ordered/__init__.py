@@ -6,6 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "candidates": ("candidates",),
+    "domain": ("OrderedDomain",),
     "errors": ("errors_of",),
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
     "planner": ("budget_for_target", "predicted_cdf_rmse", "predicted_error"),

@@ -5,5 +5,11 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "tree": ("GrownTree",),
+    "least_squares": ("TreeEstimate", "least_squares"),
+    "measurement": ("CodeCounts", "Measurement", "NodeNoise"),
+    "mechanism": ("EstimatedTree", "Mechanism"),
+    "plan": ("Estimation", "Holding", "LevelSketches", "PartitionPlan"),
+    "planner": ("PartitionChoices", "PartitionSetting", "plan_partition"),
+    "sketched": ("SketchedCounts",),
+    "tree": ("GrownLevel", "GrownTree", "MOST_BITS", "Nodes", "children_of", "prefixes"),
 }

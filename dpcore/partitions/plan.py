@@ -68,18 +68,19 @@ class LevelSketches:
     Args:
         shape: of each.
         counters: the last level that has counters, 0 to h - 1.
-        estimator: of a count from a sketch's rows; one of the shape's kind.
+        estimator: of a count from a sketch's rows, one of the shape's kind; None: of each level the
+            one that its noisy table shows to be the best.
     """
 
     shape: SketchShape
     counters: int
-    estimator: Estimator
+    estimator: Estimator | None = None
 
     def __post_init__(self) -> None:
         if self.counters < 0:
             raise ValueError(f"counters: {self.counters} is below 0")
-        if self.estimator not in estimators_of(self.shape.kind):
-            raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator.value}")
+        if self.estimator not in (None, *estimators_of(self.shape.kind)):
+            raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +244,7 @@ class PartitionPlan(Mechanism):
                 "rows": self.sketches.shape.rows,
                 "width": self.sketches.shape.width,
                 "counters": self.sketches.counters,
-                "estimator": self.sketches.estimator.value,
+                "estimator": self.sketches.estimator and self.sketches.estimator.value,
             }
         return {
             "mechanism": "partition",
@@ -294,5 +295,5 @@ def _sketches(spec: Mapping[str, Any]) -> LevelSketches:
     return LevelSketches(
         shape=SketchShape(kind=SketchKind(spec["kind"]), rows=spec["rows"], width=spec["width"]),
         counters=spec["counters"],
-        estimator=Estimator(spec["estimator"]),
+        estimator=spec["estimator"] and Estimator(spec["estimator"]),
     )

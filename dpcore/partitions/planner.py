@@ -29,7 +29,6 @@ from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.refusal import Refusal
-from dpcore.sketches.estimators import Estimator
 from dpcore.sketches.shape import SketchKind, SketchShape
 
 # A public guess of the number of rows, where none is given.
@@ -301,4 +300,4 @@ def _sketches(
     if 2 * (above + 8 * levels * shape.cells) > memory and choices.memory is not None:
         needed = 2 * (above + 8 * levels * shape.cells)
         raise Refusal("memory", f"{memory} bytes are below the {needed} of sketches so wide")
-    return LevelSketches(shape=shape, counters=counters, estimator=Estimator.MEAN)
+    return LevelSketches(shape=shape, counters=counters)

@@ -15,6 +15,7 @@ FACE = {
         "level_sensitivity",
         "noise_law",
         "prefix_sensitivity",
+        "sketch_sensitivity",
         "sum_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending"),

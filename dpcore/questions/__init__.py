@@ -12,6 +12,7 @@ FACE = {
     "parts": ("ChunkAnswer",),
     "place": (
         "Counter",
+        "Counts",
         "Drawn",
         "Gathered",
         "Increments",

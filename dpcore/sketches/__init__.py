@@ -5,6 +5,10 @@ own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "hashing": ("Codes",),
+    "estimators": ("Estimator", "estimates", "estimators_of"),
+    "hashing": ("Codes", "SketchHashes"),
     "prefixes": ("PrefixSketches",),
+    "row_error": ("ErrorMoments", "RowError"),
+    "shape": ("SketchKind", "SketchShape"),
+    "table": ("update",),
 }

@@ -6,7 +6,7 @@ own, and may change freely (a test keeps both).
 
 FACE = {
     "chunks": ("CHUNK_LEAVES", "Chunk", "Chunking", "IrregularChunking", "UniformChunking"),
-    "consistency": ("consistent_counts",),
+    "consistency": ("consistent_counts", "root_count", "split_counts"),
     "exact_sums": ("LeafSums", "saturated_sums", "words_of", "words_total"),
     "forest": (
         "Forest",
