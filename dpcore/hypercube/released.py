@@ -164,7 +164,7 @@ class ReleasedHypercube(Released):
         return self._read(NODES, self.question.name, 0, level)
 
     def _axis(self, column: str) -> int:
-        columns = self.question.domain.columns
+        columns: tuple[str, ...] = self.question.domain.columns
         if column not in columns:
             raise ValueError(f"column: {column!r} is none of {', '.join(columns)}")
         return columns.index(column)
