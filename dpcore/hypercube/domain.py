@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Flags, Integers
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.axis_bits import AxisBits
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.make import make_domain
@@ -169,6 +169,13 @@ class HypercubeDomain:
         found = np.ones(len(nodes), np.bool_)
         for start, stop in zip(starts, stops, strict=True):
             found &= start < stop
+        return found
+
+    def cells(self, depth: int, nodes: Nodes) -> Floats:
+        """As `dpcore.partitions.tree.Hierarchy.cells`."""
+        found = np.ones(len(nodes))
+        for start, stop in zip(*self.ranges(depth, nodes), strict=True):
+            found *= np.maximum(stop - start, 0)
         return found
 
     def is_divisible(self, depth: int, nodes: Nodes) -> Flags:

@@ -52,7 +52,7 @@ class ReleasedHypercube(Released):
         plan = self.question.plan
         known = (
             isinstance(plan, PartitionPlan)
-            and plan.estimation is Estimation.LEAST_SQUARES
+            and plan.estimation is not Estimation.EVEN_SHARES
             and plan.holding is not Holding.SKETCH
         )
         return ReleasedPartition(

@@ -54,6 +54,7 @@ class Estimation(Enum):
 
     EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
     LEAST_SQUARES = "least_squares"
+    SHRUNK = "shrunk"  # least squares; counts drawn towards even ones by how little is known
 
     @property
     def consistency(self) -> Consistency:
@@ -118,7 +119,7 @@ class PartitionPlan(Mechanism):
     neighbors: Neighbors
     rule: GrowthRule
     public_total: bool = False
-    estimation: Estimation = Estimation.LEAST_SQUARES
+    estimation: Estimation = Estimation.SHRUNK
     holding: Holding = Holding.SPARSE
     sketches: LevelSketches | None = None
 
@@ -183,7 +184,10 @@ class PartitionPlan(Mechanism):
         else:
             found = least_squares(tree)
             running, spreads = list(found.estimates), list(found.below)
-        counts = whole_counts(tree, [each.estimate for each in running], spreads)
+        cells = None
+        if self.estimation is Estimation.SHRUNK:
+            cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
+        counts = whole_counts(tree, [each.estimate for each in running], spreads, cells)
         return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))
 
     def is_measured(self, level: int) -> bool:

@@ -3,12 +3,15 @@
 The paper's PrivHP halves a node at a time and splits the k largest nodes of every level. What was
 measured (docs/synthetic.md) speaks for other choices, which are the default here:
 
-- levels 4 bits apart: 16 children at once, the levels between are not paid for;
-- least squares instead of Algorithm 4;
-- a node is split where its estimate exceeds `SPLIT_ERRORS` standard errors of its children's noise,
-  so that k is a bound of memory only;
-- depth: a part of the finest level holds some rows more than noise: log2(epsilon N) bits less
-  5 - d, N being a public guess.
+- levels some 4 bits apart, a whole number of rounds of the columns: 8 to 32 children at once, the
+  levels between are not paid for (2 bits with Gaussian noise, whose levels cost less);
+- nothing for the root, whose count follows from the next level;
+- least squares instead of Algorithm 4, and counts shrunk towards even ones;
+- a node is split where its estimate exceeds `SPLIT_ERRORS` standard errors of the noise of its
+  children, so that k is a bound of memory only;
+- with u = log2(epsilon N) bits, the depth at which evenly spread rows vanish in noise, N being a
+  public guess: as many levels as reach u - 2 bits for one column; one level beyond u for two or
+  three, two for more, whose rows are concentrated in few places as a rule.
 
 Source: derived from measurements of this project; the paper's choices are Sections 5 and 6.
 """
@@ -38,8 +41,12 @@ MOST_SPLIT = 2**14
 # Of memory, where no limit is given, in bytes.
 DEFAULT_MEMORY = 2**28
 SPLIT_ERRORS = 4.0
-# Bits between the levels: 2^4 children with Laplace noise, 2^2 with Gaussian noise.
+# About how many bits lie between the levels.
 BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}
+# Levels beyond the depth at which evenly spread rows vanish in noise, by the number of columns; and
+# by how many powers of two the budget falls from one level to the next.
+_LEVELS_BEYOND = {2: (1, 0.25), 3: (1, 0.25)}
+_LEVELS_BEYOND_MANY = (2, 0.25)
 # A counter for every node of the last level is held up to this depth.
 MOST_DENSE_DEPTH = 22
 # What one code takes while it is merged: itself, its count, and both sorted.
@@ -84,7 +91,7 @@ class PartitionChoices:
         parts: a node is split only with 1 / parts of all rows.
         split_errors: a node is split where its estimate exceeds so many standard errors of its
             children's noise; 0: never mind.
-        shares: of the budget among levels: "equal" or "lemma_5".
+        shares: of the budget among levels: "planned", "equal" or "lemma_5".
         estimation: of the counts.
         holding: of exact counts.
         memory: of exact counts and of growing, in bytes, on one worker.
@@ -101,8 +108,8 @@ class PartitionChoices:
     most: int | None = None
     parts: int | None = None
     split_errors: float = SPLIT_ERRORS
-    shares: str = "equal"
-    estimation: Estimation = Estimation.LEAST_SQUARES
+    shares: str = "planned"
+    estimation: Estimation = Estimation.SHRUNK
     holding: Holding | None = None
     memory: int | None = None
     width: int | None = None
@@ -161,8 +168,8 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                      neighbors=Neighbors.ADD_REMOVE),
     ...     PartitionChoices(rows=10**6))
-    >>> plan.depths, plan.holding.value, [str(amount) for amount in plan.amounts]
-    ((0, 4, 8, 12, 17), 'dense', ['0', '1/4', '1/4', '1/4', '1/4'])
+    >>> plan.depths, plan.holding.value
+    ((0, 4, 8, 12, 16, 20, 24), 'sparse')
     """
     depths = _depths(setting, choices)
     most = _most(choices, setting, depths)
@@ -186,34 +193,42 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     return replace(draft, rule=rule)
 
 
-def finest_depth(setting: PartitionSetting, rows: int) -> int:
-    """The depth at which a part holds some rows more than noise, were rows spread evenly.
+def useful_depth(setting: PartitionSetting, rows: int) -> int:
+    """The depth at which a part would hold as many rows as noise, were rows spread evenly.
 
-    log2(epsilon N) of the paper's Theorem 1, less max(0, 5 - d): beyond, what levels cost is more
-    than what they tell. Gaussian noise of rho counts like Laplace noise of epsilon = 2 sqrt(rho),
-    and ``substitute`` halves both.
+    log2(epsilon N), as in the paper's Theorem 1. Gaussian noise of rho counts like Laplace noise of
+    epsilon = 2 sqrt(rho), and ``substitute`` halves both.
     """
     amount = float(setting.budget.amount)
     epsilon = amount if setting.budget.measure is Measure.EPSILON else 2 * math.sqrt(amount)
     if setting.neighbors is Neighbors.SUBSTITUTE:
         epsilon /= 2
-    useful = math.ceil(math.log2(max(2.0, epsilon * rows)))
-    return useful - max(0, 5 - setting.dimensions)
+    return math.ceil(math.log2(max(2.0, epsilon * rows)))
+
+
+def _apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
+    """Bits between levels: about the usual, in whole rounds of the columns where there are few."""
+    if choices.bits_apart is not None:
+        return choices.bits_apart
+    usual, columns = BITS_APART[setting.budget.measure], setting.dimensions
+    return usual if columns > 8 else columns * max(1, round(usual / columns))
 
 
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
     """Of the levels, evenly apart as far as possible."""
     if choices.depth is not None and choices.depth > setting.bits:
         raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
-    finest = choices.depth
+    apart, finest = _apart(setting, choices), choices.depth
     if finest is None:
-        rows = choices.rows or choices.rows_at_most or GUESSED_ROWS
+        useful = useful_depth(setting, choices.rows or choices.rows_at_most or GUESSED_ROWS)
         if choices.shares == "lemma_5":
-            finest = finest_depth(setting, rows) + max(0, 5 - setting.dimensions)
+            finest = useful
+        elif setting.dimensions == 1:
+            finest = apart * max(1, round((useful - 2) / apart))
         else:
-            finest = finest_depth(setting, rows)
-        finest = min(max(finest, 1), setting.bits)
-    apart = choices.bits_apart or BITS_APART[setting.budget.measure]
+            beyond, _ = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
+            finest = apart * (max(1, round(useful / apart)) + beyond)
+        finest = min(finest, setting.bits)
     levels = max(1, round(finest / apart))
     return (0, *(finest * level // levels for level in range(1, levels + 1)))
 
@@ -251,7 +266,9 @@ def _amounts(
         shares = lemma_5_shares(depths, setting.diameters, most, measure)
         shares = shares if root else shares[1:] / shares[1:].sum()
     else:
-        shares = falling_shares(len(depths) - (not root), 0.0)
+        beyond = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
+        falls = beyond[1] if setting.dimensions > 1 and choices.shares != "equal" else 0.0
+        shares = falling_shares(len(depths) - (not root), falls)
     amounts = setting.budget.split(np.asarray(shares))
     if min(amounts) <= 0:
         raise Refusal("depth", f"{len(depths) - 1} levels are too many for this budget")
@@ -271,7 +288,10 @@ def _holding(
         asked is None and depths[-1] <= MOST_DENSE_DEPTH and 2 * dense <= memory
     ):
         return Holding.DENSE, None
-    rows = choices.rows_at_most or 2**40
+    rows = choices.rows_at_most
+    if rows is None:
+        # A limit that is stated must hold whatever the data are; else the guess will do.
+        rows = 2**40 if choices.memory else 4 * (choices.rows or GUESSED_ROWS)
     sparse = CODE_BYTES * min(rows, 1 << depths[-1])
     if asked is Holding.SPARSE or (asked is None and 2 * sparse <= memory):
         return Holding.SPARSE, None

@@ -33,6 +33,9 @@ class Hierarchy(Protocol):
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
         """(n,) whether any cell of the domain lies in a node: no row can be in the others."""
 
+    def cells(self, depth: int, nodes: Nodes) -> Floats:
+        """(n,) how many cells of the domain lie in a node, as floats."""
+
     def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
         """(n,) whether a node has more than one cell."""
 

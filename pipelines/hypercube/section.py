@@ -94,7 +94,9 @@ class HypercubeTree(TreeSection):
     k: Whole = None
     parts: Whole = None
     split_errors: Annotated[float | None, PlainValidator(_errors)] = None
-    shares: Annotated[str | None, PlainValidator(rules.choice("equal", "lemma_5"))] = None
+    shares: Annotated[str | None, PlainValidator(rules.choice("planned", "equal", "lemma_5"))] = (
+        None
+    )
     consistency: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in Estimation)))
     ] = None
