@@ -21,6 +21,7 @@ from dpcore.hypercube.level_tables import HeldTables
 from dpcore.hypercube.tables import partition_tables
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Holding, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.spending import Spending
@@ -184,7 +185,7 @@ def hypercube_question_from_spec(spec: Mapping[str, Any]) -> HypercubeQuestion:
     return HypercubeQuestion(
         name=spec["name"],
         domain=hypercube_from_spec(spec["domain"]),
-        plan=PartitionPlan.from_spec(spec["plan"]),
+        plan=mechanism_from_spec(spec["plan"]),
         confidence=spec["confidence"],
         weight=Fraction(spec["weight"]),
     )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
-from dpcore.partitions.planner import PartitionChoices, PartitionSetting, plan_partition
-from dpcore.privacy.budget import Neighbors
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.planner import (
+    PartitionChoices,
+    PartitionSetting,
+    plan_partition,
+    plan_privtree,
+)
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.questions.workload import Share, Terms, Way, Workload
+from dpcore.refusal import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +25,23 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     Args:
         domain: the columns.
+        mechanism: "privhp" or "privtree"; what the paper's mechanisms choose is in the choices.
         choices: of the plan.
     """
 
     domain: HypercubeDomain
+    mechanism: str = "privhp"
     choices: PartitionChoices = field(default_factory=PartitionChoices)
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        """PrivTree has Laplace noise."""
+        return frozenset({Way.LAPLACE}) if self.mechanism == "privtree" else self.noise.ways
+
+    def check(self, measure: Measure, *, delta: bool) -> None:
+        if self.mechanism == "privtree" and measure is not Measure.EPSILON:
+            raise Refusal("mechanism", "privtree needs epsilon")
+        super().check(measure, delta=delta)
 
     def public_total(self, terms: Terms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
@@ -47,7 +67,22 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         return HypercubeQuestion(
             name=self.name,
             domain=self.domain,
-            plan=plan_partition(self.setting(share, terms), self.choices),
+            plan=self._plan(self.setting(share, terms)),
             confidence=terms.confidence,
             weight=self.weight,
         )
+
+    def _plan(self, setting: PartitionSetting) -> Mechanism:
+        if self.mechanism == "privtree":
+            return plan_privtree(setting, self.choices)
+        return plan_partition(setting, self.choices)
+
+    def predicted(self, question: HypercubeQuestion) -> float:
+        """About the standard error of a range of cells, in rows, were every node of the plan's
+        levels there: of each level half the children of a node at either end."""
+        plan, total = question.plan, 0.0
+        for place in range(1, plan.height + 1):
+            law = plan.laws[place]
+            children = 1 << (plan.depths[place] - plan.depths[place - 1])
+            total += (children - 1) * (0.0 if law is None else law.variance)
+        return math.sqrt(total)

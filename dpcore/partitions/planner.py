@@ -30,6 +30,7 @@ import numpy as np
 from dpcore.partitions.budgets import falling_shares, lemma_5_shares
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dpcore.partitions.privtree import PrivTreePlan
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind, SketchShape
@@ -139,7 +140,7 @@ class PartitionChoices:
 
         Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
-        if mechanism == "privhp":
+        if mechanism in ("privhp", "privtree"):
             return cls(**given)
         paper: dict[str, Any] = {
             "bits_apart": 1,
@@ -191,6 +192,37 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     above = (-math.inf, *(choices.split_errors * spread for spread in spreads))
     rule = GrowthRule(most=most, parts=choices.parts, above=above)
     return replace(draft, rule=rule)
+
+
+def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivTreePlan:
+    """PrivTree for a setting: half the budget for the splits, half for the counts, and a node
+    halved along every column at once, as in its paper; down to the cells, or to the depth asked
+    for.
+
+    Raises:
+        Refusal: a choice that PrivTree does not have.
+    """
+    plain = PartitionChoices()
+    for name in ("most", "parts", "split_errors", "shares", "estimation", "width", "hash_rows"):
+        if getattr(choices, name) != getattr(plain, name):
+            raise Refusal(name, "PrivTree has no such choice")
+    if choices.holding is Holding.SKETCH:
+        raise Refusal("holding", "PrivTree compares exact counts, which a sketch does not have")
+    apart = choices.bits_apart or min(setting.dimensions, 8)
+    finest = choices.depth or min(setting.bits, 40)
+    finest -= finest % apart
+    if finest < 1:
+        raise Refusal("bits_apart", f"{apart} is above the depth of {setting.bits} bits")
+    memory = choices.memory or DEFAULT_MEMORY
+    half = setting.budget.amount / 2
+    return PrivTreePlan(
+        bits_apart=apart,
+        finest=finest,
+        split_epsilon=half,
+        count_epsilon=setting.budget.amount - half,
+        neighbors=setting.neighbors,
+        dense=finest <= MOST_DENSE_DEPTH and 2 * (8 << finest) <= memory,
+    )
 
 
 def useful_depth(setting: PartitionSetting, rows: int) -> int:

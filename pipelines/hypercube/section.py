@@ -25,7 +25,8 @@ from pipelines.sections.section import Amount
 from pipelines.sections.tree import TreeSection
 
 # The keys of a configuration by the names of dpcore's choices, where they differ.
-_KEYS = {"most": "k", "hash_rows": "hashes"}
+_KEYS = {"most": "k", "hash_rows": "hashes", "holding": "counts", "estimation": "consistency"}
+MECHANISMS = ("privhp", "privhp_paper", "pmm", "privtree")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -68,7 +69,7 @@ class HypercubeTree(TreeSection):
         "domain": "domain",
         "noise": "noise",
         **{key: key for key in ("rows", "rows_at_most", "depth", "bits_apart", "parts", "memory")},
-        **{key: key for key in ("split_errors", "width", "holding", "sketch")},
+        **{key: key for key in ("split_errors", "width", "sketch", "mechanism", "shares")},
         **_KEYS,
         "columns": "domain.columns",
         "depths": "domain.depths",
@@ -82,9 +83,9 @@ class HypercubeTree(TreeSection):
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
     domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube)]
-    mechanism: Annotated[str, PlainValidator(rules.choice("privhp", "privhp_paper", "pmm"))] = (
-        "privhp"
-    )
+    mechanism: Annotated[
+        str, PlainValidator(rules.choice("privhp", "privhp_paper", "pmm", "privtree"))
+    ] = "privhp"
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
     rows: Whole = None
@@ -148,5 +149,6 @@ class HypercubeTree(TreeSection):
             domain=self.domain,
             weight=self.weight,
             noise=Noise(self.noise),
+            mechanism="privtree" if self.mechanism == "privtree" else "privhp",
             choices=self.choices,
         )

@@ -1,0 +1,20 @@
+"""The mechanisms of a partition, by what a specification names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dpcore.partitions.mechanism import Mechanism
+from dpcore.partitions.plan import PartitionPlan
+from dpcore.partitions.privtree import PrivTreePlan
+
+MECHANISMS: dict[str, Callable[[Mapping[str, Any]], Mechanism]] = {
+    "partition": PartitionPlan.from_spec,
+    "privtree": PrivTreePlan.from_spec,
+}
+
+
+def mechanism_from_spec(spec: Mapping[str, Any]) -> Mechanism:
+    """The plan of a specification, as `Mechanism.spec` tells it."""
+    return MECHANISMS[str(spec["mechanism"])](spec)

@@ -1,0 +1,236 @@
+"""PrivTree: nodes are split by noisy counts whose noise does not grow with the depth.
+
+Let beta be the fan-out, c(v) the count of a node of level l (the root's is 0). With an integer D,
+
+    b(v) = max(-D, c(v) - l D),     v is split if b(v) + Z > 0,   Z discrete Laplace of scale lambda
+
+and the parts, the nodes that are not split, get counts with noise of their own.
+
+Guarantee. Let a row be added. The counts of the nodes on its path grow by one, and b of each by one
+or not at all, where it stays at -D. For a node with b(v) = x after and x - 1 before, let q =
+exp(-1 / lambda); then ln P(x + Z > 0) - ln P(x - 1 + Z > 0) is 1 / lambda for x <= 1, and for
+x = 1 + j at most q^j / lambda: it is ln(1 + q^j (1 - q) / (1 + q - q^j)), of which the denominator
+is at least 1 for j >= 1 and 1 - q <= 1 / lambda. Down the path c does not grow, so b falls by at
+least D a level until it is at -D, and among the nodes that moved at most one has x <= 0; the others
+have x >= 1, 1 + D, 1 + 2 D, .... So the splits tell at most (1 / lambda) (1 + sum_i q^(i D)) =
+(1 / lambda) (1 + 1 / (1 - q^D)). With D >= lambda ln beta, q^D <= 1 / beta, and the sum is at most
+(1 / lambda) (2 beta - 1) / (beta - 1). Nodes that are not split tell more the fewer rows there are:
+a path has one of them, at its end, where ln P(x - 1 + Z <= 0) - ln P(x + Z <= 0) <= 1 / lambda,
+while its splits count in the other direction, so the bound holds for a row less as well. Under
+``add_remove`` lambda = (2 beta - 1) / ((beta - 1) epsilon_1) makes the tree epsilon_1-private;
+under ``substitute`` a row leaves one path and enters another: twice that lambda. The parts are
+disjoint, so their counts are epsilon_2-private with noise of scale 1 / epsilon_2, or twice that;
+both add up.
+
+A tree that ends at a finest depth is a function of the one that does not.
+
+Source: Zhang, Xiao, Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical
+Decompositions", 2016, Algorithm 2 and Theorem 3.1; the proof for integer noise is derived here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Flags
+from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dpcore.noise.source import add_noise
+from dpcore.partitions.least_squares import least_squares
+from dpcore.partitions.measurement import Measurement, NodeNoise
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
+from dpcore.partitions.whole_counts import whole_counts
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.spending import Spending
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivTreePlan(Mechanism):
+    """How PrivTree splits and counts. Holds no data.
+
+    Args:
+        bits_apart: log2 of the fan-out beta, at least 1.
+        finest: the depth at which no node is split, in bits; a multiple of `bits_apart`.
+        split_epsilon: epsilon_1, for the splits.
+        count_epsilon: epsilon_2, for the counts of the parts.
+        neighbors: the neighbouring relation.
+        dense: whether a counter for every node of the finest depth is held.
+
+    Raises:
+        ValueError: a field out of range.
+
+    >>> plan = PrivTreePlan(bits_apart=2, finest=8, split_epsilon=Fraction(1, 2),
+    ...                     count_epsilon=Fraction(1, 2), neighbors=Neighbors.ADD_REMOVE)
+    >>> plan.split_law, plan.decay
+    (DiscreteLaplace(scale=Fraction(14, 3)), 7)
+    >>> PrivTreePlan.from_spec(plan.spec()) == plan
+    True
+    """
+
+    bits_apart: int
+    finest: int
+    split_epsilon: Fraction
+    count_epsilon: Fraction
+    neighbors: Neighbors
+    dense: bool = False
+    measure: Measure = field(default=Measure.EPSILON, init=False)
+    public_total: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.bits_apart < 1 or self.finest < 1 or self.finest % self.bits_apart:
+            raise ValueError(
+                f"finest: {self.finest} is no multiple of bits_apart {self.bits_apart}, above 0"
+            )
+        if min(self.split_epsilon, self.count_epsilon) <= 0:
+            raise ValueError("split_epsilon, count_epsilon: both must be above 0")
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(range(0, self.finest + 1, self.bits_apart))
+
+    @property
+    def _moved(self) -> int:
+        """In how many paths a row counts."""
+        return level_sensitivity(self.neighbors, single_node=False)[0]
+
+    @cached_property
+    def split_law(self) -> DiscreteLaplace:
+        """The noise of a split."""
+        fanout = 1 << self.bits_apart
+        share = Fraction(2 * fanout - 1, fanout - 1)
+        return DiscreteLaplace(scale=self._moved * share / self.split_epsilon)
+
+    @cached_property
+    def decay(self) -> int:
+        """D, by how many rows more must be in a node the deeper it is."""
+        # Upwards by more than the logarithm's rounding.
+        least = float(self.split_law.scale) * self.bits_apart * math.log(2)
+        return math.ceil(least * (1 + 1e-12))
+
+    @property
+    def count_law(self) -> DiscreteLaplace:
+        """The noise of the count of a part."""
+        return DiscreteLaplace(scale=self._moved / self.count_epsilon)
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """Of the parts of each level; also of a root that is the only part."""
+        return (self.count_law,) * len(self.depths)
+
+    @property
+    def state_bytes(self) -> int | None:
+        return 8 << self.finest if self.dense else None
+
+    @property
+    def spending(self) -> Spending:
+        return Spending(epsilon=self.split_epsilon + self.count_epsilon)
+
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        assert isinstance(measurement, NodeNoise)  # which the question holds for it
+        tree = self._measured(hierarchy, measurement, self._grown(hierarchy, measurement))
+        found = least_squares(tree)
+        estimates = [each.estimate for each in found.estimates]
+        counts = whole_counts(tree, estimates, found.below)
+        return EstimatedTree(tree=tree, estimates=found.estimates, counts=tuple(counts))
+
+    def _grown(self, hierarchy: Hierarchy, measurement: NodeNoise) -> list[GrownLevel]:
+        """The levels, without counts."""
+        nodes, parents = np.zeros(1, np.uint64), np.zeros(1, np.int64)
+        levels = []
+        for level, depth in enumerate(self.depths):
+            levels.append(
+                GrownLevel(
+                    depth=depth,
+                    nodes=nodes,
+                    parents=parents,
+                    value=np.zeros(len(nodes)),
+                    variance=np.full(len(nodes), np.inf),
+                )
+            )
+            if level == self.height:
+                break
+            places = np.flatnonzero(self._is_split(hierarchy, measurement, level, nodes))
+            if not len(places):
+                break
+            nodes = children_of(nodes[places], self.bits_apart)
+            parents = np.repeat(places, 1 << self.bits_apart)
+        return levels
+
+    def _is_split(
+        self, hierarchy: Hierarchy, measurement: NodeNoise, level: int, nodes: Nodes
+    ) -> Flags:
+        """(n,) which nodes of a level are split."""
+        depth = self.depths[level]
+        biased = np.maximum(-self.decay, measurement.counts.at(depth, nodes) - level * self.decay)
+        streams = measurement.source.node_streams(measurement.tree, "split", depth, nodes)
+        noisy = add_noise(self.split_law, biased, streams)
+        found: Flags = (noisy > 0) & hierarchy.is_divisible(depth, nodes)
+        return found
+
+    def _measured(
+        self, hierarchy: Hierarchy, measurement: NodeNoise, levels: list[GrownLevel]
+    ) -> GrownTree:
+        """The same levels with the noisy counts of the parts."""
+        ends = GrownTree(levels=tuple(levels)).leaves()
+        found = []
+        for level, (own, parts) in enumerate(zip(levels, ends, strict=True)):
+            filled = hierarchy.has_cells(own.depth, own.nodes)
+            value, variance = own.value, np.where(filled, np.inf, 0.0)
+            parts &= filled
+            value[parts], variance[parts] = measurement.at(level, own.depth, own.nodes[parts])
+            found.append(
+                GrownLevel(
+                    depth=own.depth,
+                    nodes=own.nodes,
+                    parents=own.parents,
+                    value=value,
+                    variance=variance,
+                )
+            )
+        return GrownTree(levels=tuple(found))
+
+    def levels(self) -> list[dict[str, object]]:
+        return [
+            {"depth": depth, "held": "counters", "scale": str(self.count_law.scale)}
+            for depth in self.depths
+        ]
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "mechanism": "privtree",
+            "neighbors": self.neighbors.value,
+            "levels": self.levels(),
+            "bits_apart": self.bits_apart,
+            "split_epsilon": str(self.split_epsilon),
+            "count_epsilon": str(self.count_epsilon),
+            "split_scale": str(self.split_law.scale),
+            "decay": self.decay,
+            "holding": "dense" if self.dense else "sparse",
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> PrivTreePlan:
+        """The plan that `spec` wrote.
+
+        Raises:
+            ValueError: the noise stored there is not that of its budgets.
+        """
+        plan = cls(
+            bits_apart=spec["bits_apart"],
+            finest=spec["levels"][-1]["depth"],
+            split_epsilon=Fraction(spec["split_epsilon"]),
+            count_epsilon=Fraction(spec["count_epsilon"]),
+            neighbors=Neighbors(spec["neighbors"]),
+            dense=spec["holding"] == "dense",
+        )
+        if plan.spec() != dict(spec):
+            raise ValueError("spec: the scales are not those of the budgets")
+        return plan
