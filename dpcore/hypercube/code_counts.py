@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,14 @@ from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.tree import Nodes, prefixes
-from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.rows.column import fixed_width_values
 
-SHARDS = 16
-# Waiting codes are counted when there are so many.
-_WAITING = 2**21
+# Codes are handled in 2^4 parts, by their first bits: a part follows the other in order.
+_SHARD_BITS = 4
+# Codes wait to be sorted together until so many rows were read: 8 bytes each.
+BUFFERED_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class HeldCodes(HeldCounts):
 
     @property
     def places(self) -> list[Place]:
-        return [Place(0, shard) for shard in range(SHARDS)]
+        return [Place(0, shard) for shard in range(1 << _SHARD_BITS)]
 
     @property
     def dense_cells(self) -> int:
@@ -66,7 +67,8 @@ class HeldCodes(HeldCounts):
         if not isinstance(counts, NodeCounts):
             raise ValueError(f"counts: those of tree {self.tree} are no counts of codes")
         codes = prefixes(fixed_width_values(counts.keys), self.bits, self.plan.depths[-1])
-        return code_partials(NodeCounts.grouped(pa.array(codes), counts.counts))
+        grouped = NodeCounts.grouped(pa.array(codes), counts.counts)
+        return code_partials(fixed_width_values(grouped.keys), grouped.counts, self.plan.depths[-1])
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
         return counts
@@ -74,25 +76,34 @@ class HeldCodes(HeldCounts):
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> NodeNoise:
         """As `HeldCounts.measurement`; the noise is bound to the counts as well, as everywhere."""
         parts = [NodeCounts.from_bytes(data) for _, data in sorted(sent.items())]
-        merged = NodeCounts.merged([NodeCounts.empty(pa.uint64()), *parts])
-        own = noise.key.digest("own node counts", *merged.content)
-        codes = fixed_width_values(merged.keys)
+        content = (each for part in parts for each in part.content)
+        own = noise.key.digest("own node counts", *content)
+        codes = np.concatenate([fixed_width_values(part.keys) for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
         return NodeNoise(
             tree=self.tree,
-            counts=CodeCounts.of(self.plan.depths[-1], codes, merged.counts),
+            counts=CodeCounts.of(self.plan.depths[-1], codes, counts),
             laws=self.plan.laws,
             public_total=self.plan.public_total,
             source=replace(noise, own_digest=own),
         )
 
 
-def code_partials(counts: NodeCounts) -> Iterator[Partial]:
+def code_partials(codes: Nodes, counts: Integers, depth: int) -> Iterator[Partial]:
     """The counts of every shard, also of those without rows: how many there are must not tell where
-    rows are."""
-    parts = dict(counts.split(SHARDS))
-    for shard in range(SHARDS):
-        own = parts.get(shard)
-        yield Partial(Place(0, shard), b"" if own is None else own.to_bytes())
+    rows are.
+
+    Args:
+        codes: (m,) rising, none twice.
+        counts: (m,) of each, in rows.
+        depth: of the codes, in bits.
+    """
+    bits = max(0, depth - _SHARD_BITS)
+    firsts = np.arange(1, 1 << _SHARD_BITS, dtype=np.uint64) << np.uint64(bits)
+    edges = [0, *np.searchsorted(codes, firsts).tolist(), len(codes)]
+    for shard, (start, stop) in enumerate(pairwise(edges)):
+        own = NodeCounts(keys=pa.array(codes[start:stop]), counts=counts[start:stop])
+        yield Partial(Place(0, shard), own.to_bytes() if start < stop else b"")
 
 
 class DenseCodeCounter(Counter):
@@ -132,7 +143,7 @@ class DenseCodeCounter(Counter):
         counts, self._counts = self._counts, None
         found = np.empty(0, np.int64) if counts is None else np.flatnonzero(counts)
         own = found if counts is None else counts[found]
-        yield from code_partials(NodeCounts(keys=pa.array(found.view(np.uint64)), counts=own))
+        yield from code_partials(found.view(np.uint64), own, self._depth)
 
 
 class SortedCodeCounter(Counter):
@@ -146,16 +157,12 @@ class SortedCodeCounter(Counter):
     def __init__(self, bits: int, depth: int) -> None:
         self._bits, self._depth = bits, depth
         self._waiting: list[Nodes] = []
-        self._many = self._rows = 0
-        self._counted: list[NodeCounts] = []
+        self._rows = 0
 
     def add(self, increments: Increments, rows: int, /) -> int:
         nodes = prefixes(_codes(increments), self._bits, self._depth)
         self._waiting.append(nodes)
-        self._many += len(nodes)
         self._rows += rows
-        if self._many >= _WAITING:
-            self._count()
         return len(nodes)
 
     @property
@@ -165,14 +172,12 @@ class SortedCodeCounter(Counter):
 
     def take(self) -> Iterator[Partial]:
         """The counts of every shard since the last call, and start anew."""
-        self._count()
-        counted, self._counted, self._rows = self._counted, [], 0
-        yield from code_partials(NodeCounts.merged([NodeCounts.empty(pa.uint64()), *counted]))
-
-    def _count(self) -> None:
-        waiting, self._waiting, self._many = self._waiting, [], 0
-        if waiting:
-            self._counted.append(NodeCounts.grouped(pa.array(np.concatenate(waiting))))
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        codes = np.concatenate([np.empty(0, np.uint64), *waiting])
+        waiting.clear()
+        codes.sort()
+        new = np.flatnonzero(np.diff(codes, prepend=~codes[:1]) != 0)
+        yield from code_partials(codes[new], np.diff(new, append=len(codes)), self._depth)
 
 
 def _codes(increments: Increments) -> Nodes:
