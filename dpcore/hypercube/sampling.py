@@ -69,7 +69,8 @@ class RowSampler:
         """
         cumulated = np.cumsum(self.partition.parts[2])
         many = -(-rows // BATCH_ROWS)
-        start = float(_uniform(stream, 1)[0])
+        # Of so few bits that sums with whole numbers are exact.
+        start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
         for batch in range(many):
             turns = np.arange(batch, rows, many)
             # At most 2^53 rows in all: the product keeps a part of a row.

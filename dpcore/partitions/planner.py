@@ -48,6 +48,8 @@ BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}
 # by how many powers of two the budget falls from one level to the next.
 _LEVELS_BEYOND = {2: (1, 0.25), 3: (1, 0.25)}
 _LEVELS_BEYOND_MANY = (2, 0.25)
+# How a budget can be shared among levels.
+SHARES = ("planned", "equal", "lemma_5")
 # A counter for every node of the last level is held up to this depth.
 MOST_DENSE_DEPTH = 22
 # What one code takes while it is merged: itself, its count, and both sorted.
@@ -99,7 +101,7 @@ class PartitionChoices:
         width: w, of sketches.
         hash_rows: j, of sketches.
         sketch: the kind of sketches.
-        root: whether the root is measured; it costs a share.
+        root: whether the root is measured; it costs a share. Even shares and `parts` need it.
     """
 
     rows: int | None = None
@@ -119,7 +121,10 @@ class PartitionChoices:
     root: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("rows", "rows_at_most", "depth", "bits_apart", "most", "parts", "memory"):
+        if self.shares not in SHARES:
+            raise Refusal("shares", f"{self.shares!r} is none of {', '.join(SHARES)}")
+        whole = ("rows", "rows_at_most", "depth", "bits_apart", "most", "parts", "memory")
+        for name in (*whole, "hash_rows"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise Refusal(name, f"{value} is not at least 1")
@@ -189,7 +194,9 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     if not choices.split_errors:
         return draft
     spreads = (0.0 if law is None else math.sqrt(law.variance) for law in draft.laws[2:])
-    above = (-math.inf, *(choices.split_errors * spread for spread in spreads))
+    # In parts of 2^-10 rows: the last bits of a square root differ between machines.
+    rows = (round(choices.split_errors * spread * 2**10) / 2**10 for spread in spreads)
+    above = (-math.inf, *rows)
     rule = GrowthRule(most=most, parts=choices.parts, above=above)
     return replace(draft, rule=rule)
 
@@ -261,7 +268,7 @@ def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, 
             beyond, _ = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
             finest = apart * (max(1, round(useful / apart)) + beyond)
         finest = min(finest, setting.bits)
-    levels = max(1, round(finest / apart))
+    levels = -(-finest // apart)
     return (0, *(finest * level // levels for level in range(1, levels + 1)))
 
 
@@ -292,7 +299,8 @@ def _amounts(
     most: int,
 ) -> tuple[Fraction, ...]:
     """Of the levels; that of a root which is public, or not measured, is 0."""
-    root = choices.root and not setting.public_total
+    needed = choices.estimation is Estimation.EVEN_SHARES or choices.parts is not None
+    root = (choices.root or needed) and not setting.public_total
     measure = setting.budget.measure
     if choices.shares == "lemma_5":
         shares = lemma_5_shares(depths, setting.diameters, most, measure)

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.partitions.planner import PartitionChoices
+from dpcore.partitions.planner import SHARES, PartitionChoices
 from dpcore.questions.workload import Noise
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
@@ -95,9 +95,7 @@ class HypercubeTree(TreeSection):
     k: Whole = None
     parts: Whole = None
     split_errors: Annotated[float | None, PlainValidator(_errors)] = None
-    shares: Annotated[str | None, PlainValidator(rules.choice("planned", "equal", "lemma_5"))] = (
-        None
-    )
+    shares: Annotated[str | None, PlainValidator(rules.choice(*SHARES))] = None
     consistency: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in Estimation)))
     ] = None
