@@ -18,10 +18,11 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo test check engines test-engines lint types ci benchmarks reproduce audit golden clean
+.PHONY: help demo synthetic test check engines test-engines lint types ci benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
+	@echo "make synthetic   synthetic flights: hour x delay x distance by carrier"
 	@echo "make test        the whole test suite, but for the engines"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
@@ -72,6 +73,16 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "How many flights arrived before these minutes of delay? Asking costs no budget:"
 	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
 	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
+
+synthetic: $(INSTALLED) $(FLIGHTS) | release.key
+	@echo "Releasing examples/delays.yaml"
+	@$(BIN)/dptrees release examples/delays.yaml
+	@rm -f out/delays.parquet
+	@$(BIN)/dptrees sample out/delays --output out/delays.parquet
+	@echo
+	@echo "What is asked of the release, and not of its rows, comes with its error:"
+	@echo "  dptrees query out/delays box --side hour 17 24 --side dep_delay 60 \"\""
+	@$(BIN)/dptrees query out/delays box --side hour 17 24 --side dep_delay 60 ""
 
 test: $(INSTALLED)
 	@echo "Running the tests"
