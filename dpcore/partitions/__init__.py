@@ -8,8 +8,15 @@ FACE = {
     "least_squares": ("TreeEstimate", "least_squares"),
     "measurement": ("CodeCounts", "Measurement", "NodeNoise"),
     "mechanism": ("EstimatedTree", "Mechanism"),
+    "mechanisms": ("mechanism_from_spec",),
     "plan": ("Estimation", "Holding", "LevelSketches", "PartitionPlan"),
-    "planner": ("PartitionChoices", "PartitionSetting", "plan_partition"),
+    "planner": (
+        "PartitionChoices",
+        "PartitionSetting",
+        "SHARES",
+        "plan_partition",
+        "plan_privtree",
+    ),
     "sketched": ("SketchedCounts",),
     "tree": ("GrownLevel", "GrownTree", "MOST_BITS", "Nodes", "children_of", "prefixes"),
 }

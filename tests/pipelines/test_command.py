@@ -42,7 +42,8 @@ def test_help_of_a_command(workspace: Workspace, name: str) -> None:
     ("arguments", "words"),
     [
         ((), "COMMAND"),
-        (("sample",), "invalid choice: 'sample'"),
+        (("sample",), "RELEASE, --output"),
+        (("simple",), "invalid choice: 'simple'"),
         (("plan",), "CONFIG"),
         (("release",), "CONFIG"),
         (("query", "out"), "QUESTION"),

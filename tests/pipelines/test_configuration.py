@@ -443,7 +443,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("name", None, "trees[0].name: is required"),
         ("name", "a b", "trees[0].name: 'a b' must be 1 to 100 letters"),
         ("domain", None, "trees[0].domain: is required"),
-        ("mechanism", "privhp", "trees[0].mechanism: privhp is not supported yet; use planned,"),
+        ("mechanism", "privhp", "trees[0].mechanism: 'privhp' must be planned, tree, binary"),
         ("mechanism", "magic", "trees[0].mechanism: 'magic' must be planned, tree, binary"),
         ("objective", "mean", "trees[0].objective: 'mean' must be cdf, quantiles, ranges or nodes"),
         ("objective", "[cdf]", "trees[0].objective: a list must be cdf, quantiles, ranges or"),
@@ -543,7 +543,7 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ),
         (
             "{kind: hypercube, columns: [a, b]}",
-            ".kind: hypercube is not supported yet; use ordered",
+            ".lower: is required beside names of columns",
         ),
         ("{kind: tree, column: x}", ".kind: 'tree' must be ordered"),
         ("{type: float, column: x}", ".type: 'float' must be number, integer, date, timestamp or"),

@@ -64,7 +64,7 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     path.write_text(path.read_text().replace("kind: totals", "kind: cube"))
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
-    sentence = "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse or totals"
+    sentence = "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube or totals"
     assert sentence in outcome.err
 
 
@@ -169,6 +169,9 @@ SHARED = {
     ("dpcore.ordered.planner", "budget_for_target"),
     ("dpcore.hierarchy.universe", "Universe"),
     ("dpcore.hierarchy.universe_table", "universe_from_table"),
+    # Each column of a box is an ordered domain.
+    ("dpcore.ordered.make", "OrderedDomain"),
+    ("pipelines.ordered.domain", "read_domain"),
 }
 
 
