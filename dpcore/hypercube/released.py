@@ -43,7 +43,10 @@ class ReleasedHypercube(Released):
     def height(self) -> int:
         return int(self.question.plan.depths[-1])
 
-    def at_confidence(self, confidence: float) -> ReleasedHypercube:
+    def at_confidence(self, confidence: float) -> Released:
+        plan = self.question.plan
+        if isinstance(plan, PartitionPlan) and plan.estimation is Estimation.EVEN_SHARES:
+            return super().at_confidence(confidence)
         return ReleasedHypercube(self.question, self._read, confidence)
 
     @cached_property
