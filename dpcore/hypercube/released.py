@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.parts import ReleasedPartition, Sides
+from dpcore.hypercube.parts import ReleasedPartition, Sides, WeightedSum
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
-from dpcore.hypercube.tables import standard_margin
+from dpcore.hypercube.tables import interval, standard_margin
 from dpcore.ordered.domain import OrderedDomain
 from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
 from dpcore.questions.released import Answer, ReadPart, Released
@@ -43,7 +43,10 @@ class ReleasedHypercube(Released):
     def height(self) -> int:
         return int(self.question.plan.depths[-1])
 
-    def at_confidence(self, confidence: float) -> ReleasedHypercube:
+    def at_confidence(self, confidence: float) -> Released:
+        plan = self.question.plan
+        if isinstance(plan, PartitionPlan) and plan.estimation is Estimation.EVEN_SHARES:
+            return super().at_confidence(confidence)
         return ReleasedHypercube(self.question, self._read, confidence)
 
     @cached_property
@@ -67,6 +70,16 @@ class ReleasedHypercube(Released):
     def total(self) -> int:
         """The consistent count of all rows."""
         return int(self._rows(0)["count"][0].as_py())
+
+    def _interval(self, inner: WeightedSum, outer: WeightedSum) -> tuple[float, float]:
+        """From the lower end of what lies inside to the upper end of all that is touched."""
+        most = float(self.total) if self.question.plan.public_total else math.inf
+        if inner.std_error is None or outer.std_error is None:
+            return 0.0, most
+        margin = standard_margin(self.question.plan.measure, self.confidence)
+        low, _ = interval(inner.estimate, inner.std_error, margin, most)
+        _, high = interval(outer.estimate, outer.std_error, margin, most)
+        return float(low), float(high)
 
     def of_column(self, column: str) -> Released:
         return ReleasedColumn(self, self._axis(column))
@@ -107,15 +120,14 @@ class ReleasedHypercube(Released):
         if cut:
             inner = partition.weighted([np.floor(share) for share in shares])
             outer = partition.weighted([np.ceil(share) for share in shares])
-        margin = standard_margin(self.question.plan.measure, self.confidence)
-        known = found.std_error is not None
+        low, high = self._interval(inner, outer)
         count = int(min(max(0, round(found.rows)), self.total))
         return Answer(
             label=label,
             estimate=found.estimate,
             std_error=None if cut else found.std_error,
-            ci_low=max(0.0, inner.estimate - margin * (inner.std_error or 0.0)) if known else 0.0,
-            ci_high=outer.estimate + margin * (outer.std_error or 0.0) if known else math.inf,
+            ci_low=low,
+            ci_high=high,
             count=count,
             fraction=count / self.total if self.total else None,
         )
@@ -187,10 +199,8 @@ class ReleasedHypercube(Released):
         names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
         known = {name: row[name] for name in names}
         if self.confidence != self.question.confidence and row["std_error"] is not None:
-            margin = standard_margin(self.question.plan.measure, self.confidence)
-            half = margin * row["std_error"]
-            known["ci_low"] = max(0.0, row["estimate"] - half)
-            known["ci_high"] = max(0.0, row["estimate"] + half)
+            alone = WeightedSum(row["estimate"], row["std_error"], row["count"])
+            known["ci_low"], known["ci_high"] = self._interval(alone, alone)
         return Answer(**known, fraction=row["count"] / self.total if self.total else None)
 
 

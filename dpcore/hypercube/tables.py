@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from dpcore.arrays import Floats
 from dpcore.partitions.mechanism import EstimatedTree
@@ -38,6 +39,32 @@ def standard_margin(measure: Measure, confidence: float) -> float:
     return max(normal, -math.log(1 - confidence) / math.sqrt(2))
 
 
+def interval(
+    estimate: ArrayLike, std_error: ArrayLike, margin: float, most: float
+) -> tuple[Floats, Floats]:
+    """The intervals of whole counts, from 0 to `most` rows.
+
+    Half a row is added on both sides: noise is on the integers, and 1 row of it belongs to what a
+    continuous law has up to 1.5. Without, the interval of one measured count with discrete Laplace
+    noise of scale 1 would hold it 92.7 times in 100 instead of 95.
+
+    Args:
+        estimate: (...) in rows.
+        std_error: (...) in rows; 0 where the count is known.
+        margin: of `standard_margin`.
+        most: the number of rows where it is public, else infinite.
+
+    Returns:
+        the lower and the upper ends.
+
+    >>> [end.tolist() for end in interval([3.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 7.0)]
+    [[0.0, 0.0, 7.0], [7.0, 0.0, 7.0]]
+    """
+    centre, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
+    half = np.where(spread > 0, margin * spread + 0.5, 0.0)
+    return np.clip(centre - half, 0.0, most), np.clip(centre + half, 0.0, most)
+
+
 def _normal_quantile(probability: float) -> float:
     return NormalDist().inv_cdf(probability)
 
@@ -51,7 +78,7 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         found: what was estimated.
     """
     margin = standard_margin(question.plan.measure, question.confidence)
-    total = float(found.counts[0][0]) if question.plan.public_total else math.inf
+    most = float(found.counts[0][0]) if question.plan.public_total else math.inf
     tables = []
     for place, depth in enumerate(question.plan.depths):
         if place >= len(found.tree.levels):
@@ -60,13 +87,10 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         level, running = found.tree.levels[place], found.estimates[place]
         filled = question.domain.has_cells(depth, level.nodes)
         spread = np.sqrt(running.variance)
-        centre = running.estimate
+        low, high = interval(running.estimate, spread, margin, most)
         if np.isnan(spread).all():
             # Of counts that were shared out the error is not known; of those measured it is.
-            centre, half = level.value, margin * np.sqrt(level.variance)
-        else:
-            half = margin * spread
-        low, high = np.clip(centre - half, 0.0, total), np.clip(centre + half, 0.0, total)
+            low, high = interval(level.value, np.sqrt(level.variance), margin, most)
         columns: list[Floats] = [running.estimate, spread, low, high]
         table = pa.Table.from_arrays(
             [

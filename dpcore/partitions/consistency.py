@@ -1,8 +1,8 @@
 """Counts of children made to agree with their parent's, from the root down.
 
-The paper's way shares the difference evenly; the other is the best linear estimate from all that
-was measured so far, which weighs the parent by how well it is known. Both take a level at a time,
-so that a partition can grow by them.
+The paper's way shares the difference evenly; the other is the best linear estimate from what was
+measured along the way from the root, which weighs the parent by how well it is known. Both take a
+level at a time, so that a partition can grow by them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class EvenShares(Consistency):
 
 
 class BestLinear(Consistency):
-    """The best linear unbiased estimates from all that was measured above and at this level.
+    """The best linear unbiased estimates from what was measured of a node, of its ancestors, and of
+    the siblings of each of them. What cousins tell of their common ancestor is left to the least
+    squares of the grown tree (`dpcore.partitions.least_squares`).
 
     Let p be the variance of a parent's estimate u, and y_c its children's values with variances
     v_c, S = sum y_c, A = sum v_c. Both speak of the parent, so it becomes u' = (u / p + S / A)
@@ -90,8 +92,8 @@ class BestLinear(Consistency):
     variance v_c - v_c^2 / A + (v_c / A)^2 p'. Estimates may be negative; that they are unbiased is
     true of a partition that was fixed beforehand.
 
-    Source: the design, section 5, of a tree of what is known so far (a Kalman filter down the
-    levels); Hay, Rastogi, Miklau, Suciu 2010 for the whole tree.
+    Source: the design, section 5, of a tree in which nothing but the ancestors is split (a Kalman
+    filter down the levels); Hay, Rastogi, Miklau, Suciu 2010 for the whole tree.
 
     >>> parent = Running(np.array([5.0]), np.array([0.0]))
     >>> BestLinear().children(parent, np.array([[3.5, 3.7]]), np.ones((1, 2))).estimate.round(6)

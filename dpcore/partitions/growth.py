@@ -27,8 +27,8 @@ class GrowthRule:
             least 1.
         parts: a node is split only if it has at least 1 / parts of all rows (hierarchical heavy
             hitters, threshold n / k); None: no such threshold.
-        above: (h,) the rows that a node of each level but the last must exceed to be split; () for
-            no such threshold.
+        above: (h,) the rows that a node of each level but the last must exceed to be split, minus
+            infinity where it need not; () for no such threshold.
 
     Raises:
         ValueError: a field out of range.
@@ -46,6 +46,9 @@ class GrowthRule:
         for name in ("most", "parts"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        for rows in self.above:
+            if not rows < np.inf:
+                raise ValueError(f"above: {rows} is no number of rows")
 
     def chosen(self, level: int, count: Floats, total: float) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.

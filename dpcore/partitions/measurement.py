@@ -19,17 +19,31 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.partitions.tree import Nodes
 
+# Of what is measured: a variance of 0 says that a count is known, and a law of almost no noise has
+# one that is too small for a float64.
+_LEAST_VARIANCE = 2.0**-100
+
 
 class Measured(NamedTuple):
     """What is measured of some nodes.
 
     Attributes:
         value: (n,) in rows.
-        variance: (n,) of its error, in rows^2; infinite where nothing is measured.
+        variance: (n,) of its error, in rows^2; infinite where nothing is measured, 0 where the
+            count is known.
     """
 
     value: Floats
     variance: Floats
+
+
+def measured_variance(variance: float) -> float:
+    """The variance that stands for one of noise, in rows^2: never 0.
+
+    >>> measured_variance(8.0), measured_variance(0.0) > 0
+    (8.0, True)
+    """
+    return max(variance, _LEAST_VARIANCE)
 
 
 class Measurement(Protocol):
@@ -122,4 +136,5 @@ class NodeNoise:
             return Measured(exact.astype(np.float64), np.zeros(len(nodes)))
         streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)
         noisy = add_noise(law, exact, streams)
-        return Measured(noisy.astype(np.float64), np.full(len(nodes), law.variance))
+        spread = measured_variance(law.variance)
+        return Measured(noisy.astype(np.float64), np.full(len(nodes), spread))

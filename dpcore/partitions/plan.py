@@ -146,6 +146,8 @@ class PartitionPlan(Mechanism):
         known = self.public_total or self.amounts[0] > 0
         if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
             raise ValueError("amounts: the root must be measured, or public, for this")
+        if not known and self.rule.above and self.rule.above[0] > -np.inf:
+            raise ValueError("above: nothing is known of the root that could be compared")
 
     def is_sketched(self, level: int) -> bool:
         """Whether a level has a sketch in place of counters."""

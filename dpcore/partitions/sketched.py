@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arrays import Integers
-from dpcore.partitions.measurement import Measured
+from dpcore.partitions.measurement import Measured, measured_variance
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.tree import Nodes
 from dpcore.sketches.estimators import Estimator, estimates
@@ -45,10 +45,11 @@ class SketchedCounts:
         if not self.plan.is_sketched(level):
             value = self.counters[level][nodes.astype(np.int64)].astype(np.float64)
             known = 0.0 if self.plan.is_measured(level) else np.inf
-            return Measured(value, np.full(len(nodes), known if law is None else law.variance))
+            spread = known if law is None else measured_variance(law.variance)
+            return Measured(value, np.full(len(nodes), spread))
         estimator, moments = self._best(level)
         value = estimates(estimator, self.tables[level], self.hashes[level], nodes) - moments.bias
-        return Measured(value, np.full(len(nodes), moments.variance))
+        return Measured(value, np.full(len(nodes), measured_variance(moments.variance)))
 
     def _best(self, level: int) -> tuple[Estimator, ErrorMoments]:
         """The estimator of a level's counts, and the moments of its error."""

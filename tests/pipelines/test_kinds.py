@@ -64,7 +64,9 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     path.write_text(path.read_text().replace("kind: totals", "kind: cube"))
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
-    sentence = "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube or totals"
+    sentence = (
+        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube or totals"
+    )
     assert sentence in outcome.err
 
 

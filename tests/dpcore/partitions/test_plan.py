@@ -1,0 +1,264 @@
+"""Plans of partitions: what is spent, the laws by hand, the specification, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.conversion import rho_of
+from dpcore.sketches.estimators import Estimator
+from dpcore.sketches.shape import SketchKind, SketchShape
+
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+
+def sketches(kind: SketchKind = SketchKind.COUNT_SKETCH, **changes: Any) -> LevelSketches:
+    shape = SketchShape(kind=kind, rows=3, width=64)
+    return LevelSketches(**{"shape": shape, "counters": 1} | changes)
+
+
+def plan_of(**changes: Any) -> PartitionPlan:
+    known: dict[str, Any] = {
+        "depths": (0, 4, 8, 12),
+        "amounts": (Fraction(1, 10), HALF, THIRD, Fraction(1, 15)),
+        "measure": Measure.EPSILON,
+        "neighbors": Neighbors.ADD_REMOVE,
+        "rule": GrowthRule(most=100),
+    }
+    if changes.get("sketches") is not None:
+        known["holding"] = Holding.SKETCH
+    return PartitionPlan(**known | changes)
+
+
+SUB, ADD = Neighbors.SUBSTITUTE, Neighbors.ADD_REMOVE
+MIN, SIGNED = SketchKind.COUNT_MIN, SketchKind.COUNT_SKETCH
+
+
+@pytest.mark.parametrize(
+    "neighbors, kind, moved, squared",
+    [
+        # One row more moves one count of a level, and a cell of each of 3 rows of a sketch.
+        (ADD, MIN, (1, 1, 3, 3), (1, 1, 3, 3)),
+        (ADD, SIGNED, (1, 1, 3, 3), (1, 1, 3, 3)),
+        # Another row moves two, but of the root; a signed cell may move by 2, which is 4 squared.
+        (SUB, MIN, (1, 2, 6, 6), (1, 2, 6, 6)),
+        (SUB, SIGNED, (1, 2, 6, 6), (1, 2, 12, 12)),
+    ],
+)
+def test_the_laws_by_hand(
+    neighbors: Neighbors, kind: SketchKind, moved: tuple[int, ...], squared: tuple[int, ...]
+) -> None:
+    pure = plan_of(neighbors=neighbors, sketches=sketches(kind))
+    assert pure.laws == tuple(
+        DiscreteLaplace(scale=times / amount)
+        for times, amount in zip(moved, pure.amounts, strict=True)
+    )
+    gaussian = replace(pure, measure=Measure.RHO)
+    assert gaussian.laws == tuple(
+        DiscreteGaussian(sigma_squared=times / (2 * amount))
+        for times, amount in zip(squared, gaussian.amounts, strict=True)
+    )
+    counted = plan_of(neighbors=neighbors)
+    assert counted.laws[:2] == pure.laws[:2]
+    assert counted.laws[2] == DiscreteLaplace(scale=moved[1] / counted.amounts[2])
+
+
+def test_substitute_doubles_the_scale_of_every_level_but_the_root() -> None:
+    once, twice = plan_of(), plan_of(neighbors=SUB)
+    scales = [(a.scale, b.scale) for a, b in zip(once.laws, twice.laws, strict=True)]  # type: ignore[union-attr]
+    assert [b / a for a, b in scales] == [1, 2, 2, 2]
+
+
+def test_what_is_spent() -> None:
+    assert plan_of().spending.epsilon == 1 and plan_of().spending.rho == 0
+    root = plan_of(amounts=(Fraction(0), HALF, THIRD, THIRD))
+    assert root.spending.epsilon == Fraction(7, 6) and root.laws[0] is None
+    rho = plan_of(measure=Measure.RHO, sketches=sketches(MIN), neighbors=SUB)
+    assert (rho.spending.epsilon, rho.spending.delta, rho.spending.rho) == (0, 0, 1)
+    assert rho.spending.moved == tuple(zip(rho.laws, (1, 2, 6, 6), strict=True))
+    # A cell that moves by two is no number of cells that move by one.
+    signed = plan_of(measure=Measure.RHO, sketches=sketches(SIGNED), neighbors=SUB)
+    assert signed.spending.moved is None
+    assert plan_of(measure=Measure.RHO, sketches=sketches(SIGNED)).spending.moved is not None
+
+
+def test_the_certificate_holds_for_what_moves() -> None:
+    """Beside a delta the laws themselves are composed: the rho that converts keeps it, and twice as
+    much does not."""
+    epsilon, delta = Fraction(1), Fraction(1, 10**6)
+    rho = rho_of(epsilon, delta)
+    plan = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho / 2, rho / 4, rho / 4))
+    assert plan.spending.keeps(epsilon, delta)
+    more = plan_of(measure=Measure.RHO, amounts=(Fraction(0), rho, rho / 2, rho / 2))
+    assert not more.spending.keeps(epsilon, delta)
+
+
+def test_state_in_bytes() -> None:
+    assert plan_of().state_bytes is None
+    assert plan_of(holding=Holding.DENSE).state_bytes == 8 * 2**12
+    assert plan_of(sketches=sketches()).state_bytes == 8 * (2**4 + 2 * 3 * 64)
+    deeper = plan_of(sketches=sketches(counters=2))
+    assert deeper.state_bytes == 8 * (2**8 + 3 * 64)
+    assert [deeper.is_sketched(level) for level in range(4)] == [False, False, False, True]
+    assert [level["held"] for level in deeper.levels()] == ["counters"] * 3 + ["sketch"]
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> PartitionPlan:
+    depths = (0, *sorted(draw(st.sets(st.integers(1, 64), min_size=1, max_size=6))))
+    height = len(depths) - 1
+    amount = st.fractions(Fraction(1, 1000), Fraction(50), max_denominator=1000)
+    amounts = [draw(amount) for _ in depths]
+    public = draw(st.booleans())
+    measured = not public and draw(st.booleans())
+    amounts[0] = amounts[0] if measured else Fraction(0)
+    known = public or measured
+    least = st.just(-math.inf) | st.floats(-1e6, 1e6)
+    above = [draw(least) for _ in range(height)]
+    above[0] = above[0] if known else -math.inf
+    sketched = None
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(SketchKind))
+        sketched = LevelSketches(
+            shape=SketchShape(kind=kind, rows=draw(st.integers(1, 9)), width=64),
+            counters=draw(st.integers(0, height - 1)),
+            estimator=draw(st.sampled_from([None, Estimator.MEAN])),
+        )
+    plain = st.sampled_from([Holding.DENSE, Holding.SPARSE])
+    every = st.sampled_from(Estimation)
+    return PartitionPlan(
+        depths=depths,
+        amounts=tuple(amounts),
+        measure=draw(st.sampled_from(Measure)),
+        neighbors=SUB if public else draw(st.sampled_from(Neighbors)),
+        public_total=public,
+        rule=GrowthRule(
+            most=draw(st.integers(1, 2**64)),
+            parts=draw(st.none() | st.integers(1, 10**6)) if known else None,
+            above=tuple(above) if draw(st.booleans()) else (),
+        ),
+        estimation=draw(every) if known else Estimation.LEAST_SQUARES,
+        holding=Holding.SKETCH if sketched else draw(plain),
+        sketches=sketched,
+    )
+
+
+@given(plans())
+@settings(deadline=None)
+def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
+    spec = json.loads(json.dumps(plan.spec(), allow_nan=False))
+    assert spec == plan.spec() and PartitionPlan.from_spec(spec) == plan
+    assert len(plan.laws) == len(plan.depths) == len(plan.levels())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"depths": (0, 4, 8, 13)},
+        {"amounts": (Fraction(1, 10), HALF, THIRD, Fraction(1, 16))},
+        {"measure": Measure.RHO},
+        {"neighbors": SUB},
+        {"rule": GrowthRule(most=101)},
+        {"rule": GrowthRule(most=100, parts=7)},
+        {"rule": GrowthRule(most=100, above=(-math.inf, 1.0, 2.0))},
+        {"rule": GrowthRule(most=100, above=(-math.inf, 1.0, 2.5))},
+        {"rule": GrowthRule(most=100, above=(0.0, 1.0, 2.0))},
+        {"estimation": Estimation.EVEN_SHARES},
+        {"holding": Holding.DENSE},
+        {"sketches": sketches()},
+        {"sketches": sketches(MIN)},
+        {"sketches": sketches(counters=2)},
+        {"sketches": sketches(estimator=Estimator.MEDIAN)},
+        {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=3, width=128))},
+        {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=4, width=64))},
+        {"neighbors": SUB, "public_total": True, "amounts": (Fraction(0), HALF, THIRD, THIRD)},
+    ],
+)
+def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]) -> None:
+    """No two plans of this list, nor the plain one, have one specification."""
+    case = plan_of(**changes)
+    assert case.spec() != plan_of().spec() and case != plan_of()
+    assert {field for field in case.__dataclass_fields__} == {
+        "depths", "amounts", "measure", "neighbors", "rule", "public_total", "estimation",
+        "holding", "sketches",
+    }  # fmt: skip
+
+
+def test_a_specification_with_other_noise_is_refused() -> None:
+    spec = json.loads(json.dumps(plan_of().spec()))
+    spec["levels"][1]["scale"] = "1"
+    with pytest.raises(ValueError, match="the scales are not those of the levels' budgets"):
+        PartitionPlan.from_spec(spec)
+
+
+NONE = Fraction(0)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"depths": (1, 4, 8, 12)}, r"depths: \(1, 4, 8, 12\) do not begin with 0"),
+        ({"depths": (0,), "amounts": (HALF,)}, r"depths: \(0,\) do not begin with 0 and go on"),
+        ({"depths": (0, 4, 4, 8)}, "do not rise"),
+        ({"amounts": (HALF, HALF)}, "amounts: 2 for 4 levels"),
+        ({"amounts": (HALF, HALF, NONE, HALF)}, "amounts: below the root each must be above 0"),
+        ({"amounts": (-HALF, HALF, HALF, HALF)}, "amounts: below the root"),
+        ({"rule": GrowthRule(most=1, above=(1.0,))}, "above: 1 for 3 levels"),
+        (
+            {
+                "amounts": (NONE, HALF, HALF, HALF),
+                "rule": GrowthRule(most=1, above=(0.0, 0.0, 0.0)),
+            },
+            "above: nothing is known of the root",
+        ),
+        ({"public_total": True}, "public_total: under substitute only"),
+        ({"public_total": True, "neighbors": SUB}, "public_total: under substitute only"),
+        (
+            {"amounts": (NONE, HALF, HALF, HALF), "estimation": Estimation.EVEN_SHARES},
+            "amounts: the root must be measured, or public",
+        ),
+        (
+            {"amounts": (NONE, HALF, HALF, HALF), "rule": GrowthRule(most=1, parts=4)},
+            "amounts: the root must be measured, or public",
+        ),
+        ({"holding": Holding.SKETCH}, "sketches: they go with holding sketch"),
+        ({"holding": Holding.DENSE, "sketches": sketches()}, "sketches: they go with holding"),
+        ({"sketches": sketches(counters=3)}, "counters: no level is left for a sketch"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        plan_of(**changes)
+
+
+def test_sketches_that_are_refused() -> None:
+    with pytest.raises(ValueError, match="counters: -1 is below 0"):
+        sketches(counters=-1)
+    with pytest.raises(ValueError, match="estimator: count_sketch has no"):
+        sketches(estimator=Estimator.MINIMUM)
+
+
+def test_noise_that_no_count_can_bear_is_refused() -> None:
+    tiny = Fraction(1, 2**45)
+    with pytest.raises(ValueError, match="must be at most 2\\^40"):
+        _ = plan_of(amounts=(tiny, HALF, HALF, HALF)).laws
+
+
+def test_nothing_measured_is_nothing_told() -> None:
+    plan = plan_of(amounts=(NONE, HALF, HALF, HALF))
+    assert [plan.is_measured(level) for level in range(4)] == [False, True, True, True]
+    public = replace(plan, neighbors=SUB, public_total=True)
+    assert public.is_measured(0) and public.laws[0] is None
+    assert np.isfinite([law.variance for law in public.laws[1:] if law]).all()

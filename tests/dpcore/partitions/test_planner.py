@@ -1,0 +1,246 @@
+"""Choosing plans: what is asked for is there, budgets add up, and all fits memory or is refused
+with a sentence whose number is enough."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dpcore.partitions.planner import (
+    DEFAULT_MEMORY,
+    NODE_BYTES,
+    PartitionChoices,
+    PartitionSetting,
+    finest_depth,
+    plan_partition,
+)
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.refusal import Refusal
+from dpcore.sketches.shape import SketchKind
+
+MECHANISMS = ("privhp", "privhp_paper", "pmm")
+
+
+def setting_of(
+    *,
+    bits: int = 24,
+    dimensions: int = 2,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    public_total: bool = False,
+) -> PartitionSetting:
+    return PartitionSetting(
+        bits=bits,
+        diameters=lambda depth: 2.0 ** -(depth // dimensions),
+        dimensions=dimensions,
+        budget=Budget(measure=measure, amount=amount),
+        neighbors=neighbors,
+        public_total=public_total,
+    )
+
+
+@st.composite
+def settings_of(draw: st.DrawFn) -> PartitionSetting:
+    neighbors = draw(st.sampled_from(Neighbors))
+    dimensions = draw(st.integers(1, 6))
+    return setting_of(
+        bits=draw(st.integers(dimensions, 64)),
+        dimensions=dimensions,
+        measure=draw(st.sampled_from(Measure)),
+        amount=draw(st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100)),
+        neighbors=neighbors,
+        public_total=neighbors is Neighbors.SUBSTITUTE and draw(st.booleans()),
+    )
+
+
+@st.composite
+def choices_of(draw: st.DrawFn) -> PartitionChoices:
+    mechanism = draw(st.sampled_from(MECHANISMS))
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "rows": st.integers(1, 2**36),
+        "rows_at_most": st.integers(1, 2**40),
+        "depth": st.integers(1, 30),
+        "bits_apart": st.integers(1, 8),
+        "memory": st.integers(2**10, 2**34),
+        "hash_rows": st.integers(1, 5),
+        "sketch": st.sampled_from(SketchKind),
+        "split_errors": st.floats(0, 9),
+        "shares": st.sampled_from(["equal", "lemma_5"]),
+        "holding": st.sampled_from(Holding),
+    }
+    if mechanism != "pmm":
+        optional["most"] = st.integers(1, 2**12)
+    given = {name: draw(own) for name, own in optional.items() if draw(st.booleans())}
+    return PartitionChoices.of(mechanism, **given)
+
+
+def grown_bytes(plan: PartitionPlan) -> int:
+    """What growing takes at most, as the planner reckons it."""
+    nodes = sum(
+        min(2**below, plan.rule.most << (below - above)) for above, below in pairwise(plan.depths)
+    )
+    return NODE_BYTES * nodes
+
+
+@given(settings_of(), choices_of())
+@settings(deadline=None, max_examples=300)
+def test_every_plan_keeps_what_is_asked(setting: PartitionSetting, asked: PartitionChoices) -> None:
+    try:
+        plan = plan_partition(setting, asked)
+    except Refusal:
+        return
+    assert sum(plan.amounts, Fraction()) == setting.budget.amount
+    spent = plan.spending.epsilon or plan.spending.rho
+    assert spent == setting.budget.amount
+    assert PartitionPlan.from_spec(plan.spec()) == plan
+    assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (asked.depth or plan.depths[-1])
+    assert plan.public_total == setting.public_total
+    assert (plan.amounts[0] > 0) == (asked.root and not setting.public_total)
+    assert plan.estimation is asked.estimation
+    assert plan.rule.most <= (asked.most or math.inf)
+    if asked.holding is not None:
+        assert plan.holding is asked.holding
+    memory = asked.memory or DEFAULT_MEMORY
+    if plan.state_bytes is not None:
+        assert plan.state_bytes <= memory
+    # A node's family is grown whole, however little memory there is.
+    assert plan.rule.most == 1 or grown_bytes(plan) <= memory
+
+
+def enough_memory(setting: PartitionSetting, asked: PartitionChoices) -> int | None:
+    """The bytes that a refusal names; None where there is a plan."""
+    try:
+        plan_partition(setting, asked)
+    except Refusal as refusal:
+        assert refusal.field == "memory", refusal
+        found = re.search(r"below the (\d+)", refusal.rule)
+        assert found is not None
+        return int(found.group(1))
+    return None
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("hash_rows", [1, 5])
+@pytest.mark.parametrize("memory", [1, 999, 10_000, 10**6])
+@pytest.mark.parametrize("depth", [6, 12, 18])
+def test_the_least_memory_that_is_named_works(
+    mechanism: str, hash_rows: int, memory: int, depth: int
+) -> None:
+    """Each limit that is named is kept by the next plan, or names what another part needs."""
+    asked = PartitionChoices.of(mechanism, memory=memory, depth=depth, hash_rows=hash_rows)
+    named = []
+    while (need := enough_memory(setting_of(), asked)) is not None:
+        assert need > asked.memory  # type: ignore[operator]
+        named.append(need)
+        asked = replace(asked, memory=need)
+    # Growing and holding each have a limit of their own: after both are met there is a plan.
+    assert len(named) <= 2
+
+
+@pytest.mark.parametrize("holding", [Holding.SKETCH, Holding.DENSE])
+def test_a_byte_less_than_is_named_is_too_little(holding: Holding) -> None:
+    asked = PartitionChoices(memory=64, depth=12, holding=holding)
+    need = enough_memory(setting_of(), asked)
+    assert need is not None and enough_memory(setting_of(), replace(asked, memory=need)) is None
+    assert enough_memory(setting_of(), replace(asked, memory=need - 1)) == need
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_substitute_doubles_the_noise(measure: Measure) -> None:
+    asked = PartitionChoices(depth=8)
+    once = plan_partition(setting_of(measure=measure), asked)
+    twice = plan_partition(setting_of(measure=measure, neighbors=Neighbors.SUBSTITUTE), asked)
+    for a, b in zip(once.laws[1:], twice.laws[1:], strict=True):
+        assert a is not None and b is not None
+        assert b.variance / a.variance == pytest.approx(4 if measure is Measure.EPSILON else 2, 0.1)
+
+
+def test_the_papers_mechanisms_are_the_papers() -> None:
+    plan = plan_partition(setting_of(), PartitionChoices.of("privhp_paper", depth=10, most=8))
+    assert plan.depths == tuple(range(11)) and plan.rule.most == 8
+    assert plan.rule.above == () and plan.rule.parts is None
+    assert plan.estimation is Estimation.EVEN_SHARES and plan.amounts[0] > 0
+    pmm = plan_partition(setting_of(), PartitionChoices.of("pmm", depth=10))
+    assert pmm.rule.most == 2**10 and pmm.depths == tuple(range(11))
+    held = PartitionChoices.of("privhp_paper", depth=10, most=8, holding=Holding.SKETCH)
+    sketched = plan_partition(setting_of(), held)
+    assert sketched.sketches is not None and sketched.sketches.counters == 3  # L_k = log2 k
+    for name in ("most", "parts"):
+        with pytest.raises(Refusal, match="PMM splits every node"):
+            PartitionChoices.of("pmm", **{name: 4})
+
+
+def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
+    plan = plan_partition(setting_of(), PartitionChoices(depth=12, split_errors=3.0))
+    assert plan.rule.above[0] == -math.inf
+    for level in range(1, plan.height):
+        law = plan.laws[level + 1]
+        assert law is not None
+        assert plan.rule.above[level] == pytest.approx(3 * math.sqrt(law.variance))
+    assert plan_partition(setting_of(), PartitionChoices(split_errors=0.0)).rule.above == ()
+
+
+def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
+    assert finest_depth(setting_of(dimensions=5), 2**20) == 20
+    assert finest_depth(setting_of(dimensions=1), 2**20) == 16
+    assert finest_depth(setting_of(dimensions=5, amount=Fraction(1, 4)), 2**20) == 18
+    half = setting_of(dimensions=5, neighbors=Neighbors.SUBSTITUTE)
+    assert finest_depth(half, 2**20) == 19
+    rho = setting_of(dimensions=5, measure=Measure.RHO, amount=Fraction(1, 4))
+    assert finest_depth(rho, 2**20) == 20
+    # Rows and a bound of rows alike, and never below 1 or above the domain.
+    for asked in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
+        assert plan_partition(setting_of(dimensions=5), asked).depths[-1] == 12
+    assert plan_partition(setting_of(), PartitionChoices(rows=1)).depths[-1] == 1
+    assert plan_partition(setting_of(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
+
+
+@pytest.mark.parametrize(
+    "fields, field, words",
+    [
+        ({"rows": 0}, "rows", "0 is not at least 1"),
+        ({"rows_at_most": 0}, "rows_at_most", "0 is not at least 1"),
+        ({"depth": 0}, "depth", "0 is not at least 1"),
+        ({"bits_apart": 0}, "bits_apart", "0 is not at least 1"),
+        ({"most": 0}, "most", "0 is not at least 1"),
+        ({"parts": 0}, "parts", "0 is not at least 1"),
+        ({"memory": 0}, "memory", "0 is not at least 1"),
+        ({"bits_apart": 9}, "bits_apart", "9 is above 8"),
+        ({"split_errors": -1.0}, "split_errors", "-1.0 is below 0"),
+        ({"depth": 25}, "depth", "25 is above 24"),
+        ({"depth": 12, "most": 2**25}, "most", "is above the 2\\^24 cells"),
+        ({"depth": 24, "holding": Holding.DENSE, "memory": 2**20}, "memory", "dense counts need"),
+        ({"depth": 20, "most": 2**15, "memory": 2**20}, "memory", "a partition of up to"),
+        ({"depth": 20, "memory": 100}, "memory", "100 bytes are below the"),
+        (
+            {"depth": 20, "memory": 2**16, "width": 2**12, "holding": Holding.SKETCH},
+            "memory",
+            "of sketches so wide",
+        ),
+        ({"holding": Holding.SKETCH, "width": 100}, "width", "100 is not a power of two"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
+    with pytest.raises(Refusal, match=words) as caught:
+        plan_partition(setting_of(), PartitionChoices(**fields))
+    assert caught.value.field == field
+
+
+def test_more_levels_than_a_budget_can_be_cut_into() -> None:
+    """Lemma 5 leaves the deepest levels of a box of one dimension less than 2^-20 of it."""
+    with pytest.raises(Refusal, match="levels are too many for this budget") as caught:
+        plan_partition(
+            setting_of(bits=64, dimensions=1),
+            PartitionChoices.of("privhp_paper", depth=60, most=1),
+        )
+    assert caught.value.field == "depth"
