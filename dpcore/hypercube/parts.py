@@ -20,6 +20,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.least_squares import TreeEstimate, least_squares
+from dpcore.partitions.measurement import noise_variance
 from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, children_of
 
 # The cells [start, stop) of a box along each axis.
@@ -85,7 +86,7 @@ class ReleasedPartition:
         filled = self.domain.has_cells(depth, nodes)
         law = None if self.laws is None else self.laws[place]
         known = 0.0 if place == 0 and self.public_total else math.inf
-        variance = np.where(filled, known if law is None else law.variance, 0.0)
+        variance = np.where(filled, known if law is None else noise_variance(law), 0.0)
         return GrownLevel(
             depth=depth, nodes=nodes, parents=parents, value=np.zeros(len(nodes)), variance=variance
         )

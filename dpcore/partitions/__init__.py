@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "least_squares": ("TreeEstimate", "least_squares"),
-    "measurement": ("CodeCounts", "Measurement", "NodeNoise"),
+    "measurement": ("CodeCounts", "Measurement", "NodeNoise", "noise_variance"),
     "mechanism": ("EstimatedTree", "Mechanism"),
     "plan": ("Estimation", "Holding", "LevelSketches", "PartitionPlan"),
     "planner": ("PartitionChoices", "PartitionSetting", "plan_partition"),

@@ -19,6 +19,20 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.source import NoiseSource, add_noise
 from dpcore.partitions.tree import Nodes
 
+# What a variance that is 0 in floating point is taken for: 0 says that a count is known.
+_LEAST_VARIANCE = 1e-100
+
+
+def noise_variance(law: NoiseLaw) -> float:
+    """Of a count that is measured, above 0 however small the noise.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.noise.laws import DiscreteLaplace
+    >>> noise_variance(DiscreteLaplace(scale=Fraction(1, 1000)))
+    1e-100
+    """
+    return max(law.variance, _LEAST_VARIANCE)
+
 
 class Measured(NamedTuple):
     """What is measured of some nodes.
@@ -122,4 +136,4 @@ class NodeNoise:
             return Measured(exact.astype(np.float64), np.zeros(len(nodes)))
         streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)
         noisy = add_noise(law, exact, streams)
-        return Measured(noisy.astype(np.float64), np.full(len(nodes), law.variance))
+        return Measured(noisy.astype(np.float64), np.full(len(nodes), noise_variance(law)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arrays import Integers
-from dpcore.partitions.measurement import Measured
+from dpcore.partitions.measurement import Measured, noise_variance
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.tree import Nodes
 from dpcore.sketches.estimators import Estimator, estimates
@@ -25,7 +25,9 @@ class SketchedCounts:
 
     Which estimator is best, and how far off it is, the cells of the noisy table itself tell, which
     are the law of the error of a code that was never counted (`dpcore.sketches.row_error`): of what
-    is private already it costs nothing.
+    is private already it costs nothing. A table whose cells happen to be alike does not show their
+    noise, so that the variance is at least that of the median of the noise of many rows, half a
+    cell's over j: a variance of 0 would say that the counts are known.
 
     Args:
         plan: with sketches.
@@ -45,10 +47,14 @@ class SketchedCounts:
         if not self.plan.is_sketched(level):
             value = self.counters[level][nodes.astype(np.int64)].astype(np.float64)
             known = 0.0 if self.plan.is_measured(level) else np.inf
-            return Measured(value, np.full(len(nodes), known if law is None else law.variance))
+            return Measured(
+                value, np.full(len(nodes), known if law is None else noise_variance(law))
+            )
+        assert law is not None
         estimator, moments = self._best(level)
         value = estimates(estimator, self.tables[level], self.hashes[level], nodes) - moments.bias
-        return Measured(value, np.full(len(nodes), moments.variance))
+        least = noise_variance(law) / (2 * len(self.tables[level]))
+        return Measured(value, np.full(len(nodes), max(moments.variance, least)))
 
     def _best(self, level: int) -> tuple[Estimator, ErrorMoments]:
         """The estimator of a level's counts, and the moments of its error."""

@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.noise.randomness import ReleaseKey
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
+from tests.dpcore.hierarchy_questions import release_plan_of
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.conftest import NONCE
 from tests.transforms.every_kind import ROWS, tables_in_memory
@@ -100,3 +103,24 @@ def test_neither_the_log_nor_a_file_tells_an_exact_count(
     for part in parts:
         table = released._read(part.kind, part.tree, part.key, part.index)
         assert exact not in table["estimate"].to_pylist(), part
+
+
+def spreads(question: HypercubeQuestion, key: ReleaseKey, rows: pa.Table) -> list[float | None]:
+    """The standard errors of all nodes of a release in memory."""
+    plan = release_plan_of(question)
+    released = release_rows(plan, rows.to_batches(), key)
+    tables = (released._read("nodes", question.name, 0, depth) for depth in question.plan.depths)
+    return [each for table in tables for each in table["std_error"].to_pylist()]
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+def test_cells_that_happen_to_be_alike_are_not_taken_for_known(kind, key) -> None:
+    """No rows and little noise: all cells of the tables are 0."""
+    question = sketched("sketch", kind, rows=1, amount=Fraction(60), depth=8)
+    assert min(spreads(question, key, ROWS.slice(0, 0))) > 0  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("holding", Holding)
+def test_noise_too_small_for_a_variance_is_not_taken_for_none(holding, key) -> None:
+    question = box_question(holding=holding, amount=Fraction(10**5), depth=4)
+    assert min(spreads(question, key, ROWS)) > 0  # type: ignore[type-var]
