@@ -9,6 +9,10 @@ the dp-accounting library, which has no code in common with `dpcore.privacy.loss
 Two things more must hold for the sums to be all that is lost: that laws do not depend on the data,
 and that all which is published follows from the noisy counts. The second is tried by giving the
 release of the one table the noisy counts of the other's.
+
+A partition of a box looks at nodes that its noisy counts choose, and draws no other noise. Given
+the noisy counts of the first release the second must look at the same nodes; the ratio of the
+probabilities of what both have seen is then that of these nodes, so their losses are added up.
 """
 
 from __future__ import annotations
@@ -22,23 +26,37 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
+import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from benchmarks.audit.recording import Recorded, public_output, recorded_release
+from benchmarks.audit.boxes import box_draft
+from benchmarks.audit.recording import (
+    SECRET,
+    Draw,
+    Place,
+    Recorded,
+    public_output,
+    recorded_release,
+)
 from benchmarks.audit.rows import (
     Integers,
     Palettes,
     Row,
     batches,
-    leaf_counts,
+    counts_of,
     neighbouring_rows,
 )
 from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
+from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
+from dpcore.questions.node_counts import NodeCounts
+from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan, total_spending
 
@@ -120,6 +138,15 @@ def _several(rng: Random, neighbors: Neighbors) -> list[Draft]:
     ]
 
 
+def _boxes(rng: Random, neighbors: Neighbors) -> list[Draft]:
+    """Boxes of columns that share a budget with an ordered tree."""
+    return [
+        box_draft(rng, "first", neighbors),
+        ordered_draft(rng, "second", neighbors),
+        box_draft(rng, "third", neighbors, sketches=True),
+    ]
+
+
 Drafts = Callable[[Random, Neighbors], list[Draft]]
 KINDS: dict[str, Drafts] = {
     "ordered trees, planned": lambda rng, near: [ordered_draft(rng, "tree", near)],
@@ -132,6 +159,9 @@ KINDS: dict[str, Drafts] = {
         hierarchy_draft(rng, "tree", Neighbors.SUBSTITUTE, invariants=True)
     ],
     "several trees": _several,
+    "boxes, exact counts": lambda rng, near: [box_draft(rng, "box", near)],
+    "boxes, sketches": lambda rng, near: [box_draft(rng, "box", near, sketches=True)],
+    "several boxes": _boxes,
 }
 
 
@@ -144,7 +174,7 @@ def make_case(rng: Random, kind: str, measure: str) -> Case:
     parts = [rng.randint(1, 3) for _ in drafts]
     palettes = functools.reduce(lambda one, two: one | two, (each.palettes for each in drafts))
 
-    def questions(budget: Budget) -> tuple[TreeQuestion, ...]:
+    def questions(budget: Budget) -> tuple[Question, ...]:
         own = zip(drafts, shared(budget, parts), strict=True)
         return tuple(draft.make(part) for draft, part in own)
 
@@ -158,7 +188,7 @@ def make_case(rng: Random, kind: str, measure: str) -> Case:
 
 
 def stated_release(
-    questions: Callable[[Budget], tuple[TreeQuestion, ...]],
+    questions: Callable[[Budget], tuple[Question, ...]],
     neighbors: Neighbors,
     epsilon: Fraction,
     delta: Fraction,
@@ -186,30 +216,40 @@ def stated_release(
 # --- pairs of tables ------------------------------------------------------------------------------
 
 
-def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Integers]:
+Counted = Integers | NodeCounts
+
+
+def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Counted]:
     """The exact counts of every tree, from batches of the rows."""
     parts = batches(rng, case.palettes, rows)
-    return {question.name: leaf_counts(question, parts) for question in case.plan.questions}
+    return {question.name: counts_of(question, parts) for question in case.plan.questions}
 
 
-def are_neighbours(case: Case, one: Mapping[str, Integers], two: Mapping[str, Integers]) -> bool:
+def are_neighbours(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:
     """Whether two tables agree on the counts that are public; all else makes them neighbours."""
-    for question in case.plan.questions:
-        pair = [counts[question.name] for counts in (one, two)]
-        lowest = -1
-        if isinstance(question.plan, IrregularPlan) and question.plan.public_level is not None:
-            lowest = question.plan.public_level
-        elif question.public_total:
-            lowest = 0
-        levels = [question.plan.tree.level_counts(counts)[: lowest + 1] for counts in pair]
-        if any((a != b).any() for a, b in zip(*levels, strict=True)):
-            return False
-    return True
+    return all(
+        _public_counts(question, one[question.name]) == _public_counts(question, two[question.name])
+        for question in case.plan.questions
+    )
+
+
+def _public_counts(question: Question, counts: Any) -> list[list[int]]:
+    """Of each level that is public."""
+    if isinstance(question, HypercubeQuestion):
+        return [[counts.total]] if question.plan.public_total else []
+    assert isinstance(question, TreeQuestion)
+    lowest = -1
+    if isinstance(question.plan, IrregularPlan) and question.plan.public_level is not None:
+        lowest = question.plan.public_level
+    elif question.public_total:
+        lowest = 0
+    levels = question.plan.tree.level_counts(counts)[: lowest + 1]
+    return [np.ravel(level).tolist() for level in levels]
 
 
 def neighbouring_counts(
     rng: Random, case: Case
-) -> tuple[dict[str, Integers], dict[str, Integers]] | None:
+) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
     """The exact counts of two neighbouring tables; None if none were found that agree."""
     for _ in range(60):
         tables = neighbouring_rows(rng, case.palettes, case.plan.neighbors, rng.randrange(12))
@@ -233,6 +273,7 @@ def losses(one: Recorded, two: Recorded, trees: Collection[str] | None = None) -
     for place, draw in draws[0].items():
         other = draws[1][place]
         assert draw.law == other.law and draw.size == other.size, "a law depends on the data"
+        assert draw.nodes == other.nodes, "which nodes are looked at depends on more than noise"
         if draw.exact is not None and other.exact is not None:
             differences = (draw.exact - other.exact).tolist()
             found.setdefault(place[0], Loss()).add(draw.law, differences)
@@ -292,20 +333,45 @@ def epsilon_bound(
 
 
 def audit_pair(
-    case: Case, one: Mapping[str, Integers], two: Mapping[str, Integers], *, replay: bool = True
+    case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted], *, replay: bool = True
 ) -> tuple[Fraction | float, bool]:
     """The loss of a pair in parts of the claim, and whether a release shows more than its noise."""
     first, second = (recorded_release(case.plan, counts) for counts in (one, two))
-    moved = any((one[name] != two[name]).any() for name in one)
-    if moved:
+    if _held(case.plan, one) != _held(case.plan, two):
         assert not set(first.names) & set(second.names), "other data draw the same noise"
-    ratio = loss_ratio(case.plan, losses(first, second))
-    return ratio, replay and shows_more(case.plan, first, two)
+    leaked = False
+    # Which nodes a box is looked at in follows from noise, so the second gets that of the first.
+    if replay or any(isinstance(each, HypercubeQuestion) for each in case.plan.questions):
+        second = replayed(case.plan, first, two)
+        leaked = shows_more(first, second)
+    return loss_ratio(case.plan, losses(first, second)), leaked
 
 
-def shows_more(plan: ReleasePlan, first: Recorded, counts: Mapping[str, Integers]) -> bool:
+def _held(plan: ReleasePlan, counts: Mapping[str, Counted]) -> list[tuple[Any, bytes]]:
+    """The exact counts as they are held: of a box above the last level, or in sketches."""
+    choices = KeyedChoices(key=ReleaseKey(SECRET), release=plan.name)
+    return [
+        ((question.name, *place), question.merge(place, [data]).to_bytes())
+        for question in plan.questions
+        for place, data, _ in question.partials_of(counts[question.name], choices)
+    ]
+
+
+def replayed(plan: ReleasePlan, first: Recorded, counts: Mapping[str, Counted]) -> Recorded:
+    """The release of other counts that is given the noisy counts of a release."""
+
+    def wanted(place: Place, draw: Draw) -> Integers | None:
+        known = first.draws.get(place)
+        assert known is not None and (known.size, known.nodes) == (draw.size, draw.nodes), (
+            "which noise is drawn depends on the data"
+        )
+        return known.noisy
+
+    return recorded_release(plan, counts, wanted=wanted)
+
+
+def shows_more(first: Recorded, again: Recorded) -> bool:
     """Whether other counts with the noisy counts of a release give another output."""
-    again = recorded_release(plan, counts, wanted=lambda place, draw: first.draws[place].noisy)
     assert first.release is not None and again.release is not None
     return public_output(first.release) != public_output(again.release)
 

@@ -9,6 +9,7 @@ the noise.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.noise.randomness import RandomStream, ReleaseKey
+from dpcore.noise.randomness import Bits, PlacedStreams, ReleaseKey
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.release.in_memory import release_counts
@@ -28,8 +29,10 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.sparse import question as sparse_question
 
-# The tree, the key, the chunk, the level, and how many draws that stream had before.
-Place = tuple[str, int, int, int, int]
+# The tree, the key, the chunk, the level, and how many draws that stream had before; of noise that
+# is drawn where nodes are looked at, the purpose is in the key's place, and how often is counted by
+# the looks at a level.
+Place = tuple[str, int | str, int, int, int]
 SECRET = bytes(range(32))
 LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedLaplace)
 
@@ -37,7 +40,7 @@ LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedLaplace)
 class NamedStream:
     """A keystream that knows its name; only the exchanged `sample` methods read it."""
 
-    def __init__(self, name: tuple[Any, ...], bits: RandomStream) -> None:
+    def __init__(self, name: tuple[Any, ...], bits: Bits) -> None:
         self.name, self.bits, self.draws = name, bits, 0
 
     def next_place(self) -> Place:
@@ -46,17 +49,52 @@ class NamedStream:
         self.draws += 1
         return tree, key, chunk, level, self.draws - 1
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Whose streams these are, where each node has one."""
+        return ()
+
+
+class NamedNodes(NamedStream):
+    """The keystreams of some nodes of a level, of which each draw takes one."""
+
+    def __init__(self, name: tuple[Any, ...], bits: PlacedStreams, looks: int) -> None:
+        super().__init__(name, bits)
+        self._looks = looks
+
+    def next_place(self) -> Place:
+        tree, purpose, level = self.name[-4:-1]
+        self.draws += 1
+        assert self.draws == 1, "nodes are drawn from twice"
+        return tree, purpose, 0, level, self._looks
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        found: tuple[int, ...] = self.name[-1]
+        return found
+
 
 class NamingKey(ReleaseKey):
-    """A key whose streams know their names, and which remembers these."""
+    """A key whose streams of noise know their names, and which remembers these."""
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(secret)
         self.names: list[tuple[Any, ...]] = []
+        self._looks: Counter[tuple[Any, ...]] = Counter()
 
     def stream(self, *parts: Any) -> Any:
+        own = super().stream(*parts)
+        if parts[0] == "choice":  # of hash functions: the same for all data, and no noise
+            return own
         self.names.append(parts)
-        return NamedStream(parts, super().stream(*parts))
+        return NamedStream(parts, own)
+
+    def placed_streams(self, places: Any, *parts: Any) -> Any:
+        nodes = tuple(places.tolist())
+        self.names += [(*parts, node) for node in nodes]
+        self._looks[parts] += 1
+        own = super().placed_streams(places, *parts)
+        return NamedNodes((*parts, nodes), own, self._looks[parts] - 1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -66,12 +104,14 @@ class Draw:
     Attributes:
         law: it was drawn from.
         size: how many draws.
+        nodes: to which each belongs, where nodes have keystreams of their own.
         exact: what it was added to, (size,); None as long as it was added to nothing.
         noisy: the sums, (size,).
     """
 
     law: NoiseLaw
     size: int
+    nodes: tuple[int, ...] = ()
     exact: Integers | None = None
     noisy: Integers | None = None
 
@@ -156,7 +196,7 @@ def recorded_release(
     publish = sparse_question.publish_shard
 
     def drawn(law: NoiseLaw, stream: NamedStream, size: int) -> Any:
-        place, draw = stream.next_place(), Draw(law=law, size=size)
+        place, draw = stream.next_place(), Draw(law=law, size=size, nodes=stream.nodes)
         assert place not in found.draws, f"two draws at {place}"
         found.draws[place] = draw
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
@@ -134,16 +135,16 @@ def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]])
     return counts
 
 
-def exact_counts(question: Question, parts: Sequence[Mapping[str, pa.Array]]) -> object:
+def counts_of(question: Question, parts: Sequence[Mapping[str, pa.Array]]) -> Integers | NodeCounts:
     """The exact counts of a tree, by its own map."""
-    if isinstance(question, SparseQuestion):
+    if isinstance(question, SparseQuestion | HypercubeQuestion):
         return sparse_leaf_counts(question, parts)
     assert isinstance(question, TreeQuestion)
     return leaf_counts(question, parts)
 
 
 def sparse_leaf_counts(
-    question: SparseQuestion, parts: Sequence[Mapping[str, pa.Array]]
+    question: SparseQuestion | HypercubeQuestion, parts: Sequence[Mapping[str, pa.Array]]
 ) -> NodeCounts:
-    """The exact counts of the leaves of a sparse tree, by its own map."""
+    """The exact counts of the leaves of a sparse tree, or of the codes of a box, by its own map."""
     return NodeCounts.merged([question.domain.leaf_counts(columns) for columns in parts])

@@ -38,6 +38,7 @@ from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
@@ -51,7 +52,7 @@ from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.widths import IntervalWidths
 
-Make = Callable[[Budget], TreeQuestion]
+Make = Callable[[Budget], Question]
 KEYS = ("AA", "DL", "UA")
 PUBLISHED = ("tree", "binary", "histogram", "independent")
 
@@ -78,7 +79,7 @@ def random_keys(rng: Random, name: str) -> KeyList:
 # --- ordered trees --------------------------------------------------------------------------------
 
 
-def _ordered_domain(rng: Random, column: str, *, drops: bool) -> tuple[Any, Palette]:
+def ordered_domain(rng: Random, column: str, *, drops: bool) -> tuple[Any, Palette]:
     """A domain of any kind, of few cells; one that drops no row unless it may."""
     outside = rng.choice(["clamp", "drop"]) if drops else "clamp"
     missing = rng.choice(["drop", "first", "last"] if drops else ["first", "last"])
@@ -149,7 +150,7 @@ def ordered_draft(
     """An ordered tree: planned, planned by hand, or as the papers have it."""
     keys = random_keys(rng, name) if rng.random() < 0.4 else None
     public = keys is None and neighbors is Neighbors.SUBSTITUTE and rng.random() < 0.5
-    domain, palette = _ordered_domain(rng, f"{name}_value", drops=not public)
+    domain, palette = ordered_domain(rng, f"{name}_value", drops=not public)
     hand = _by_hand(rng, domain.cells) if rng.random() < 0.5 else plan_tree
     planner = _published(rng, public_total=public) if published else hand
     consistency = rng.choice(list(Consistency)) if published else Consistency.TOP_DOWN

@@ -20,7 +20,7 @@ from benchmarks.audit.rows import (
     Palettes,
     Row,
     batches,
-    exact_counts,
+    counts_of,
     neighbouring_rows,
 )
 from benchmarks.audit.searches import threshold_loss
@@ -68,7 +68,7 @@ def whole_loss(
 ) -> Fraction | float:
     """The epsilon of all parts of a release between two tables, each at its own delta."""
     parts = [batches(rng, palettes, rows) for rows in tables]
-    counts = [{q.name: exact_counts(q, own) for q in plan.questions} for own in parts]
+    counts = [{q.name: counts_of(q, own) for q in plan.questions} for own in parts]
     first, second = (recorded_release(plan, each) for each in counts)
     found = losses(first, second, ("ordered", "hierarchy", "pure"))
     moved: Counter[Any] = Counter()

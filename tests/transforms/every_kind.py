@@ -13,6 +13,7 @@ import pyarrow as pa
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
@@ -20,10 +21,12 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
+from dpcore.sketches.shape import SketchKind
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, TreePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
 from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import NONCE, sparse_question
 from transforms.layout import concluded_file, parquet_bytes, part_file, planned_parts, sha256
 
@@ -84,6 +87,7 @@ def _mixed() -> ReleasePlan:
     amount = Fraction(1, 100)
     questions = (
         sparse_question("paths", name="paths"),
+        box_question(measure=Measure.RHO, amount=amount, holding=Holding.SPARSE),
         ordered_question(keyed=True, measure=Measure.RHO, amount=amount, chunk_leaves=16),
         hierarchy_question(
             "digits", budget=Budget(measure=Measure.RHO, amount=amount), chunk_leaves=4
@@ -94,7 +98,7 @@ def _mixed() -> ReleasePlan:
     return ReleasePlan(
         name="mixed",
         neighbors=Neighbors.ADD_REMOVE,
-        budget=Budget(measure=Measure.RHO, amount=2 * amount),
+        budget=Budget(measure=Measure.RHO, amount=3 * amount),
         questions=questions,
         stated=(epsilon + 1, delta + Fraction(1, 10**3)),
     )
@@ -109,17 +113,39 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "as measured": lambda: _alone(hierarchy_question("digits", estimation="none", chunk_leaves=4)),
     "thresholds": lambda: stated_plan_of(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
+    "box, dense": lambda: _alone(box_question(holding=Holding.DENSE)),
+    "box, sparse": lambda: _alone(box_question(holding=Holding.SPARSE)),
+    "box, as in the paper": lambda: _alone(
+        box_question(mechanism="privhp_paper", holding=Holding.SPARSE, depth=8, most=12)
+    ),
+    "box, all nodes": lambda: _alone(box_question(mechanism="pmm", depth=6)),
+    "box, substitute": lambda: _alone(
+        box_question(holding=Holding.SPARSE, neighbors=Neighbors.SUBSTITUTE, parts=20, root=True)
+    ),
+    "box, rho": lambda: _alone(box_question(measure=Measure.RHO, amount=Fraction(1, 10))),
+    "box, count-min": lambda: _alone(sketched("sketches", SketchKind.COUNT_MIN, rows=1)),
+    "box, three rows of count-min": lambda: _alone(
+        sketched("sketches", SketchKind.COUNT_MIN, rows=3, neighbors=Neighbors.SUBSTITUTE)
+    ),
+    "box, count sketch": lambda: _alone(
+        sketched("sketches", SketchKind.COUNT_SKETCH, rows=1, measure=Measure.RHO)
+    ),
+    "box, three rows of a count sketch": lambda: _alone(
+        sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, mechanism="privhp_paper", depth=7)
+    ),
     "mixed": _mixed,
 }
 # Each is made once: the widths of its intervals take longer than its release.
 PLANS = {name: cache(made) for name, made in _MADE.items()}
-# What does not happen: a mechanism on whole trees has no nodes above its chunks; a sparse tree
-# keeps nothing at its places.
+# What does not happen: a mechanism on whole trees has no nodes above its chunks; a sparse tree and
+# a box keep nothing at their places.
 WHOLE = {"receipts of groups"}
+GATHERED = {"kept", "returned", "receipts of places"}
 ABSENT = {
     "as published": WHOLE,
     "thresholds": WHOLE,
-    "sparse": {"kept", "returned", "receipts of places"},
+    "sparse": GATHERED,
+    **{name: GATHERED for name in PLANS if name.startswith("box")},
 }
 
 

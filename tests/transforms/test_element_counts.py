@@ -12,8 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dpcore.hypercube import code_counts
+from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.sketches.shape import SketchKind
+from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
@@ -82,3 +87,35 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
     columns = {each: pa.array(["x"] * 2000) for each in question.columns}
     rows = pa.table(columns | {name: pa.array(["x"] * 1999 + ["y"])})
     assert counted(plan, rows, "first") == counted(plan, pa.table(columns), "second")
+
+
+@pytest.mark.parametrize("buffered", [2**23, 700])
+def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
+    """However their counts are held, also where codes leave before their bundle ends."""
+    monkeypatch.setattr("dpcore.hypercube.code_counts.BUFFERED_ROWS", buffered)
+    plan = release_plan_of(
+        box_question("dense", holding=Holding.DENSE),
+        box_question("sparse", holding=Holding.SPARSE),
+        sketched("sketches", SketchKind.COUNT_SKETCH, rows=3),
+    )
+    columns = {"number": [3] * 3000, "amount": [1.0] * 3000, "race": ["white"] * 3000}
+    first = counted(plan, pa.table(columns), "first")
+    others = {"number": [3] * 2999 + [20], "race": ["white"] * 2999 + ["dropped"]}
+    for name, values in others.items():
+        assert first == counted(plan, pa.table(columns | {name: values}), name)
+    codes = np.random.default_rng(3).integers(-5, 25, 3000)
+    assert first == counted(plan, pa.table(columns | {"number": codes}), "many codes")
+
+
+def test_a_box_that_sends_no_empty_shards_is_found(counted, small_splits, monkeypatch) -> None:
+    sent = code_counts.code_partials
+    monkeypatch.setattr(
+        code_counts, "code_partials", lambda counts: (each for each in sent(counts) if each.data)
+    )
+    plan = release_plan_of(box_question(holding=Holding.SPARSE))
+    columns = {"amount": [1.0] * 3000, "race": ["white"] * 3000}
+    counts = [
+        counted(plan, pa.table(columns | {"number": [3] * 2999 + [last]}), f"last {last}")
+        for last in (3, 20)
+    ]
+    assert counts[0] != counts[1]

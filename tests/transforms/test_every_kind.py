@@ -177,7 +177,8 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
         nodes = [row for place, rows in found.items() for row in rows if place[1] == question.name]
         roots = [row for row in nodes if row.get("level") == 0]
         assert len(roots) == question.key_count
-        if question.name != "thresholds":  # which are not exact without noise either
+        # Searches are not exact without noise either, nor are counts that collide in sketches.
+        if question.name not in ("thresholds", "sketches"):
             assert sum(row["estimate"] for row in roots) == pytest.approx(exact, abs=1e-6)
 
 

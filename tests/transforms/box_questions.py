@@ -1,0 +1,56 @@
+"""Questions about a box of three columns of the rows that every kind of tree is released of: counts
+held in each of the ways there are, planned as a configuration would have it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.ordered.category import CategoryDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from dpcore.partitions.plan import Holding
+from dpcore.partitions.planner import PartitionChoices
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.workload import Share, Terms
+from dpcore.sketches.shape import SketchKind
+
+
+def box_domain() -> HypercubeDomain:
+    """Numbers, amounts and categories, some of them dropped: 5, 4 and 2 bits."""
+    axes = (
+        IntegerDomain(column="number", lower=-5, upper=25),
+        NumberDomain(column="amount", lower=-80, upper=120, cells=16, outside="drop"),
+        CategoryDomain(column="race", categories=("white", "black", "nobody"), unknown="drop"),
+    )
+    return HypercubeDomain(axes=axes, depths=tuple(cell_bits(axis) for axis in axes))
+
+
+def box_question(
+    name: str = "box",
+    *,
+    mechanism: str = "privhp",
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    **choices: Any,
+) -> HypercubeQuestion:
+    """The partition of the box, as it is planned for some choices."""
+    workload = HypercubeWorkload(
+        name=name,
+        domain=box_domain(),
+        choices=PartitionChoices.of(mechanism, **{"rows": 900} | choices),
+    )
+    share = Share(budget=Budget(measure=measure, amount=amount))
+    return workload.planned(share, Terms(neighbors=neighbors))
+
+
+def sketched(
+    name: str, kind: SketchKind, *, rows: int, width: int = 64, **fields: Any
+) -> HypercubeQuestion:
+    """The same with a sketch for every level below the first ones."""
+    own = {"holding": Holding.SKETCH, "sketch": kind, "hash_rows": rows, "width": width, "most": 8}
+    return box_question(name, **own | fields)
