@@ -80,7 +80,7 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
         template="ordered/page.html.j2",
         scripts=("ordered/page.js",),
         notes=_NOTES,
-        figure=cdf_figure(question, curves, shown),
+        figures=(cdf_figure(question, curves, shown),),
     )
 
 
