@@ -163,8 +163,13 @@ class ReleasedPartition:
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
             count = self._counts[level - 1][place]
             found.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
-        level, place, count, more = (np.concatenate(each) for each in zip(*found, strict=True))
-        return level, place, count, more
+        levels, places, counts, more = zip(*found, strict=True)
+        return (
+            np.concatenate(levels),
+            np.concatenate(places),
+            np.concatenate(counts),
+            np.concatenate(more),
+        )
 
     def _parts(self, chosen: Sequence[Flags]) -> Parts:
         """
