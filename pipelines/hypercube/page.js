@@ -2,10 +2,12 @@
 (() => {
   const { release, element } = page;
   const rowsText = (rows) => rows.toLocaleString("en-US", { maximumFractionDigits: 1 }) + " rows";
+  const shareText = (rows, total) => (100 * rows / total).toFixed(2) + " % of all";
 
   // What a figure says of a point, a bar, a part or a rectangle.
   const lines = {
-    curve: (data, info) => [data.texts[info.index], rowsText(data.rows[info.index])],
+    curve: (data, info) => [data.texts[info.index], rowsText(data.rows[info.index]),
+      shareText(data.rows[info.index], data.rows[data.rows.length - 1])],
     histogram: (data, info) => [data.texts[info.index], rowsText(data.rows[info.index])],
     map: (data, info) => [
       ...data.sides.map((side) => side.name + " " + side.texts[side.which[info.index]]),
