@@ -16,7 +16,7 @@
     grid: (data, info, source) => {
       const [across, up] = data.sides, place = info.image_index.flat_index;
       const column = place % across.texts.length, row = Math.floor(place / across.texts.length);
-      const rows = source.data.image[0].get ? source.data.image[0].get(row, column) : source.data.image[0][place];
+      const rows = source.data.image[0][place];
       return [across.name + " " + across.texts[column], up.name + " " + up.texts[row],
         rowsText(rows > 0 ? rows : 0)];
     },
