@@ -26,6 +26,7 @@ from pipelines.hypercube.lines import (
     hypercube_summary,
     hypercube_target,
 )
+from pipelines.hypercube.page import hypercube_tree
 from pipelines.hypercube.section import HypercubeTree
 from pipelines.ordered.lines import (
     ordered_entry,
@@ -107,5 +108,6 @@ KINDS: dict[str, Kind] = {
         plan_lines=hypercube_lines,
         target=hypercube_target,
         summary_lines=hypercube_summary,
+        page=hypercube_tree,
     ),
 }

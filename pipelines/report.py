@@ -54,9 +54,9 @@ def write_report_html(
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
     pages = list(_pages(release, questions, asked))
-    charts = any(page.figure is not None for page in pages)
+    charts = any(page.figures for page in pages)
     scripts = [*([_bokeh()] if charts else []), _script(pages)]
-    style = _text("page/page.css")
+    style = _style(pages)
     return _render(
         name=plan.name,
         tree_count=len(plan.questions),
@@ -103,6 +103,12 @@ def _script(pages: Sequence[TreePage]) -> str:
     each = sorted({page.scripts for page in pages}, key=lambda scripts: scripts[-1:])
     names = dict.fromkeys(name for scripts in each for name in scripts)
     return "\n".join(_text(name) for name in ("page/page.js", *names))
+
+
+def _style(pages: Sequence[TreePage]) -> str:
+    """The styles of the trees that the page holds, each once."""
+    names = dict.fromkeys(name for page in pages for name in page.styles)
+    return "\n".join(_text(name) for name in ("page/page.css", *names))
 
 
 def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
@@ -200,14 +206,14 @@ def _embedded(pages: Sequence[TreePage]) -> str:
     """
     document = Document()
     for page in pages:
-        if page.figure is not None:
-            document.add_root(page.figure)
+        for figure in page.figures:
+            document.add_root(figure)
     ids: dict[str, str] = {}
     figures = _renumbered(document.to_json(deferred=False), ids)
     targets = {
-        ids[page.figure.id]: f"figure-{place}"
+        ids[figure.id]: f"figure-{place}-{number}" if number else f"figure-{place}"
         for place, page in enumerate(pages)
-        if page.figure is not None
+        for number, figure in enumerate(page.figures)
     }
     text = json.dumps(
         {"document": figures, "targets": targets, "trees": [page.data for page in pages]},

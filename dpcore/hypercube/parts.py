@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.least_squares import TreeEstimate, least_squares
@@ -25,6 +25,22 @@ from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, children_of
 
 # The cells [start, stop) of a box along each axis.
 Sides = Sequence[tuple[int, int]]
+# Parts whose overlaps with intervals are held at once.
+_BLOCK = 2**14
+
+
+class Parts(NamedTuple):
+    """Parts of a partition.
+
+    Attributes:
+        starts: of each axis (n,) the first cells.
+        stops: of each axis (n,) the cells after the last.
+        counts: (n,) their consistent counts.
+    """
+
+    starts: list[Integers]
+    stops: list[Integers]
+    counts: Integers
 
 
 class WeightedSum(NamedTuple):
@@ -118,22 +134,62 @@ class ReleasedPartition:
         return None if self.laws is None else least_squares(self.tree)
 
     @cached_property
-    def parts(self) -> tuple[list[Integers], list[Integers], Integers]:
-        """The parts: of each axis their first cells and those after the last, and their counts."""
+    def parts(self) -> Parts:
+        """The nodes that were not split."""
+        return self._parts(self.tree.leaves())
+
+    def coarsened(self, most: int) -> Parts:
+        """At most so many parts: those with the smallest counts are merged into their parents.
+
+        Args:
+            most: at least 1.
+        """
+        level, place, count, more = self._splits()
+        # No child has more than its parent, so what is taken first hangs together.
+        order = np.lexsort((level, -count))
+        taken = order[: np.searchsorted(1 + np.cumsum(more[order]), most, side="right")]
+        split = [np.zeros(len(each), np.bool_) for each in self.tree.levels]
+        for number, flags in enumerate(split):
+            flags[place[taken[level[taken] == number]]] = True
+        chosen = [~split[0]]
+        for number, _, below in self.tree.pairs():
+            chosen.append(split[number - 1][below.parents] & ~split[number])
+        return self._parts(chosen)
+
+    def _splits(self) -> tuple[Integers, Integers, Floats, Integers]:
+        """Of every node that was split its level, its place in it, its count, and how many parts
+        more its children are."""
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
+        for level, above, below in self.tree.pairs():
+            place = below.split(above)
+            filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
+            count = self._counts[level - 1][place]
+            found.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
+        levels, places, counts, more = zip(*found, strict=True)
+        return (
+            np.concatenate(levels),
+            np.concatenate(places),
+            np.concatenate(counts),
+            np.concatenate(more),
+        )
+
+    def _parts(self, chosen: Sequence[Flags]) -> Parts:
+        """
+        Args:
+            chosen: for each level (n,) which nodes.
+        """
         starts: list[list[Integers]] = [[] for _ in self.domain.axes]
         stops: list[list[Integers]] = [[] for _ in self.domain.axes]
         counts = []
-        for level, ends, own in zip(
-            self.tree.levels, self.tree.leaves(), self._counts, strict=True
-        ):
-            ends &= self.domain.has_cells(level.depth, level.nodes)
+        for level, own, flags in zip(self.tree.levels, self._counts, chosen, strict=True):
+            ends = flags & self.domain.has_cells(level.depth, level.nodes)
             for axis, sides in enumerate(
                 zip(*self.domain.ranges(level.depth, level.nodes[ends]), strict=True)
             ):
                 starts[axis].append(sides[0])
                 stops[axis].append(sides[1])
             counts.append(own[ends])
-        return (
+        return Parts(
             [np.concatenate(each) for each in starts],
             [np.concatenate(each) for each in stops],
             np.concatenate(counts).astype(np.int64),
@@ -174,3 +230,39 @@ class ReleasedPartition:
         heights = np.cumsum(change)[:-1]
         rows = np.concatenate([[0.0], np.cumsum(heights * np.diff(edges))])
         return edges, np.maximum.accumulate(np.clip(rows, 0.0, float(counts.sum())))
+
+    def grids(self, edges: Sequence[Integers]) -> dict[tuple[int, int], Floats]:
+        """The consistent counts of the rectangles of every two of the first axes, spread evenly in
+        their parts.
+
+        Args:
+            edges: of each of these axes, (m + 1,) rising boundaries of cells.
+
+        Returns:
+            by two axes the rows between the edges of the first, (m,), and of the second, (m',).
+        """
+        found = {
+            (first, second): np.zeros((len(edges[first]) - 1, len(edges[second]) - 1))
+            for second in range(len(edges))
+            for first in range(second)
+        }
+        parts = self.parts
+        for begin in range(0, len(parts.counts), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            inside = [
+                _overlaps(start[block], stop[block], own)
+                for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
+            ]
+            for (first, second), grid in found.items():
+                weighted = inside[first] * parts.counts[block, np.newaxis]
+                grid += weighted.T @ inside[second]
+        return found
+
+
+def _overlaps(start: Integers, stop: Integers, edges: Integers) -> Floats:
+    """(n, m) the share of each run of cells between two edges."""
+    covered = np.minimum(stop[:, np.newaxis], edges[1:]) - np.maximum(
+        start[:, np.newaxis], edges[:-1]
+    )
+    shares: Floats = np.maximum(covered, 0) / (stop - start)[:, np.newaxis]
+    return shares

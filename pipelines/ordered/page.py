@@ -34,7 +34,7 @@ from pipelines.page.nodes import (
     whole_levels,
 )
 from pipelines.page.noise import law_text
-from pipelines.page.policies import DROPPED, policies
+from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.reading import (
     ADDS_UP,
     CENTRED,
@@ -52,12 +52,6 @@ _NOTES = (
     *interval(CENTRED),
     STANDARD_ERROR,
 )
-_POLICIES = {
-    "clamp": "counted in the first or last cell",
-    "drop": DROPPED,
-    "first": "counted in the first cell",
-    "last": "counted in the last cell",
-}
 
 
 def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
@@ -80,7 +74,7 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
         template="ordered/page.html.j2",
         scripts=("ordered/page.js",),
         notes=_NOTES,
-        figure=cdf_figure(question, curves, shown),
+        figures=(cdf_figure(question, curves, shown),),
     )
 
 
@@ -107,7 +101,7 @@ def _context(
         "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}",
         "cells": f"{domain.cells:,}",
         "keyed": plan.keyed,
-        "policies": list(policies(question, _POLICIES)),
+        "policies": list(policies(question, CELL_POLICIES)),
     }
 
 

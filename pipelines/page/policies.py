@@ -8,6 +8,13 @@ from dpcore.questions.tree_question import TreeQuestion
 from pipelines.page.extent import clip
 
 DROPPED = "row not counted in this tree"
+# Of an ordered domain.
+CELL_POLICIES = {
+    "clamp": "counted in the first or last cell",
+    "drop": DROPPED,
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+}
 _KEYS = {"drop": DROPPED, "other": "counted under the key other"}
 
 

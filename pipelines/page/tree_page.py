@@ -35,13 +35,16 @@ class TreePage:
         data: what the scripts read; plain JSON values.
         template: of its part of the page, from the folder of this package.
         scripts: likewise, in their order, after the one that all share.
+        styles: likewise, after the one that all share.
         notes: how to read its numbers.
-        figure: of its CDF, None where it has none.
+        figures: in the order of their elements, which have the ids ``figure-PLACE``,
+            ``figure-PLACE-1`` and so on.
     """
 
     said: dict[str, object]
     data: dict[str, object]
     template: str
     scripts: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
-    figure: figure | None = None
+    figures: tuple[figure, ...] = ()

@@ -1,0 +1,162 @@
+"""What a report says of a box beside its figures: how it was measured, and how to read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.released import ReleasedHypercube
+from pipelines.page.extent import clip
+from pipelines.page.noise import law_text
+from pipelines.page.policies import CELL_POLICIES
+from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
+
+_HELD = {
+    "dense": "a counter for every node of the deepest level",
+    "sparse": "a counter for every node of the deepest level that a row touches, and noise drawn "
+    "for a node when it is looked at",
+}
+_ESTIMATE = (
+    "The least squares combination of the noisy counts of all nodes that were looked at. It may be "
+    "negative or fractional."
+)
+_EVEN_SHARES = (
+    "The node's share of its parent's count, by Algorithm 4 of Holland et al.: what its children "
+    "are off by is taken from each alike."
+)
+_GIVEN = (
+    "It is given the partition: the noisy counts that made it chose which nodes are divided, and "
+    "of this choice the intervals know nothing. Nodes that were divided tend to be estimated a "
+    "little too high, those that were not a little too low."
+)
+_SKETCHED = (
+    "Below the levels of counters it allows for the noise and not for other nodes in the same cell "
+    "of a sketch."
+)
+_DENSITY = (
+    "Rows are drawn evenly spread in each part, as they are sampled. How they lie inside a part is "
+    "not known; an answer about a piece of a part has an interval from none of the part's rows to "
+    "all of them."
+)
+
+
+def facts(tree: ReleasedHypercube) -> dict[str, str]:
+    """What the partition is, name by name."""
+    question, plan = tree.question, tree.question.plan
+    spec, budget = plan.spec(), tree.question.budget
+    partition = tree.partition
+    said = {
+        "Columns": "; ".join(
+            f"{clip(axis.column)}: {_cells(axis.kind, axis.cells, depth)}"
+            for axis, depth in zip(question.domain.axes, question.domain.depths, strict=True)
+        ),
+        "Partition": f"{len(partition.parts.counts):,} parts, the deepest "
+        f"{partition.tree.levels[-1].depth} of {question.domain.bits} bits deep (halvings of the "
+        f"box, one column after the other); {_nodes(tree):,} nodes were looked at",
+        "Divided": _divided(spec),
+        "Budget": "" if budget is None else f"{budget.measure.value} = {float(budget.amount):.6g}",
+        "Exact counts": _held(spec, plan.state_bytes),
+        "Intervals": f"{100 * question.confidence:.6g} %",
+    }
+    return {name: text for name, text in said.items() if text}
+
+
+def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
+    """The rows of the table of levels."""
+    plan, partition = tree.question.plan, tree.partition
+    above = plan.spec().get("split", {}).get("above") or ()
+    ends = partition.tree.leaves()
+    for place, (level, law) in enumerate(zip(plan.levels(), plan.laws, strict=True)):
+        nodes = parts = 0
+        if place < len(partition.tree.levels):
+            own = partition.tree.levels[place]
+            filled = tree.question.domain.has_cells(own.depth, own.nodes)
+            nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
+        least = above[place] if place < len(above) else None
+        amount = level.get(plan.measure.value)
+        sketched = level.get("held") == "sketch"
+        text = law_text(law, exact=plan.public_total and place == 0)
+        yield {
+            "depth": f"{level['depth']}",
+            "nodes": f"{nodes:,}",
+            "parts": f"{parts:,}",
+            "budget": "" if amount is None else f"{_number(str(amount)):.4g}",
+            "noise": f"{text}, in each cell of a sketch" if sketched else text,
+            "deviation": "" if law is None else f"{math.sqrt(law.variance):,.4g}",
+            "above": "" if least is None else f"{least:,.4g}",
+        }
+
+
+def policies(question: HypercubeQuestion) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies, a column each."""
+    for axis in question.domain.axes:
+        spec = axis.spec()
+        yield {"column": clip(axis.column), "tree": clip(question.name)} | {
+            name: CELL_POLICIES.get(str(spec.get(name)), "")
+            for name in ("outside", "missing", "unknown")
+        }
+
+
+def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
+    """How to read the numbers."""
+    spec = question.plan.spec()
+    even = spec.get("estimation") == "even_shares"
+    given: tuple[Note, ...] = interval(_GIVEN)
+    if spec.get("sketches"):
+        given = (*given, ("interval", _SKETCHED))
+    return (
+        ("estimate", _EVEN_SHARES if even else _ESTIMATE),
+        *consistent_count(ADDS_UP),
+        *given,
+        STANDARD_ERROR,
+        ("density", _DENSITY),
+    )
+
+
+def _cells(kind: str, cells: int, depth: int) -> str:
+    size = f"{cells:,}" if cells < 2**24 else f"2^{math.log2(cells):.4g}"
+    return f"{kind} of {size} cells, halved up to {depth} times"
+
+
+def _nodes(tree: ReleasedHypercube) -> int:
+    return sum(
+        int(tree.question.domain.has_cells(level.depth, level.nodes).sum())
+        for level in tree.partition.tree.levels
+    )
+
+
+def _divided(spec: Mapping[str, Any]) -> str:
+    """Which nodes are divided, in words."""
+    split = spec.get("split")
+    if split is None:
+        return f"as {spec['mechanism']} does; its numbers stand in the plan of the manifest"
+    said = []
+    if any(each is not None for each in split["above"]):
+        said.append("nodes whose estimate exceeds what the table of levels says")
+    if split["parts"] is not None:
+        said.append(f"nodes with at least 1/{split['parts']:,} of all rows")
+    if split["most"] < 2**63:
+        said.append(f"of each level at most the {split['most']:,} largest")
+    return "; ".join(said) or "all nodes"
+
+
+def _held(spec: Mapping[str, Any], state_bytes: int | None) -> str:
+    """How exact counts were held, and in how much memory, until there was noise."""
+    held, sketches = spec.get("holding"), spec.get("sketches")
+    text = _HELD.get(str(held), str(held))
+    if sketches:
+        kind = str(sketches["kind"]).replace("_", "-")
+        depth = spec["levels"][sketches["counters"]]["depth"]
+        text = (
+            f"counters down to depth {depth}, and below for each level a {kind} sketch of "
+            f"{sketches['rows']:,} x {sketches['width']:,} cells"
+        )
+    return text if state_bytes is None else f"{text}: {state_bytes:,} bytes"
+
+
+def _number(text: str) -> float:
+    """Of a rational's text."""
+    above, _, below = text.partition("/")
+    return float(above) / float(below or 1)
