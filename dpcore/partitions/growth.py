@@ -7,6 +7,7 @@ threshold n / k (the paper's Appendix D); the threshold by noise is derived here
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,38 +28,39 @@ class GrowthRule:
             least 1.
         parts: a node is split only if it has at least 1 / parts of all rows (hierarchical heavy
             hitters, threshold n / k); None: no such threshold.
-        above: (h,) the rows that a node of each level but the last must exceed to be split, minus
-            infinity where it need not; () for no such threshold.
+        errors: a node is split only if its estimate exceeds so many standard errors of the counts
+            of its children, one of them; 0 or more; None: no such threshold. Of the root, whose
+            estimate may be nothing, it is not asked.
 
     Raises:
         ValueError: a field out of range.
 
-    >>> rule = GrowthRule(most=2, above=(0.0, 3.0))
-    >>> rule.chosen(1, np.array([9.0, 2.0, 5.0, 7.0]), 23.0).tolist()
+    >>> rule = GrowthRule(most=2, errors=2.0)
+    >>> rule.chosen(np.array([9.0, 2.0, 5.0, 7.0]), 23.0, 1.5).tolist()
     [0, 3]
     """
 
     most: int
     parts: int | None = None
-    above: tuple[float, ...] = ()
+    errors: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("most", "parts"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
-        for rows in self.above:
-            if not rows < np.inf:
-                raise ValueError(f"above: {rows} is no number of rows")
+        if self.errors is not None and not 0 <= self.errors < np.inf:
+            raise ValueError(f"errors: {self.errors} is not a number of at least 0")
 
-    def chosen(self, level: int, count: Floats, total: float) -> Integers:
+    def chosen(self, count: Floats, total: float, error: float | None) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.
 
         Args:
-            level: of the plan.
             count: (n,) the running estimates of those that can be split; NaN of the others.
             total: the running estimate of the root.
+            error: the standard error of a count of the next level; None: of the root.
         """
-        least = self.above[level] if self.above else -np.inf
+        asked = self.errors is not None and error is not None
+        least = self.errors * error if asked else -np.inf  # type: ignore[operator]
         places = np.flatnonzero(count > least)
         if self.parts is not None:
             places = places[count[places] >= max(total, 0.0) / self.parts]
@@ -97,7 +99,8 @@ def grow(
         last = levels[-1]
         divisible = hierarchy.is_divisible(last.depth, last.nodes)
         count = np.where(divisible, running[-1].estimate, np.nan)
-        places = rule.chosen(level - 1, count, float(running[0].estimate[0]))
+        error = math.sqrt(measurement.variance(level)) if level > 1 else None
+        places = rule.chosen(count, float(running[0].estimate[0]), error)
         if not len(places):
             break
         own = _split(hierarchy, measurement, level, depth, last.nodes[places], last.depth)

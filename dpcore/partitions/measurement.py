@@ -8,6 +8,7 @@ node looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -48,6 +49,9 @@ def measured_variance(variance: float) -> float:
 
 class Measurement(Protocol):
     """Noisy counts of the nodes of every level, each a fixed number however often it is asked."""
+
+    def variance(self, level: int) -> float:
+        """Of the error of a count of a level below the root, in rows^2."""
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
         """The noisy counts of some nodes.
@@ -125,6 +129,11 @@ class NodeNoise:
     source: NoiseSource
     public_total: bool = False
     purpose: str = "count"
+
+    def variance(self, level: int) -> float:
+        """As `Measurement.variance`."""
+        law = self.laws[level]
+        return math.inf if law is None else measured_variance(law.variance)
 
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
         """As `Measurement.at`."""

@@ -106,7 +106,7 @@ class PartitionPlan(Mechanism):
     >>> plan = PartitionPlan(
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     ...     measure=Measure.EPSILON, neighbors=Neighbors.ADD_REMOVE,
-    ...     rule=GrowthRule(most=2**14, above=(-np.inf, 10.0)))
+    ...     rule=GrowthRule(most=2**14, errors=4.0))
     >>> plan.law(1), plan.spending.epsilon
     (DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
     >>> PartitionPlan.from_spec(plan.spec()) == plan
@@ -132,8 +132,6 @@ class PartitionPlan(Mechanism):
             raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
         if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
             raise ValueError("amounts: below the root each must be above 0")
-        if self.rule.above and len(self.rule.above) != self.height:
-            raise ValueError(f"above: {len(self.rule.above)} for {self.height} levels")
         self._check_root()
         if (self.sketches is None) == (self.holding is Holding.SKETCH):
             raise ValueError(f"sketches: they go with holding {Holding.SKETCH.value}, and only so")
@@ -146,8 +144,6 @@ class PartitionPlan(Mechanism):
         known = self.public_total or self.amounts[0] > 0
         if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
             raise ValueError("amounts: the root must be measured, or public, for this")
-        if not known and self.rule.above and self.rule.above[0] > -np.inf:
-            raise ValueError("above: nothing is known of the root that could be compared")
 
     def is_sketched(self, level: int) -> bool:
         """Whether a level has a sketch in place of counters."""
@@ -261,8 +257,7 @@ class PartitionPlan(Mechanism):
             "split": {
                 "most": self.rule.most,
                 "parts": self.rule.parts,
-                # JSON has no infinity.
-                "above": [None if np.isinf(rows) else rows for rows in self.rule.above],
+                "errors": self.rule.errors,
             },
             "estimation": self.estimation.value,
             "holding": self.holding.value,
@@ -286,7 +281,7 @@ class PartitionPlan(Mechanism):
             rule=GrowthRule(
                 most=split["most"],
                 parts=split["parts"],
-                above=tuple(-np.inf if rows is None else rows for rows in split["above"]),
+                errors=split["errors"],
             ),
             estimation=Estimation(spec["estimation"]),
             holding=Holding(spec["holding"]),

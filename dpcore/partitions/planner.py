@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -38,9 +38,9 @@ from dpcore.sketches.shape import SketchKind, SketchShape
 # A public guess of the number of rows, where none is given.
 GUESSED_ROWS = 2**20
 # Nodes of a level that are split at most, where memory allows.
-MOST_SPLIT = 2**14
+MOST_SPLIT = 2**16
 # Of memory, where no limit is given, in bytes.
-DEFAULT_MEMORY = 2**28
+DEFAULT_MEMORY = 2**32
 SPLIT_ERRORS = 4.0
 # About how many bits lie between the levels.
 BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}
@@ -57,7 +57,9 @@ CODE_BYTES = 32
 # What one node takes while a partition grows and is estimated.
 NODE_BYTES = 160
 _LEAST_WIDTH = 16
-_MOST_WIDTH = 2**17
+# Wider tables, or deeper counters, would be large to hand on in one piece.
+_MOST_WIDTH = 2**20
+_MOST_COUNTERS_DEPTH = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,25 +182,17 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     depths = _depths(setting, choices)
     most = _most(choices, setting, depths)
     holding, sketches = _holding(setting, choices, depths, most)
-    draft = PartitionPlan(
+    return PartitionPlan(
         depths=depths,
         amounts=_amounts(setting, choices, depths, most),
         measure=setting.budget.measure,
         neighbors=setting.neighbors,
         public_total=setting.public_total,
-        rule=GrowthRule(most=most, parts=choices.parts),
+        rule=GrowthRule(most=most, parts=choices.parts, errors=choices.split_errors or None),
         estimation=choices.estimation,
         holding=holding,
         sketches=sketches,
     )
-    if not choices.split_errors:
-        return draft
-    spreads = (0.0 if law is None else math.sqrt(law.variance) for law in draft.laws[2:])
-    # In parts of 2^-10 rows: the last bits of a square root differ between machines.
-    rows = (round(choices.split_errors * spread * 2**10) / 2**10 for spread in spreads)
-    above = (-math.inf, *rows)
-    rule = GrowthRule(most=most, parts=choices.parts, above=above)
-    return replace(draft, rule=rule)
 
 
 def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivTreePlan:
@@ -331,7 +325,7 @@ def _holding(
     rows = choices.rows_at_most
     if rows is None:
         # A limit that is stated must hold whatever the data are; else the guess will do.
-        rows = 2**40 if choices.memory else 4 * (choices.rows or GUESSED_ROWS)
+        rows = 2**40 if choices.memory else choices.rows or GUESSED_ROWS
     sparse = CODE_BYTES * min(rows, 1 << depths[-1])
     if asked is Holding.SPARSE or (asked is None and 2 * sparse <= memory):
         return Holding.SPARSE, None
@@ -341,12 +335,15 @@ def _holding(
 def _sketches(
     choices: PartitionChoices, depths: tuple[int, ...], most: int, memory: int
 ) -> LevelSketches:
-    """Counters for the levels of at most k nodes (L_k of Algorithm 2), and the widest sketches that
-    fit what remains of memory."""
+    """Counters for the first levels, and the widest sketches that fit what remains of memory.
+
+    Of the paper counters are for levels of at most k nodes (L_k of Algorithm 2); as planned here
+    for as many as fit a quarter of memory, as a counter has no collisions.
+    """
     last = len(depths) - 1
-    counters = max(
-        (level for level, depth in enumerate(depths[:-1]) if 2**depth <= max(most, 1)), default=0
-    )
+    bound = most if choices.shares == "lemma_5" else memory // 4 // 8
+    bound = min(bound, 1 << _MOST_COUNTERS_DEPTH)
+    counters = max(level for level, depth in enumerate(depths[:-1]) if 1 << depth <= max(bound, 1))
     levels, above = last - counters, 8 << depths[counters]
     least = above + 8 * levels * choices.hash_rows * _LEAST_WIDTH
     # Half for counts, as they are also packed when they travel; half for growing.

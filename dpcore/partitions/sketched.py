@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -39,6 +40,13 @@ class SketchedCounts:
     tables: Mapping[int, Integers]
     hashes: Mapping[int, SketchHashes]
 
+    def variance(self, level: int) -> float:
+        """As `dpcore.partitions.measurement.Measurement.variance`; of a sketch with collisions."""
+        if self.plan.is_sketched(level):
+            return measured_variance(self._best[level][1].variance)
+        law = self.plan.law(level)
+        return np.inf if law is None else measured_variance(law.variance)
+
     def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
         """As `dpcore.partitions.measurement.Measurement.at`."""
         law = self.plan.law(level)
@@ -47,13 +55,17 @@ class SketchedCounts:
             known = 0.0 if self.plan.is_measured(level) else np.inf
             spread = known if law is None else measured_variance(law.variance)
             return Measured(value, np.full(len(nodes), spread))
-        estimator, moments = self._best(level)
+        estimator, moments = self._best[level]
         value = estimates(estimator, self.tables[level], self.hashes[level], nodes) - moments.bias
-        return Measured(value, np.full(len(nodes), measured_variance(moments.variance)))
+        return Measured(value, np.full(len(nodes), self.variance(level)))
 
-    def _best(self, level: int) -> tuple[Estimator, ErrorMoments]:
-        """The estimator of a level's counts, and the moments of its error."""
+    @cached_property
+    def _best(self) -> dict[int, tuple[Estimator, ErrorMoments]]:
+        """The estimator of each sketched level's counts, and the moments of its error."""
         assert self.plan.sketches is not None
-        error = RowError.of_table(self.plan.sketches.shape, self.tables[level])
-        estimator = self.plan.sketches.estimator or error.best_estimator()
-        return estimator, error.moments(estimator)
+        found = {}
+        for level, table in self.tables.items():
+            error = RowError.of_table(self.plan.sketches.shape, table)
+            estimator = self.plan.sketches.estimator or error.best_estimator()
+            found[level] = estimator, error.moments(estimator)
+        return found
