@@ -46,6 +46,9 @@ class Asked:
         value = np.array([self.counts[each] for each in asked], np.float64)
         return Measured(value, np.ones(len(nodes)))
 
+    def variance(self, level: int) -> float:
+        return 1.0
+
 
 def paper_growth(
     cells: Cells, counts: Mapping[tuple[int, int], float], depth: int, most: int
@@ -178,24 +181,23 @@ def test_empty_nodes_are_known_to_be() -> None:
         (GrowthRule(most=9, parts=4), 20.0, [2, 3, 5]),  # at least 5 rows
         (GrowthRule(most=9, parts=4), 20.1, [3]),
         (GrowthRule(most=9, parts=4), -8.0, [2, 3, 4, 5]),  # a total below 0 is taken as 0
-        (GrowthRule(most=9, above=(99.0, 5.0)), 20.0, [3]),  # more than 5 rows
-        (GrowthRule(most=9, above=(99.0, 4.9)), 20.0, [2, 3, 5]),
-        (GrowthRule(most=2, parts=4, above=(99.0, 4.9)), 20.0, [2, 3]),
-        (GrowthRule(most=9, above=(-np.inf, 99.0)), 20.0, []),
+        (GrowthRule(most=9, errors=5.0), 20.0, [3]),  # more than 5 rows
+        (GrowthRule(most=9, errors=4.9), 20.0, [2, 3, 5]),
+        (GrowthRule(most=2, parts=4, errors=4.9), 20.0, [2, 3]),
+        (GrowthRule(most=9, errors=99.0), 20.0, []),
     ],
 )
 def test_which_nodes_are_split(rule: GrowthRule, total: float, expected: list[int]) -> None:
     count = np.array([-1.0, np.nan, 5.0, 8.0, 0.0, 5.0])
-    assert rule.chosen(1, count, total).tolist() == expected
+    assert rule.chosen(count, total, 1.0).tolist() == expected
 
 
 def test_no_node_to_split_ends_the_tree() -> None:
-    rule = GrowthRule(most=8, above=(3.0, 99.0, 0.0))
+    rule = GrowthRule(most=8, errors=99.0)
     counts = random_counts(np.random.default_rng(0), 3, tied=True) | {(0, 0): 4.0}
     tree, running = grow(Cells(3), (0, 1, 2, 3), Asked(counts), rule, EvenShares())
     assert len(tree.levels) == len(running) == 2 and tree.size == 3
-    tree, _ = grow(Cells(3), (0, 1), Asked(counts | {(0, 0): 2.0}), rule, EvenShares())
-    assert tree.size == 1 and tree.leaves()[0].tolist() == [True]
+    assert rule.chosen(np.array([2.0]), 2.0, None).tolist() == [0]  # the root is split in any case
 
 
 @pytest.mark.parametrize(

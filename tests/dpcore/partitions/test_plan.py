@@ -125,9 +125,6 @@ def plans(draw: st.DrawFn) -> PartitionPlan:
     measured = not public and draw(st.booleans())
     amounts[0] = amounts[0] if measured else Fraction(0)
     known = public or measured
-    least = st.just(-math.inf) | st.floats(-1e6, 1e6)
-    above = [draw(least) for _ in range(height)]
-    above[0] = above[0] if known else -math.inf
     sketched = None
     if draw(st.booleans()):
         kind = draw(st.sampled_from(SketchKind))
@@ -147,7 +144,7 @@ def plans(draw: st.DrawFn) -> PartitionPlan:
         rule=GrowthRule(
             most=draw(st.integers(1, 2**64)),
             parts=draw(st.none() | st.integers(1, 10**6)) if known else None,
-            above=tuple(above) if draw(st.booleans()) else (),
+            errors=draw(st.none() | st.floats(0, 1e6)),
         ),
         estimation=draw(every) if known else Estimation.LEAST_SQUARES,
         holding=Holding.SKETCH if sketched else draw(plain),
@@ -172,9 +169,9 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
         {"neighbors": SUB},
         {"rule": GrowthRule(most=101)},
         {"rule": GrowthRule(most=100, parts=7)},
-        {"rule": GrowthRule(most=100, above=(-math.inf, 1.0, 2.0))},
-        {"rule": GrowthRule(most=100, above=(-math.inf, 1.0, 2.5))},
-        {"rule": GrowthRule(most=100, above=(0.0, 1.0, 2.0))},
+        {"rule": GrowthRule(most=100, errors=2.0)},
+        {"rule": GrowthRule(most=100, errors=2.5)},
+        {"rule": GrowthRule(most=100)},
         {"estimation": Estimation.EVEN_SHARES},
         {"holding": Holding.DENSE},
         {"sketches": sketches()},
@@ -215,14 +212,6 @@ NONE = Fraction(0)
         ({"amounts": (HALF, HALF)}, "amounts: 2 for 4 levels"),
         ({"amounts": (HALF, HALF, NONE, HALF)}, "amounts: below the root each must be above 0"),
         ({"amounts": (-HALF, HALF, HALF, HALF)}, "amounts: below the root"),
-        ({"rule": GrowthRule(most=1, above=(1.0,))}, "above: 1 for 3 levels"),
-        (
-            {
-                "amounts": (NONE, HALF, HALF, HALF),
-                "rule": GrowthRule(most=1, above=(0.0, 0.0, 0.0)),
-            },
-            "above: nothing is known of the root",
-        ),
         ({"public_total": True}, "public_total: under substitute only"),
         ({"public_total": True, "neighbors": SUB}, "public_total: under substitute only"),
         (

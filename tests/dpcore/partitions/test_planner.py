@@ -168,7 +168,7 @@ def test_substitute_doubles_the_noise(measure: Measure) -> None:
 def test_the_papers_mechanisms_are_the_papers() -> None:
     plan = plan_partition(setting_of(), PartitionChoices.of("privhp_paper", depth=10, most=8))
     assert plan.depths == tuple(range(11)) and plan.rule.most == 8
-    assert plan.rule.above == () and plan.rule.parts is None
+    assert plan.rule.errors is None and plan.rule.parts is None
     assert plan.estimation is Estimation.EVEN_SHARES and plan.amounts[0] > 0
     pmm = plan_partition(setting_of(), PartitionChoices.of("pmm", depth=10))
     assert pmm.rule.most == 2**10 and pmm.depths == tuple(range(11))
@@ -182,12 +182,8 @@ def test_the_papers_mechanisms_are_the_papers() -> None:
 
 def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
     plan = plan_partition(setting_of(), PartitionChoices(depth=12, split_errors=3.0))
-    assert plan.rule.above[0] == -math.inf
-    for level in range(1, plan.height):
-        law = plan.laws[level + 1]
-        assert law is not None
-        assert plan.rule.above[level] == pytest.approx(3 * math.sqrt(law.variance))
-    assert plan_partition(setting_of(), PartitionChoices(split_errors=0.0)).rule.above == ()
+    assert plan.rule.errors == 3.0
+    assert plan_partition(setting_of(), PartitionChoices(split_errors=0.0)).rule.errors is None
 
 
 def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
