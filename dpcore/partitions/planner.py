@@ -41,7 +41,7 @@ GUESSED_ROWS = 2**20
 # Nodes of a level that are split at most, where memory allows.
 MOST_SPLIT = 2**16
 # Of memory, where no limit is given, in bytes.
-DEFAULT_MEMORY = 2**32
+DEFAULT_MEMORY = 2**30
 SPLIT_ERRORS = 4.0
 # About how many bits lie between the levels.
 BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}

@@ -66,7 +66,7 @@ def facts(tree: ReleasedHypercube) -> dict[str, str]:
 def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
     """The rows of the table of levels."""
     plan, partition = tree.question.plan, tree.partition
-    above = plan.spec().get("split", {}).get("above") or ()
+    errors = plan.spec().get("split", {}).get("errors")
     ends = partition.tree.leaves()
     for place, (level, law) in enumerate(zip(plan.levels(), plan.laws, strict=True)):
         nodes = parts = 0
@@ -74,7 +74,12 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
             own = partition.tree.levels[place]
             filled = tree.question.domain.has_cells(own.depth, own.nodes)
             nodes, parts = int(filled.sum()), int((filled & ends[place]).sum())
-        least = above[place] if place < len(above) else None
+        # Below a sketch, or the last level, no number follows from the plan; the root is asked none.
+        below = plan.laws[place + 1] if 0 < place < plan.height else None
+        collide = place < plan.height and plan.levels()[place + 1].get("held") == "sketch"
+        least = None
+        if errors is not None and below is not None and not collide:
+            least = errors * math.sqrt(below.variance)
         amount = level.get(plan.measure.value)
         sketched = level.get("held") == "sketch"
         text = law_text(law, exact=plan.public_total and place == 0)
@@ -133,8 +138,11 @@ def _divided(spec: Mapping[str, Any]) -> str:
     if split is None:
         return f"as {spec['mechanism']} does; its numbers stand in the plan of the manifest"
     said = []
-    if any(each is not None for each in split["above"]):
-        said.append("nodes whose estimate exceeds what the table of levels says")
+    if split["errors"] is not None:
+        said.append(
+            f"nodes whose estimate exceeds {split['errors']:g} standard errors of a count of the "
+            "next level"
+        )
     if split["parts"] is not None:
         said.append(f"nodes with at least 1/{split['parts']:,} of all rows")
     if split["most"] < 2**63:
