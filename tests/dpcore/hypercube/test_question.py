@@ -266,7 +266,7 @@ def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
 
 
 def test_only_noisy_counts_shape_what_is_released() -> None:
-    """A partition grown from the noisy counts of all nodes, kept without the exact ones, is the same
+    """A partition grown from the noisy counts of all nodes, without the exact ones, is the same
     as one grown where exact counts get their noise when they are looked at."""
     question = question_of(BOX, amount=Fraction(1))
     counts = exact_places(question, [ROWS])
