@@ -136,7 +136,7 @@ def test_the_whole_tree_where_nothing_stops_it(
     for cells in (Cells(5), Cells(5, filled)):
         counts = random_counts(rng, 5, tied=False)
         asked = Asked(counts)
-        tree, _ = grow(cells, depths, asked, GrowthRule(most=2**5), consistency)  # type: ignore[arg-type]
+        tree, _ = grow(cells, depths, asked, GrowthRule(most=2**5), consistency)
         every = {
             (below, (node << (below - above)) + k)
             for above, below in pairwise(depths)

@@ -77,7 +77,7 @@ def test_the_laws_by_hand(
 
 def test_substitute_doubles_the_scale_of_every_level_but_the_root() -> None:
     once, twice = plan_of(), plan_of(neighbors=SUB)
-    scales = [(a.scale, b.scale) for a, b in zip(once.laws, twice.laws, strict=True)]  # type: ignore[union-attr]
+    scales = [(a.scale, b.scale) for a, b in zip(once.laws, twice.laws, strict=True)]
     assert [b / a for a, b in scales] == [1, 2, 2, 2]
 
 

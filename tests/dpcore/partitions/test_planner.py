@@ -140,7 +140,7 @@ def test_the_least_memory_that_is_named_works(
     asked = PartitionChoices.of(mechanism, memory=memory, depth=depth, hash_rows=hash_rows)
     named = []
     while (need := enough_memory(setting_of(), asked)) is not None:
-        assert need > asked.memory  # type: ignore[operator]
+        assert need > asked.memory
         named.append(need)
         asked = replace(asked, memory=need)
     # Growing and holding each have a limit of their own: after both are met there is a plan.

@@ -1,0 +1,95 @@
+"""What several tests of boxes share: a box of odd sides, rows, plans with noise or next to none,
+releases in memory, exact counts of boxes by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.plan import Holding
+from dpcore.partitions.planner import PartitionChoices
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import ReleasePlan
+
+KEY = ReleaseKey(bytes(range(32)))
+# A level's noise of this budget is 0 in all of 2^64 draws.
+NO_NOISE = Fraction(10**6)
+HOLDINGS = tuple(Holding)
+MECHANISMS = ("privhp", "privhp_paper", "pmm")
+
+
+def box_domain(
+    *cells: int, depths: Sequence[int] | None = None, **policies: str
+) -> HypercubeDomain:
+    """Columns c0, c1, ... of whole numbers from 0."""
+    return HypercubeDomain(
+        axes=tuple(
+            IntegerDomain(column=f"c{place}", lower=0, upper=own, **policies)
+            for place, own in enumerate(cells)
+        ),
+        depths=tuple(depths or ((own - 1).bit_length() for own in cells)),
+    )
+
+
+def rows_of(domain: HypercubeDomain, many: int, seed: int = 0) -> pa.RecordBatch:
+    """Rows in clusters, so that some parts are heavy and most are empty."""
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for axis in domain.axes:
+        spread = rng.beta(0.4, 2.0, many) if rng.random() < 0.7 else rng.random(many)
+        columns[axis.column] = np.minimum((spread * axis.cells).astype(np.int64), axis.cells - 1)
+    return pa.record_batch(columns)
+
+
+def question_of(
+    domain: HypercubeDomain,
+    mechanism: str = "privhp",
+    *,
+    amount: Fraction = NO_NOISE,
+    measure: Measure = Measure.EPSILON,
+    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    name: str = "box",
+    **choices: Any,
+) -> HypercubeQuestion:
+    """The planned question; sketches are wide enough to keep all codes of small boxes apart."""
+    known: dict[str, Any] = {"depth": domain.bits, **choices}
+    if known.get("holding") is Holding.SKETCH:
+        known = {"width": 2**17, "memory": 2**30} | known
+    workload = HypercubeWorkload(
+        name=name, domain=domain, choices=PartitionChoices.of(mechanism, **known)
+    )
+    budget = Budget(measure=measure, amount=amount)
+    return workload.planned(Share(budget=budget), Terms(neighbors=neighbors))
+
+
+def released(
+    question: HypercubeQuestion, rows: pa.RecordBatch, key: ReleaseKey = KEY, *, nonce: bytes = b""
+) -> ReleasedHypercube:
+    """The answers of a release in memory."""
+    plan = ReleasePlan(
+        name="boxes", neighbors=question.neighbors, budget=question.budget, questions=(question,)
+    )
+    tree = release_rows(plan, [rows], key, nonce=nonce).tree(question.name)
+    assert isinstance(tree, ReleasedHypercube)
+    return tree
+
+
+def rows_in(rows: pa.RecordBatch, sides: Mapping[str, tuple[int, int]]) -> int:
+    """How many rows lie in a box."""
+    inside = np.ones(rows.num_rows, np.bool_)
+    for name, (low, high) in sides.items():
+        values = rows.column(name).to_numpy()
+        inside &= (values >= low) & (values < high)
+    return int(inside.sum())

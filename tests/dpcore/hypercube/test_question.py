@@ -1,0 +1,398 @@
+"""From rows to a released partition: without noise the data's own distribution to one cell, in all
+holdings and by all mechanisms; the same bits however rows are cut; how far a row moves what is
+measured; what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.question import HypercubeQuestion, hypercube_question_from_spec
+from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.ordered.make import KeyList
+from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.plan import Estimation, Holding
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
+from dpcore.questions.place import Place
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.in_memory import release_counts, release_rows
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.rows.packing import unpack
+from dpcore.sketches.shape import SketchKind
+from tests.dpcore.hypercube.boxes import (
+    HOLDINGS,
+    KEY,
+    MECHANISMS,
+    box_domain,
+    question_of,
+    released,
+    rows_of,
+)
+
+ADD, SUB = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+BOX = box_domain(5, 9)
+ROWS = rows_of(BOX, 3000)
+
+
+def cells_of(tree: ReleasedHypercube) -> Counter[tuple[int, ...]]:
+    """The rows of each cell, each part being one cell."""
+    starts, stops, counts = tree.partition.parts
+    assert all(((stop - start) == 1).all() for start, stop in zip(starts, stops, strict=True))
+    places = zip(*(start.tolist() for start in starts), strict=True)
+    return Counter(dict(zip(places, counts.tolist(), strict=True)))
+
+
+def exact(rows: pa.RecordBatch) -> Counter[tuple[int, ...]]:
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_without_noise_it_is_the_data_to_one_cell(mechanism: str, holding: Holding) -> None:
+    choices = {} if mechanism == "pmm" else {"most": 2**BOX.bits}
+    question = question_of(BOX, mechanism, holding=holding, split_errors=0.0, **choices)
+    tree = released(question, ROWS)
+    assert +cells_of(tree) == exact(ROWS)
+    assert tree.total == ROWS.num_rows
+    assert sum(len(part) for part in cells_of(tree)) == 2 * 5 * 9
+
+
+def test_the_comparison_with_the_data_sees_noise() -> None:
+    question = question_of(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
+    assert +cells_of(released(question, ROWS)) != exact(ROWS)
+
+
+@pytest.mark.parametrize("depths", [(3, 4), (1, 2), (2, 1)])
+def test_coarser_parts_are_sums_of_cells(depths: tuple[int, int]) -> None:
+    domain = box_domain(5, 9, depths=depths)
+    tree = released(question_of(domain, most=2**domain.bits, split_errors=0.0), ROWS)
+    starts, stops, counts = tree.partition.parts
+    cells = exact(ROWS)
+    for place, count in enumerate(counts.tolist()):
+        sides = [range(int(a[place]), int(b[place])) for a, b in zip(starts, stops, strict=True)]
+        assert count == sum(cells[x, y] for x in sides[0] for y in sides[1])
+    assert counts.sum() == ROWS.num_rows
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("holding", HOLDINGS)
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("neighbors", Neighbors)
+def test_every_mechanism_runs_with_noise(
+    mechanism: str, holding: Holding, measure: Measure, neighbors: Neighbors
+) -> None:
+    """And what is released tiles the box, adds up, and is nonnegative."""
+    domain = box_domain(13, 6, 3)
+    rows = rows_of(domain, 2000)
+    question = question_of(
+        domain, mechanism, holding=holding, measure=measure, neighbors=neighbors, amount=Fraction(2)
+    )
+    tree = released(question, rows)
+    starts, stops, counts = tree.partition.parts
+    covered = np.zeros((13, 6, 3), np.int64)
+    for place in range(len(counts)):
+        covered[
+            tuple(slice(int(a[place]), int(b[place])) for a, b in zip(starts, stops, strict=True))
+        ] += 1
+    assert (covered == 1).all()
+    assert counts.min() >= 0 and counts.sum() == tree.total
+    assert abs(tree.total - 2000) < 300
+    for place, above, level in tree.partition.tree.pairs():
+        own = tree.partition._counts
+        sums = own[place].reshape(-1, level.fanout(above)).sum(axis=1)
+        assert np.array_equal(sums, own[place - 1][level.split(above)])
+
+
+def choices_of() -> KeyedChoices:
+    return KeyedChoices(key=KEY, release="boxes")
+
+
+def exact_places(
+    question: HypercubeQuestion, batches: list[pa.RecordBatch], *, dense: bool = True
+) -> dict[Place, bytes]:
+    """Merged exact counts of some batches, each counted by a worker of its own."""
+    received: dict[Place, list[bytes]] = {place: [] for place in question.places}
+    for batch in batches:
+        counter = question.counter(dense=dense, choices=choices_of())
+        columns = {name: batch.column(name) for name in question.columns}
+        counter.add(question.increments(columns), batch.num_rows)
+        for partial in counter.take():
+            received[partial.place].append(partial.data)
+    return {
+        place: question.merge(place, parts[::-1]).to_bytes() for place, parts in received.items()
+    }
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+def test_the_same_bits_however_rows_are_cut_and_counted(holding: Holding) -> None:
+    question = question_of(BOX, holding=holding, amount=Fraction(1), width=None, memory=2**20)
+    order = np.random.default_rng(3).permutation(ROWS.num_rows)
+    shuffled = ROWS.take(pa.array(order))
+    pieces = [shuffled.slice(start, 700) for start in range(0, 3000, 700)]
+    whole = exact_places(question, [ROWS])
+    assert exact_places(question, pieces) == whole
+    assert exact_places(question, pieces[::-1], dense=False) == whole
+    assert exact_places(question, [ROWS.slice(0, 0), *pieces]) == whole
+    # As counts, as a caller with counts gives them.
+    plan = plan_of(question)
+    columns = {name: ROWS.column(name) for name in question.columns}
+    by_rows = release_rows(plan, pieces, KEY).tree("box")
+    by_counts = release_counts(plan, {"box": BOX.leaf_counts(columns)}, KEY).tree("box")
+    assert tables(by_rows) == tables(by_counts)
+
+
+def tables(tree: Any) -> list[pa.Table]:
+    return [tree._rows(depth) for depth in tree.question.plan.depths]
+
+
+def plan_of(question: HypercubeQuestion) -> ReleasePlan:
+    return ReleasePlan(
+        name="boxes", neighbors=question.neighbors, budget=question.budget, questions=(question,)
+    )
+
+
+def source(nonce: bytes = b"") -> NoiseSource:
+    return NoiseSource(key=KEY, release="boxes", spec_digest=b"s", global_digest=b"g", nonce=nonce)
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+def test_a_retry_gives_the_same_bits_and_another_nonce_others(holding: Holding) -> None:
+    question = question_of(BOX, holding=holding, amount=Fraction(1))
+    counts = exact_places(question, [ROWS])
+
+    def gathered(nonce: bytes, order: int) -> list[pa.Table]:
+        noise = source(nonce)
+        sent = {
+            place: question.draw(place, data, noise).sent
+            for place, data in list(counts.items())[::order]
+        }
+        return [part.table for part in question.gather(0, sent, noise).released]
+
+    assert gathered(b"", 1) == gathered(b"", -1)
+    assert gathered(b"", 1) != gathered(b"n", 1)
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+def test_no_rows_at_all(holding: Holding) -> None:
+    none = ROWS.slice(0, 0)
+    for amount in (Fraction(1), Fraction(10**6)):
+        question = question_of(BOX, holding=holding, amount=amount)
+        tree = released(question, none)
+        assert tree.total >= 0 and np.isfinite(tree.partition._estimates[0]).all()
+    assert tree.total == 0
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+def test_places_and_parts_do_not_tell_of_rows(holding: Holding) -> None:
+    """The same partials, by place, of no rows, one, and many."""
+    question = question_of(BOX, holding=holding, amount=Fraction(1))
+    seen = []
+    for batch in (ROWS.slice(0, 0), ROWS.slice(0, 1), ROWS):
+        counter = question.counter(dense=True, choices=choices_of())
+        columns = {name: batch.column(name) for name in question.columns}
+        counter.add(question.increments(columns), batch.num_rows)
+        seen.append([partial.place for partial in counter.take()])
+        tree = released(question, batch)
+        assert len(tables(tree)) == len(question.plan.depths)
+    assert seen[0] == seen[1] == seen[2] == question.places
+
+
+def one_row(x: int, y: int) -> pa.RecordBatch:
+    return pa.record_batch({"c0": pa.array([x]), "c1": pa.array([y])})
+
+
+def moved_of(question: HypercubeQuestion, with_: Any, without: Any) -> Iterator[np.ndarray]:
+    """By how much the exact counts of each level, or cells of its sketch, differ."""
+    first, second = (exact_places(question, [each]) for each in (with_, without))
+    if question.plan.holding is Holding.SKETCH:
+        for place in question.places:
+            yield unpack(first[place]) - unpack(second[place])
+        return
+    both = [question.held.measurement(counts, source()).counts for counts in (first, second)]
+    for depth in question.plan.depths[1:]:
+        nodes = np.arange(2**depth, dtype=np.uint64)
+        yield both[0].at(depth, nodes) - both[1].at(depth, nodes)
+
+
+@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("kind", [None, *SketchKind])
+def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
+    neighbors: Neighbors, kind: SketchKind | None
+) -> None:
+    """Over all pairs of rows of a small box: the bound holds and is attained. Under add_remove the
+    other data set lacks the row; under substitute it has another."""
+    domain = box_domain(3, 4)
+    choices: dict[str, Any] = {"holding": Holding.DENSE}
+    if kind is not None:
+        choices = {
+            "holding": Holding.SKETCH, "sketch": kind, "hash_rows": 3, "width": 4, "most": 1,
+        }  # fmt: skip
+    question = question_of(domain, neighbors=neighbors, amount=Fraction(1), bits_apart=1, **choices)
+    cells = [(x, y) for x in range(3) for y in range(4)]
+    l1, l2 = Counter[int](), Counter[int]()
+    for cell in cells:
+        others = cells if neighbors is SUB else [None]
+        for other in others:
+            without = ROWS.slice(0, 0) if other is None else one_row(*other)
+            for level, difference in enumerate(moved_of(question, one_row(*cell), without)):
+                l1[level] = max(l1[level], int(np.abs(difference).sum()))
+                l2[level] = max(l2[level], int((difference**2).sum()))
+    allowed = level_sensitivity(neighbors, single_node=False)
+    sketched = allowed if kind is None else sketch_sensitivity(
+        neighbors, 3, signed=kind is SketchKind.COUNT_SKETCH
+    )  # fmt: skip
+    levels = sorted(l1)
+    if kind is None:
+        assert [(l1[level], l2[level]) for level in levels] == [allowed] * len(levels)
+        return
+    # Counters of the root alone here: one node, which no substitution moves.
+    assert l1[0] <= 1
+    for level in levels[1:]:
+        assert l1[level] <= sketched[0] and l2[level] <= sketched[1]
+    assert max(l1[level] for level in levels[1:]) == sketched[0]
+
+
+def test_only_noisy_counts_shape_what_is_released() -> None:
+    """A partition grown from the noisy counts of all nodes, without the exact ones, is the same
+    as one grown where exact counts get their noise when they are looked at."""
+    question = question_of(BOX, amount=Fraction(1))
+    counts = exact_places(question, [ROWS])
+    noisy = question.held.measurement(counts, source())
+
+    class Remembered:
+        """The noisy counts of all nodes, and nothing else."""
+
+        def __init__(self) -> None:
+            depths = enumerate(question.plan.depths)
+            self.levels = {
+                level: noisy.at(level, depth, np.arange(2**depth, dtype=np.uint64))
+                for level, depth in depths
+            }
+
+        def at(self, level: int, depth: int, nodes: np.ndarray) -> Any:
+            own = self.levels[level]
+            return type(own)(*(each[nodes.astype(np.int64)] for each in own))
+
+    first = question.plan.estimated(BOX, noisy)
+    second = question.plan.estimated(BOX, Remembered())
+    for a, b in zip(first.counts, second.counts, strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("holding", HOLDINGS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_specification_reads_back(mechanism: str, holding: Holding) -> None:
+    question = question_of(BOX, mechanism, holding=holding, amount=Fraction(1))
+    spec = json.loads(json.dumps(question.spec(), allow_nan=False))
+    assert hypercube_question_from_spec(spec) == question
+    plan = plan_of(question)
+    again = plan_from_spec(json.loads(json.dumps(plan.spec(), allow_nan=False)))
+    assert again == plan and again.digest == plan.digest
+    assert replace(plan, questions=(replace(question, confidence=0.9),)).digest == plan.digest
+
+
+def test_what_shapes_the_map_or_the_noise_changes_the_digest() -> None:
+    base = question_of(BOX, amount=Fraction(1))
+    others = [
+        question_of(box_domain(5, 9, depths=(3, 3)), amount=Fraction(1)),
+        question_of(box_domain(5, 10), amount=Fraction(1)),
+        question_of(box_domain(5, 9, outside="drop"), amount=Fraction(1)),
+        question_of(BOX, amount=Fraction(1), most=3),
+        question_of(BOX, amount=Fraction(1), depth=6),
+        question_of(BOX, amount=Fraction(1), split_errors=2.0, bits_apart=2),
+        question_of(BOX, amount=Fraction(1), root=True),
+        question_of(BOX, amount=Fraction(1), root=True, estimation=Estimation.EVEN_SHARES),
+        question_of(BOX, amount=Fraction(1), holding=Holding.SKETCH),
+    ]
+    digests = {plan_of(question).digest for question in (base, *others)}
+    assert len(digests) == len(others) + 1
+
+
+def test_the_manifest_tells_levels_noise_and_policies() -> None:
+    entry = question_of(BOX, amount=Fraction(1), root=True).entry()
+    text = json.dumps(entry)
+    assert entry["mechanism"] == "partition" and '"law": "discrete Laplace"' in text
+    assert entry["policies"] == {
+        name: {"outside": "clamp", "missing": "drop"} for name in ("c0", "c1")
+    }
+
+
+def workload(domain: HypercubeDomain) -> HypercubeWorkload:
+    return HypercubeWorkload(name="box", domain=domain)
+
+
+def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    kept, dropped = box_domain(5, 9, missing="first"), BOX
+    for domain, terms, public in (
+        (kept, Terms(neighbors=SUB), True),
+        (kept, Terms(neighbors=ADD), False),
+        (kept, Terms(neighbors=SUB, drops_rows=True), False),
+        (dropped, Terms(neighbors=SUB), False),
+    ):
+        question = workload(domain).planned(share, terms)
+        assert question.plan.public_total is public
+        tree = released(question, ROWS)
+        told = tree._rows(0)
+        assert (told["std_error"].to_pylist() == [0.0]) is public
+        if public:
+            assert tree.total == ROWS.num_rows
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"keys": KeyList(column="k", keys=("a",))}, "keys: a hypercube has none"),
+        ({"domain": box_domain(3, 2)}, "plan: it is 7 bits deep, the domain 3"),
+        ({"confidence": 1.0}, "confidence: 1.0 is not above 0"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(question_of(BOX, amount=Fraction(1)), **changes)
+
+
+def test_a_public_total_of_rows_that_may_be_dropped_is_refused() -> None:
+    kept = question_of(box_domain(5, 9, missing="first"), neighbors=SUB, amount=Fraction(1))
+    assert kept.plan.public_total
+    with pytest.raises(ValueError, match="the total is not public where rows may be dropped"):
+        replace(kept, domain=BOX)
+
+
+def test_budgets_without_noise_that_fits_are_refused() -> None:
+    with pytest.raises(ValueError, match="no noise fits the budget of a level"):
+        question_of(BOX, amount=Fraction(1, 2**60), split_errors=0.0)
+
+
+def test_counts_of_another_kind_are_refused() -> None:
+    for holding in HOLDINGS:
+        question = question_of(BOX, holding=holding, amount=Fraction(1))
+        with pytest.raises(ValueError, match="counts: those of tree box are no counts of codes"):
+            next(question.partials_of(np.zeros(3), choices_of()))
+
+
+def test_another_key_gives_another_release() -> None:
+    question = question_of(BOX, amount=Fraction(1))
+    assert tables(released(question, ROWS)) == tables(released(question, ROWS))
+    assert tables(released(question, ROWS)) != tables(
+        released(question, ROWS, ReleaseKey(bytes(32)))
+    )
+
+
+def test_no_threshold_and_no_bound_grow_the_whole_tree() -> None:
+    question = question_of(BOX, most=2**BOX.bits, split_errors=0.0, amount=Fraction(1))
+    assert question.plan.rule == GrowthRule(most=2**BOX.bits)
+    assert len(released(question, ROWS).partition.parts[2]) == 5 * 9

@@ -1,0 +1,214 @@
+"""Synthetic rows: each part has its count, every batch is a sample of all, rows are uniform in
+their parts, values lie in their cells and have their types."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpcore.hypercube import sampling
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.sampling import RowSampler
+from dpcore.noise.randomness import RandomStream, public_stream
+from dpcore.ordered.category import CategoryDomain
+from dpcore.ordered.date import DateDomain
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.number import NumberDomain
+from tests.dpcore.hypercube.boxes import box_domain, question_of, released, rows_of
+
+FALSE_ALARM = 1e-6
+BOX = box_domain(6, 11)
+
+
+@cache
+def sampler() -> RowSampler:
+    """Of some 3,000 rows in parts of several sizes."""
+    rows = rows_of(BOX, 3000)
+    return released(question_of(BOX, amount=Fraction(1), bits_apart=2), rows).sampler()
+
+
+def part_numbers(found: RowSampler, rows: pa.Table) -> np.ndarray:
+    """The part that each row lies in, looked for among all."""
+    starts, stops, _ = found.partition.parts
+    inside = np.ones((rows.num_rows, len(starts[0])), np.bool_)
+    for axis, start, stop in zip(found.domain.axes, starts, stops, strict=True):
+        cell = axis.cell_ids(rows[axis.column].combine_chunks())[:, np.newaxis]
+        inside &= (cell >= start) & (cell < stop)
+    assert (inside.sum(axis=1) == 1).all()
+    return inside.argmax(axis=1)
+
+
+def drawn(found: RowSampler, rows: int, *, seed: int = 0) -> pa.Table:
+    stream = public_stream("sampling", seed)
+    return pa.Table.from_batches(found.batches(rows, stream), found.schema)
+
+
+def counts_in(found: RowSampler, rows: pa.Table) -> np.ndarray:
+    return np.bincount(part_numbers(found, rows), minlength=len(found.partition.parts[2]))
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_as_many_rows_as_were_released_give_each_part_its_count(times: int) -> None:
+    found = sampler()
+    own = counts_in(found, drawn(found, times * found.total, seed=times))
+    assert np.array_equal(own, times * found.partition.parts[2])
+    assert len(set(own.tolist())) > 3 and (own == 0).any()
+
+
+@given(st.integers(0, 5000), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=40)
+def test_any_number_of_rows_is_within_one_of_its_share(rows: int, seed: int) -> None:
+    found = sampler()
+    table = drawn(found, rows, seed=seed)
+    assert table.num_rows == rows and table.schema == found.schema
+    share = rows * found.partition.parts[2] / found.total
+    assert (np.abs(counts_in(found, table) - share) < 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 400])
+def test_each_batch_is_a_sample_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, batch_rows: int
+) -> None:
+    """Within one of its share in every part: a stream may be stopped at any batch. Planted: rows
+    in the order of parts, cut into batches, are none."""
+    monkeypatch.setattr(sampling, "BATCH_ROWS", batch_rows)
+    found = sampler()
+    batches = list(found.batches(1500, public_stream("batches")))
+    assert sum(batch.num_rows for batch in batches) == 1500
+    assert max(batch.num_rows for batch in batches) <= batch_rows
+    counts = found.partition.parts[2]
+    for batch in batches[:40]:
+        share = batch.num_rows * counts / found.total
+        own = counts_in(found, pa.Table.from_batches([batch]))
+        # The number of batches divides all turns into rests: the rest moves a share by below one.
+        assert (np.abs(own - share) < 2).all()
+    in_order = np.repeat(np.arange(len(counts)), counts)[:batch_rows]
+    share = len(in_order) * counts / found.total
+    planted = np.bincount(in_order, minlength=len(counts))
+    if batch_rows == 400:
+        assert (np.abs(planted - share) >= 2).any()
+
+
+def test_rows_are_shuffled() -> None:
+    found = sampler()
+    own = part_numbers(found, drawn(found, found.total))
+    rising = (np.diff(own) >= 0).mean()
+    assert 0.4 < rising < 0.75
+
+
+def chance_of_uniform(values: np.ndarray, cells: int) -> float:
+    seen = np.bincount(np.minimum((values * cells).astype(np.int64), cells - 1), minlength=cells)
+    return float(stats.chisquare(seen).pvalue)
+
+
+def one_part(*axes: object) -> RowSampler:
+    """A box that nothing divides but its first halvings, all rows in all of it."""
+    domain = HypercubeDomain(axes=axes, depths=(1,) * len(axes))
+    rows = pa.record_batch(
+        {
+            axis.column: axis.value_at(np.resize([0, axis.cells - 1], 64), np.zeros(64)).cast(
+                axis.value_type
+            )
+            for axis in axes
+        }
+    )
+    return released(question_of(domain, split_errors=0.0), rows).sampler()
+
+
+def number(name: str = "x") -> NumberDomain:
+    return NumberDomain(column=name, lower=-3.0, upper=5.0, cells=8)
+
+
+class Biased(RowSampler):
+    """Planted: rows are more often in the lower half of their part."""
+
+    def _rows(self, parts: np.ndarray, stream: RandomStream) -> pa.RecordBatch:
+        starts, stops, _ = self.partition.parts
+        columns = []
+        for axis, start, stop in zip(self.domain.axes, starts, stops, strict=True):
+            share = (stream.uint64(len(parts)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            inside = share**1.1 * (stop - start)[parts]
+            cell = np.floor(inside).astype(np.int64)
+            columns.append(axis.value_at(start[parts] + cell, inside - cell))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def test_rows_are_uniform_in_their_parts() -> None:
+    """In each coordinate, in both together, and not so where they are planted to be biased."""
+    found = one_part(number("x"), number("y"))
+    halves = found.partition.parts[2]
+    assert len(halves) == 4 and halves.sum() == 64
+
+    def chances(own: RowSampler) -> list[float]:
+        table = drawn(own, 200_000)
+        x, y = ((table[name].to_numpy() + 3) / 8 for name in ("x", "y"))
+        lower = (x < 0.5) & (y < 0.5)
+        inside = 2 * x[lower], 2 * y[lower]
+        together = np.floor(10 * inside[0]) + inside[1]
+        return [chance_of_uniform(inside[0], 64), chance_of_uniform(inside[1], 64),
+                chance_of_uniform(together / 10, 100)]  # fmt: skip
+
+    assert min(chances(found)) > FALSE_ALARM
+    assert max(chances(Biased(name="b", partition=found.partition))) < FALSE_ALARM
+
+
+def test_whole_numbers_dates_and_categories_are_uniform_too() -> None:
+    day = datetime.date(2020, 1, 1)
+    axes = (
+        IntegerDomain(column="i", lower=0, upper=24, cells=8),
+        DateDomain(column="d", lower=day, upper=day + datetime.timedelta(days=16)),
+        CategoryDomain(column="c", categories=("u", "v", "w", "x")),
+    )
+    found = one_part(*axes)
+    table = drawn(found, 120_000)
+    for values, many in (
+        (table["i"].to_numpy(), 24),
+        (table["d"].cast(pa.int32()).to_numpy() - (day - datetime.date(1970, 1, 1)).days, 16),
+        (np.searchsorted(["u", "v", "w", "x"], table["c"].to_pylist()), 4),
+    ):
+        assert values.min() == 0 and values.max() == many - 1
+        # Rows are half in the lower half of each axis, so a chi-square is over what is inside.
+        for half in (0, 1):
+            own = values[(values >= many // 2) == bool(half)] - half * (many // 2)
+            assert chance_of_uniform((own + 0.5) / (many // 2), many // 2) > FALSE_ALARM
+
+
+def test_types_are_those_of_the_columns_and_values_fall_into_their_cells() -> None:
+    axes = (number(), CategoryDomain(column="c", categories=("a", "b")))
+    found = one_part(*axes)
+    table = drawn(found, 1000)
+    assert table.schema == pa.schema([("x", pa.float64()), ("c", pa.string())])
+    assert set(table["c"].to_pylist()) == {"a", "b"}
+    assert table["x"].to_numpy().min() >= -3 and table["x"].to_numpy().max() < 5
+
+
+def test_the_same_stream_gives_the_same_rows_another_others() -> None:
+    found = sampler()
+    assert drawn(found, 300, seed=1) == drawn(found, 300, seed=1)
+    assert drawn(found, 300, seed=1) != drawn(found, 300, seed=2)
+    assert drawn(found, 0).num_rows == 0
+
+
+def test_nothing_to_draw_from_is_refused() -> None:
+    empty = released(question_of(BOX), rows_of(BOX, 3000).slice(0, 0))
+    with pytest.raises(ValueError, match="tree box: all its counts are zero"):
+        empty.sampler()
+
+
+def test_the_sample_of_a_sample_tells_the_same_box() -> None:
+    """Without noise, from one-cell parts, a sample of all rows is the data."""
+    rows = rows_of(BOX, 2000)
+    tree = released(question_of(BOX, most=2**BOX.bits, split_errors=0.0), rows)
+    table = drawn(tree.sampler(), 2000)
+    keys = [(name, "ascending") for name in ("c0", "c1")]
+    assert table.sort_by(keys).equals(pa.Table.from_batches([rows]).sort_by(keys))
+    assert replace(tree.sampler(), name="other").total == 2000
