@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.audit.attack import NOTHING, Attack, attacks
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
 from benchmarks.audit.published import audit_sparse
+from benchmarks.audit.targets import BOX_COST
 from benchmarks.audit.threshold_cases import audit_thresholds
 from benchmarks.audit.whole import audit_whole
 from benchmarks.reproduction.markdown import holds, number, section, table
@@ -77,11 +78,14 @@ def exact_section(plans: int) -> str:
     return section(
         "1. Exact losses, with everything known",
         """Random plans (planned, by hand, published; with keys, quantiles, public totals and public
-        levels, bounded sums of either sign, weights) under add_remove and substitute, and pairs of
+        levels, bounded sums of either sign, weights; partitions of boxes that split some nodes or
+        all) under add_remove and substitute, and pairs of
         neighbouring tables of rows at every edge: first and last cells, bounds of cells and of
         values and beyond them, null, NaN, infinities, unknown keys, invalid paths. The rows pass
         through the questions' own maps, the counts through the release's own code; every draw of
-        noise tells to which exact counts it was added.""",
+        noise tells to which exact counts it was added. Where noise chooses which nodes of a box are
+        looked at, the second release gets the noisy counts of the first, must look at the same
+        nodes, and the losses of these are added up.""",
         """Under epsilon and rho the losses of all draws, |d| / scale and d^2 / (2 sigma^2), are
         added up as fractions and compared with the claim exactly. Under (epsilon, delta) the loss
         is the epsilon at the claimed delta: of Gaussian noise as the dp-accounting library composes
@@ -109,7 +113,8 @@ def attack_section(releases: int) -> str:
     wrong = [each.is_rejected for each in found if each.fault != NOTHING]
     return section(
         "2. Attacks on what is released",
-        f"""{releases:,} releases of each of two neighbouring data sets, each made in memory by
+        f"""{releases:,} releases of each of two neighbouring data sets ({releases // BOX_COST:,} of
+        boxes of exact counts, which take longer), each made in memory by
         `dpcore.release.in_memory.release_counts` with a fresh key; only released numbers are read.
         One half of them serves to find an event that tells the two data sets apart (a threshold of
         one number, of a linear statistic, or of the sum of log ratios of frequencies); on the other

@@ -271,7 +271,7 @@ def attacks(
     """Attacks on every kind, correct and with planted faults.
 
     Args:
-        releases: of each of the two data sets.
+        releases: of each of the two data sets, but of kinds that take longer.
         alarm: the probability that any of the bounds does not hold, at most.
         kinds: of `TARGETS`.
         faults: of `FAULTS`.
@@ -282,15 +282,16 @@ def attacks(
             _source(kind, fault, which) for kind in kinds for fault in faults for which in SIDES
         )
     )
+    many = {kind: releases // TARGETS[kind]().cost for kind in kinds}
     jobs = [
-        (*source, min(_RELEASES_AT_ONCE, releases - start))
+        (*source, min(_RELEASES_AT_ONCE, many[source[0]] - start))
         for source in wanted
-        for start in range(0, releases, _RELEASES_AT_ONCE)
+        for start in range(0, many[source[0]], _RELEASES_AT_ONCE)
     ]
     workers = min(2, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         parts = pool.map(released, *zip(*jobs, strict=True))
-        numbers = {source: _gathered(parts, releases) for source in wanted}
+        numbers = {source: _gathered(parts, many[source[0]]) for source in wanted}
     found = []
     for kind in kinds:
         claim = TARGETS[kind]().claim

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,16 +23,21 @@ from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_equal_shares
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.tree_question import TreeQuestion
+from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
+from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.plan import plan_sparse
 from dpcore.sparse.question import SparseQuestion
@@ -42,6 +47,8 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
 NAME = "tree"
+# Exact counts of a box are in many shards, whatever their number.
+BOX_COST = 3
 ADD_REMOVE = Neighbors.ADD_REMOVE
 ONE = Fraction(1)
 
@@ -91,15 +98,18 @@ class Target:
     Args:
         plan: the release.
         claim: what it claims.
-        one, two: the exact counts of the leaves; of a sparse tree by the path of the leaf.
+        one, two: the exact counts of the leaves; of a sparse tree by the path of the leaf, of a box
+            by the code of the cell.
         read: the released numbers of a release, as many for each.
+        cost: of how many times fewer releases than of others it is judged, as they take longer.
     """
 
     plan: ReleasePlan
     claim: Claim
-    one: Mapping[str, int] | tuple[int, ...]
-    two: Mapping[str, int] | tuple[int, ...]
+    one: Mapping[Any, int] | tuple[int, ...]
+    two: Mapping[Any, int] | tuple[int, ...]
     read: Callable[[Release], Floats] = field(repr=False)
+    cost: int = 1
 
     def data(self, which: str) -> dict[str, Any]:
         """The arguments of `release_counts` for a data set.
@@ -118,11 +128,11 @@ class Target:
         return {"counts": {NAME: _node_counts(chosen)}}
 
 
-def _node_counts(counts: Mapping[str, int]) -> NodeCounts:
-    paths = sorted(counts)
+def _node_counts(counts: Mapping[Any, int]) -> NodeCounts:
+    keys = sorted(counts)
     return NodeCounts(
-        keys=pa.array(paths, pa.large_string()),
-        counts=np.array([counts[path] for path in paths], np.int64),
+        keys=pa.array(keys, pa.large_string() if isinstance(keys[0], str) else pa.uint64()),
+        counts=np.array([counts[key] for key in keys], np.int64),
     )
 
 
@@ -139,12 +149,24 @@ def _read_published(release: Release) -> Floats:
     return np.array([root["estimate"][0].as_py(), shown.get("a", -1), shown.get("b", -1)])
 
 
-def _of_budget(question: TreeQuestion, **data: tuple[int, ...]) -> Target:
+def _read_box(release: Release) -> Floats:
+    """The estimates of the nodes of a box of two bits; -1 of those that were not looked at."""
+    shown = np.full(7, -1.0)
+    for depth in (0, 1, 2):
+        if depth in release.plan.question(NAME).plan.depths:  # type: ignore[attr-defined]
+            table = release._read("nodes", NAME, 0, depth)
+            shown[2**depth - 1 + table["node"].to_numpy()] = table["estimate"].to_numpy()
+    return shown
+
+
+def _of_budget(
+    question: Question, read: Callable[[Release], Floats] = _read_nodes, **data: Any
+) -> Target:
     budget = question.budget
     assert budget is not None
     plan = ReleasePlan(name="r", neighbors=ADD_REMOVE, budget=budget, questions=(question,))
     claim = Claim(measure=budget.measure.value, amount=budget.amount)
-    return Target(plan=plan, claim=claim, read=_read_nodes, **data)
+    return Target(plan=plan, claim=claim, read=read, **data)
 
 
 def _ordered(budget: Budget, fanouts: tuple[int, ...], *shares: Fraction) -> Target:
@@ -230,6 +252,35 @@ def _sparse() -> Target:
     )
 
 
+def _box(
+    holding: Holding,
+    depths: tuple[int, ...] = (0, 2),
+    shares: tuple[Fraction, ...] = (Fraction(0), ONE),
+    *,
+    measure: Measure = Measure.EPSILON,
+    most: int = 4,
+) -> Target:
+    """Two columns of two cells each, whose cells are codes of two bits."""
+    axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
+    shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=16)
+    sketches = LevelSketches(shape=shape, counters=0) if holding is Holding.SKETCH else None
+    budget = _EPSILON if measure is Measure.EPSILON else _RHO
+    plan = PartitionPlan(
+        depths=depths,
+        amounts=tuple(share * budget.amount for share in shares),
+        measure=measure,
+        neighbors=ADD_REMOVE,
+        rule=GrowthRule(most=most),
+        holding=holding,
+        sketches=sketches,
+    )
+    domain = HypercubeDomain(axes=axes, depths=(1, 1))
+    question = HypercubeQuestion(name=NAME, domain=domain, plan=plan)
+    # Of the halves the first has by far the most rows, so that it is split.
+    found = _of_budget(question, _read_box, one={0: 300, 1: 2, 3: 5}, two={0: 300, 1: 3, 3: 5})
+    return found if sketches else replace(found, cost=BOX_COST)
+
+
 _EPSILON = Budget(measure=Measure.EPSILON, amount=ONE)
 _RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -239,4 +290,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
     "thresholds": _thresholds,
     "sparse": _sparse,
+    "box, dense": lambda: _box(Holding.DENSE, measure=Measure.RHO),
+    "box, noise where looked at": lambda: _box(
+        Holding.SPARSE, (0, 1, 2), (Fraction(0), ONE / 20, 19 * ONE / 20), most=1
+    ),
+    "box, sketch": lambda: _box(Holding.SKETCH),
 }

@@ -24,6 +24,7 @@ from benchmarks.audit.published import audit_sparse
 from benchmarks.audit.threshold_cases import audit_thresholds
 from benchmarks.audit.whole import audit_whole
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hypercube import level_tables
 from dpcore.irregular import forest as irregular_forest
 from dpcore.irregular import plan as irregular_plan
 from dpcore.irregular.forest import IrregularForest
@@ -32,8 +33,12 @@ from dpcore.noise.laws import DiscreteGaussian
 from dpcore.noise.source import NoiseSource
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.papers import forest as published_forest
+from dpcore.partitions import measurement
+from dpcore.partitions import plan as partition_plan
+from dpcore.partitions.measurement import Measured, NodeNoise
 from dpcore.privacy import sensitivity
 from dpcore.privacy.budget import Neighbors
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.sums import MeasureColumn
@@ -44,16 +49,25 @@ from dpcore.uniform import forest
 from dpcore.uniform.forest import UniformForest
 
 Patch = pytest.MonkeyPatch
+ORDERED, PUBLISHED, COUNTS, SUMS = list(KINDS)[:4]
+BOXES, SKETCHES, SEVERAL = list(KINDS)[-3:]
 # Claims that are met exactly in the worst case: the audit must come near them, or it sees little.
 TIGHT = {"epsilon", "rho"}
 # The plans of this seed hold all that the planted faults need to show.
 PLANS, PAIRS, SEED = 7, 6, 4
+# Of boxes, whose plans differ more.
+BOX_PLANS = 21
+
+
+def plans_of(kind: str) -> int:
+    """How many random plans of a kind are looked at."""
+    return BOX_PLANS if kind in (BOXES, SKETCHES) else PLANS
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_pair_of_tables_loses_more_than_is_claimed(kind: str, measure: str) -> None:
-    plans = 3 if measure == "epsilon, delta" else PLANS
+    plans = 3 if measure == "epsilon, delta" else plans_of(kind)
     found = audit(kind, measure, plans=plans, pairs=PAIRS, seed=SEED)
     assert found.pairs > plans * PAIRS / 2
     assert found.ratio <= 1 and not found.leaks
@@ -133,13 +147,14 @@ def half(law: Any) -> Any:
 
 
 def half_the_noise(patch: Patch) -> None:
-    for module in (forest, published_forest, irregular_forest):
+    for module in (forest, published_forest, irregular_forest, measurement, level_tables):
         patch.setattr(module, "add_noise", lambda law, *rest: noise.add_noise(half(law), *rest))
 
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
-    for module in (sensitivity, irregular_plan):
+    for module in (sensitivity, irregular_plan, partition_plan):
         patch.setattr(module, "level_sensitivity", lambda neighbors, single_node: (1, 1))
+    patch.setattr(partition_plan, "sketch_sensitivity", lambda neighbors, rows, **_: (rows, rows))
     patch.setattr(
         "dpcore.uniform.plan.prefix_sensitivity", lambda neighbors, leaves, **_: (leaves - 1,) * 2
     )
@@ -234,13 +249,89 @@ def a_level_left_without_noise(patch: Patch) -> None:
         patch.setattr(module, "add_noise", few_without)
 
 
-ORDERED, PUBLISHED, COUNTS, SUMS = list(KINDS)[:4]
+def rows_of_a_sketch_forgotten(patch: Patch) -> None:
+    own = sensitivity.sketch_sensitivity
+    patch.setattr(
+        partition_plan, "sketch_sensitivity", lambda near, rows, signed: own(near, 1, signed=signed)
+    )
+
+
+def signs_of_a_sketch_forgotten(patch: Patch) -> None:
+    """By which a substituted row may move one cell by two."""
+    own = sensitivity.sketch_sensitivity
+    patch.setattr(
+        partition_plan,
+        "sketch_sensitivity",
+        lambda near, rows, signed: own(near, rows, signed=False),
+    )
+
+
+def an_unmeasured_root_read_exactly(patch: Patch) -> None:
+    own = NodeNoise.at
+
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Measured:
+        if level == 0 and self.laws[0] is None:
+            return Measured(self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes)))
+        return own(self, level, depth, nodes)
+
+    patch.setattr(NodeNoise, "at", at)
+
+
+def nodes_without_rows_left_without_noise(patch: Patch) -> None:
+    """As if only those had to be hidden that the data touch."""
+    own = NodeNoise.at
+
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Measured:
+        touched = self.counts.at(depth, nodes) > 0
+        found = own(self, level, depth, nodes[touched])
+        value, variance = np.zeros(len(nodes)), np.ones(len(nodes))
+        value[touched], variance[touched] = found
+        return Measured(value, variance)
+
+    patch.setattr(NodeNoise, "at", at)
+
+
+def splits_that_exact_counts_decide(patch: Patch) -> None:
+    """Nodes without rows are not split, whatever their noisy counts are."""
+    grow = partition_plan.grow
+
+    def grown(hierarchy: Any, depths: Any, measured: Any, *rest: Any) -> Any:
+        class Pruned:
+            has_cells, bits = hierarchy.has_cells, hierarchy.bits
+
+            def is_divisible(self, depth: int, nodes: Any) -> Any:
+                known = measured.counts.at(depth, nodes) > 0
+                return hierarchy.is_divisible(depth, nodes) & known
+
+        return grow(Pruned(), depths, measured, *rest)
+
+    patch.setattr(partition_plan, "grow", grown)
+
+
+def one_keystream_for_nodes_of_all_levels(patch: Patch) -> None:
+    own = NoiseSource.node_streams
+    patch.setattr(
+        NoiseSource,
+        "node_streams",
+        lambda self, tree, purpose, level, nodes: own(self, tree, purpose, 0, nodes),
+    )
+
+
+def noise_of_nodes_that_does_not_hang_on_the_data(patch: Patch) -> None:
+    patch.setattr(NodeCounts, "digest", lambda *place: 0)
+    patch.setattr(NodeCounts, "content", (b"", b""))
+
+
 # Faults that few plans and tables bring to light are looked for in all of them.
 RARE = (
     a_moved_row_paid_as_an_added_one,
     sums_inside_a_node_forgotten,
     rows_of_the_first_leaf_counted_twice,
     values_clamped_one_beyond_the_bound,
+    signs_of_a_sketch_forgotten,
+    splits_that_exact_counts_decide,
+    an_unmeasured_root_read_exactly,
+    one_keystream_for_nodes_of_all_levels,
 )
 FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     *((half_the_noise, kind, measure) for kind in KINDS for measure in MEASURES),
@@ -261,6 +352,20 @@ FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     (noise_that_does_not_hang_on_the_data, ORDERED, "epsilon"),
     (one_keystream_for_all_levels, ORDERED, "epsilon"),
     (one_keystream_for_all_levels, COUNTS, "epsilon"),
+    (a_moved_row_paid_as_an_added_one, BOXES, "epsilon"),
+    (a_moved_row_paid_as_an_added_one, BOXES, "rho"),
+    (a_moved_row_paid_as_an_added_one, SKETCHES, "epsilon"),
+    (rows_of_a_sketch_forgotten, SKETCHES, "epsilon"),
+    (rows_of_a_sketch_forgotten, SKETCHES, "rho"),
+    (signs_of_a_sketch_forgotten, SKETCHES, "rho"),
+    (every_tree_given_the_whole_budget, SEVERAL, "epsilon"),
+    (every_tree_given_the_whole_budget, SEVERAL, "rho"),
+    (an_unmeasured_root_read_exactly, BOXES, "epsilon"),
+    (nodes_without_rows_left_without_noise, BOXES, "epsilon"),
+    (splits_that_exact_counts_decide, BOXES, "epsilon"),
+    (one_keystream_for_nodes_of_all_levels, BOXES, "epsilon"),
+    (one_keystream_for_nodes_of_all_levels, SKETCHES, "epsilon"),
+    (noise_of_nodes_that_does_not_hang_on_the_data, BOXES, "epsilon"),
 ]
 
 
@@ -270,7 +375,7 @@ def test_planted_faults_are_found(
 ) -> None:
     """In the first of the plans and tables that were found to keep their claims above."""
     fault(monkeypatch)
-    plans = PLANS if fault in RARE else 2
+    plans = plans_of(kind) if fault in RARE else 2
     assert is_found(lambda: audit(kind, measure, plans=plans, pairs=PAIRS, seed=SEED))
 
 

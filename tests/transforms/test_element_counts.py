@@ -110,7 +110,7 @@ def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
 def test_a_box_that_sends_no_empty_shards_is_found(counted, small_splits, monkeypatch) -> None:
     sent = code_counts.code_partials
     monkeypatch.setattr(
-        code_counts, "code_partials", lambda counts: (each for each in sent(counts) if each.data)
+        code_counts, "code_partials", lambda *given: (each for each in sent(*given) if each.data)
     )
     plan = release_plan_of(box_question(holding=Holding.SPARSE))
     columns = {"amount": [1.0] * 3000, "race": ["white"] * 3000}
