@@ -71,6 +71,26 @@ class ReleasedHypercube(Released):
     def of_column(self, column: str) -> Released:
         return ReleasedColumn(self, self._axis(column))
 
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """As `Released.cdf`, of the only column."""
+        return self._only_column("cdf").cdf(value, key, simultaneous=simultaneous)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """As `Released.range`, of the only column."""
+        return self._only_column("range").range(lower, upper, key)
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """As `Released.quantile`, of the only column."""
+        return self._only_column("quantile").quantile(quantile, key)
+
+    def _only_column(self, asking: str) -> Released:
+        first, *others = self.question.columns
+        if others:
+            raise ValueError(
+                f"{asking}: say of which column; there are {', '.join([first, *others])}"
+            )
+        return self.of_column(first)
+
     def sampler(self) -> RowSampler:
         return RowSampler(name=self._name, partition=self.partition)
 
@@ -108,14 +128,17 @@ class ReleasedHypercube(Released):
             inner = partition.weighted([np.floor(share) for share in shares])
             outer = partition.weighted([np.ceil(share) for share in shares])
         margin = standard_margin(self.question.plan.measure, self.confidence)
+        low = inner.estimate - margin * (inner.std_error or 0.0)
+        high = outer.estimate + margin * (outer.std_error or 0.0)
         known = found.std_error is not None
+        most = float(self.total) if self.question.plan.public_total else math.inf
         count = int(min(max(0, round(found.rows)), self.total))
         return Answer(
             label=label,
             estimate=found.estimate,
             std_error=None if cut else found.std_error,
-            ci_low=max(0.0, inner.estimate - margin * (inner.std_error or 0.0)) if known else 0.0,
-            ci_high=outer.estimate + margin * (outer.std_error or 0.0) if known else math.inf,
+            ci_low=min(max(0.0, low), most) if known else 0.0,
+            ci_high=min(max(0.0, high), most) if known else most,
             count=count,
             fraction=count / self.total if self.total else None,
         )
