@@ -84,6 +84,26 @@ class ReleasedHypercube(Released):
     def of_column(self, column: str) -> Released:
         return ReleasedColumn(self, self._axis(column))
 
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """As `Released.cdf`, of the only column."""
+        return self._only_column("cdf").cdf(value, key, simultaneous=simultaneous)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """As `Released.range`, of the only column."""
+        return self._only_column("range").range(lower, upper, key)
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """As `Released.quantile`, of the only column."""
+        return self._only_column("quantile").quantile(quantile, key)
+
+    def _only_column(self, asking: str) -> Released:
+        first, *others = self.question.columns
+        if others:
+            raise ValueError(
+                f"{asking}: say of which column; there are {', '.join([first, *others])}"
+            )
+        return self.of_column(first)
+
     def sampler(self) -> RowSampler:
         return RowSampler(name=self._name, partition=self.partition)
 

@@ -53,7 +53,7 @@ class RowSampler:
     @property
     def total(self) -> int:
         """The released number of rows."""
-        return int(self.partition.parts[2].sum())
+        return int(self.partition.parts.counts.sum())
 
     @property
     def schema(self) -> pa.Schema:
@@ -67,7 +67,8 @@ class RowSampler:
             rows: n, at least 0.
             stream: of uniform bits.
         """
-        cumulated = np.cumsum(self.partition.parts[2])
+        counts = self.partition.parts.counts
+        cumulated, last = np.cumsum(counts), int(np.flatnonzero(counts)[-1])
         many = -(-rows // BATCH_ROWS)
         # Of so few bits that sums with whole numbers are exact.
         start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
@@ -76,7 +77,8 @@ class RowSampler:
             # At most 2^53 rows in all: the product keeps a part of a row.
             at = (turns + start) * (float(cumulated[-1]) / rows)
             parts = np.searchsorted(cumulated, at, side="right")
-            np.minimum(parts, len(cumulated) - 1, out=parts)
+            # What rounds up to the whole count is in the last part that has rows.
+            np.minimum(parts, last, out=parts)
             order = np.argsort(stream.uint64(len(parts)))
             yield self._rows(parts[order], stream)
 

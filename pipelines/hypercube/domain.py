@@ -7,10 +7,11 @@ an ordered domain.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.ordered.make import OrderedDomain
+from dpcore.ordered.make import MAX_CELLS, OrderedDomain
 from pipelines.ordered.domain import read_domain
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
@@ -18,6 +19,7 @@ from pipelines.sections.error import RuleBroken, from_dpcore, shown
 # How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
 NUMBER_DEPTH = 32
 _BITS = 64
+_BOUNDS = ("lower", "upper")
 
 
 def read_hypercube(value: object) -> HypercubeDomain:
@@ -39,13 +41,17 @@ def read_hypercube(value: object) -> HypercubeDomain:
     columns = rules.at(".columns", rules.several, section["columns"])
     asked = _asked_depths(section, len(columns))
     long = all(isinstance(column, Mapping) for column in columns)
-    sections = list(columns) if long else _short_form(section, columns)
+    if long:
+        for key in _BOUNDS:
+            if key in section:
+                raise RuleBroken("belongs into the section of each column", at=f".{key}")
+    sections: list[Any] = list(columns) if long else _short_form(section, columns)
     depths = _depths(sections, asked)
+    axes = tuple(
+        _axis(place, each, depth, long=long)
+        for place, (each, depth) in enumerate(zip(sections, depths, strict=True))
+    )
     try:
-        axes = tuple(
-            _axis(f".columns[{n}]" if long else "", each, depth)
-            for n, (each, depth) in enumerate(zip(sections, depths, strict=True))
-        )
         own = tuple(min(depth, cell_bits(axis)) for axis, depth in zip(axes, depths, strict=True))
         return HypercubeDomain(axes=axes, depths=own if asked is None else asked)
     except ValueError as error:
@@ -56,7 +62,7 @@ def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list
     """The sections of columns of numbers whose bounds are lists."""
     names = [rules.at(f".columns[{n}]", rules.text, each) for n, each in enumerate(columns)]
     bounds: dict[str, tuple[object, ...]] = {}
-    for key in ("lower", "upper"):
+    for key in _BOUNDS:
         if key not in section:
             raise RuleBroken("is required beside names of columns", at=f".{key}")
         bounds[key] = rules.at(f".{key}", rules.several, section[key])
@@ -70,17 +76,23 @@ def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list
     ]
 
 
-def _axis(at: str, section: object, depth: int) -> OrderedDomain:
+def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> OrderedDomain:
     """The domain of a column; numbers of no stated cells have as many as the depth tells apart."""
-    given = dict(rules.section(section))
-    number = given.get("type") == "number" or "type" not in given
-    if number and not {"cells", "categories"} & set(given) and _is_number(given.get("lower")):
+    given = dict(section)
+    halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
+    if halved and not any(isinstance(given.get(key), date) for key in _BOUNDS):
         given["cells"] = 1 << depth
-    return rules.at(at, read_domain, given)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    try:
+        return read_domain(given)
+    except RuleBroken as broken:
+        rule, at = str(broken), f".columns[{place}]"
+        if broken.at == ".cells" and "cells" in given and "cells" not in section:
+            rule = f"halved {depth} times: {rule}"
+        elif long:
+            at += broken.at
+        elif broken.at in (".lower", ".upper"):
+            at = f"{broken.at}[{place}]"
+        raise RuleBroken(rule, at=at) from None
 
 
 def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
@@ -90,10 +102,13 @@ def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] |
     depths: tuple[int, ...] = rules.at(".depths", rules.whole_numbers, section["depths"])
     if len(depths) != columns:
         raise RuleBroken(f"has {len(depths)} numbers for {columns} columns", at=".depths")
-    if not 1 <= sum(depths) <= _BITS or min(depths) < 1:
-        raise RuleBroken(
-            f"adds up to {sum(depths)} bits; from 1 to 64, each 1 or more", at=".depths"
-        )
+    for place, depth in enumerate(depths):
+        if 1 << depth > MAX_CELLS:
+            raise RuleBroken(
+                f"{depth} is above 40; no column has more cells", at=f".depths[{place}]"
+            )
+    if sum(depths) > _BITS:
+        raise RuleBroken(f"adds up to {sum(depths)} bits; at most {_BITS}", at=".depths")
     return depths
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -31,8 +32,8 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        value = int(value) if value.adjusted() < 16 else value
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**50:
         raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 2^50")
     return value
@@ -48,15 +49,15 @@ def memory_bytes(value: object) -> int:
         number, _, unit = value.strip().partition(" ")
         if number.isdecimal() and unit in _UNITS:
             return _whole(int(number) * _UNITS[unit])
-    elif not isinstance(value, float):
-        return _whole(value)
-    raise RuleBroken(f"{shown(value)} must be a number of bytes, or such as 64 MiB, 2 GiB")
+        raise RuleBroken(f"{shown(value)} must be a number of bytes, or such as 64 MiB, 2 GiB")
+    return _whole(value)
 
 
 def _errors(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
-        raise RuleBroken(f"{shown(value)} must be a number from 0 to 1000000")
-    return float(value)
+    number = rules.weight(value)
+    if number > 1e6:
+        raise RuleBroken(f"{shown(value)} must be at most 1000000")
+    return number
 
 
 Whole = Annotated[int | None, PlainValidator(_whole)]

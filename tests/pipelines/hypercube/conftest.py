@@ -1,0 +1,79 @@
+"""Boxes of columns of all types, released with so little noise that counts are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+ROWS = 3_000
+KINDS = ("alpha", "beta", "gamma")
+DAY = {"column": "day", "lower": "2020-01-01", "upper": "2021-01-01", "type": "date"}
+AT = {
+    "column": "at",
+    "type": "timestamp",
+    "lower": "2024-03-01T00:00:00",
+    "upper": "2024-03-11T00:00:00",
+    "cells": 240,
+}
+KIND = {"column": "kind", "categories": list(KINDS)}
+AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
+# Beside a delta of the noise's tails beyond e^-1000: every count is exact.
+EXACT = {"epsilon": 40_000, "neighbors": "add_remove"}
+
+
+def box(name: str, columns: list[Any], **keys: Any) -> dict[str, Any]:
+    """A tree of a configuration."""
+    return {"name": name, "domain": {"kind": "hypercube", "columns": columns}, **keys}
+
+
+def rows(size: int = ROWS, seed: int = 0) -> pa.Table:
+    """Rows with a column of every type."""
+    random = np.random.default_rng(seed)
+    days = np.datetime64("2020-01-01") + random.integers(0, 366, size).astype("timedelta64[D]")
+    at = np.datetime64("2024-03-01T00:00:00", "us") + (
+        random.integers(0, 864_000, size) * 1_000_000
+    ).astype("timedelta64[us]")
+    kinds = np.array(KINDS)[random.choice(3, size, p=[0.6, 0.3, 0.1])]
+    return pa.table(
+        {
+            "day": pa.array(days),
+            "at": pa.array(at),
+            "kind": kinds,
+            "age": random.integers(0, 100, size),
+            "x": np.clip(random.normal(0, 1, size), -2.9, 2.9),
+        }
+    )
+
+
+def workspace_of(workspace: Workspace, table: pa.Table, *trees: dict[str, Any]) -> str:
+    """Write rows and a configuration; return its path."""
+    for number in range(3):
+        part = table.slice(len(table) * number // 3, len(table) // 3 if number < 2 else None)
+        workspace.rows.mkdir(exist_ok=True)
+        pq.write_table(part, workspace.file(number))
+    return workspace.configure(
+        lambda settings: settings.update(trees=list(trees), privacy=dict(EXACT))
+    )
+
+
+@pytest.fixture(scope="session")
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace whose output holds three boxes: `one`, `two` and `four`. Tests only read it."""
+    made = Workspace(tmp_path_factory.mktemp("boxes"))
+    short = {"kind": "hypercube", "columns": ["age", "x"], "lower": [0, -3], "upper": [100, 3]}
+    configuration = workspace_of(
+        made,
+        rows(),
+        box("one", [DAY], counts="sparse"),
+        {"name": "two", "counts": "sparse", "domain": short | {"depths": [6, 6]}},
+        box("four", [DAY, AT, KIND, AGE], counts="sparse"),
+    )
+    outcome = made.run("release", configuration)
+    assert outcome.code == 0, outcome.err
+    return made
