@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.reproduction.markdown import table
 from benchmarks.reproduction.simulation import Mean
 from benchmarks.synthetic import bounds, measures
-from benchmarks.synthetic.generators import GENERATORS, Generator, effective_depth
+from benchmarks.synthetic.generators import GENERATORS, effective_depth
 from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from benchmarks.synthetic.sources import SOURCES, multifractal
@@ -310,14 +310,3 @@ def measure_tables(extent: Extent) -> str:
             means = [_mean(values) for values in zip(*(each[name] for each in found), strict=True)]
             lines.append([f"{columns}, {name}", *(short_number(each.value) for each in means)])
     return table([*headers, "mean of 500 boxes", "worst of 500 boxes"], lines)
-
-
-__all__ = [
-    "LONG",
-    "SHORT",
-    "Extent",
-    "Generator",
-    "main_tables",
-    "measure_tables",
-    "parameter_tables",
-]
