@@ -29,7 +29,7 @@ class Extent:
 
     Attributes:
         sizes: n and epsilon of the main tables.
-        runs: of a table cell, for up to 100,000 rows; a quarter above.
+        runs: of a table cell, for up to 10,000 rows; a third for ten times as many, and so on.
         rows: of the tables at one size.
     """
 
@@ -38,8 +38,8 @@ class Extent:
     rows: int
 
     def runs_of(self, rows: int) -> int:
-        """How many runs of a size."""
-        return self.runs if rows <= 100_000 else max(4, self.runs // 4)
+        """How many runs of a size: at least 3."""
+        return max(3, self.runs // 3 ** max(0, len(str(rows)) - 5))
 
 
 SHORT = Extent(sizes=((1_000, 1.0), (10_000, 1.0), (100_000, 0.1)), runs=8, rows=10_000)
@@ -50,10 +50,9 @@ LONG = Extent(
         (10_000, 1.0),
         (100_000, 0.1),
         (100_000, 1.0),
-        (1_000_000, 0.1),
         (1_000_000, 1.0),
     ),
-    runs=32,
+    runs=24,
     rows=100_000,
 )
 
@@ -243,7 +242,14 @@ def parameter_tables(extent: Extent) -> str:
         *((64, None, skew) for skew in (0.5, 0.65, 0.95)),
     ]
     cases = [
-        Parameters(columns=d, k=k, sketch=sketch, skew=skew, rows=extent.rows, runs=extent.runs)
+        Parameters(
+            columns=d,
+            k=k,
+            sketch=sketch,
+            skew=skew,
+            rows=extent.rows,
+            runs=extent.runs_of(extent.rows),
+        )
         for d in (1, 2)
         for k, sketch, skew in dict.fromkeys(choices)
     ]
