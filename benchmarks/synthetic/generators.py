@@ -24,6 +24,8 @@ from dpcore.ordered.planner import plan_tree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.uniform.setting import TreeSetting
 
+PLANNED_LEAVES = 2**16
+
 
 @dataclass(frozen=True, kw_only=True)
 class Released:
@@ -127,8 +129,11 @@ def _srrw(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
 
 
 def _planned(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    """This project's tree of one column, planned for its CDF, over PMM's cells, by its own code."""
-    leaves = 2 ** effective_depth(len(points), epsilon)
+    """This project's tree of one column, planned for its CDF, by its own code.
+
+    Over PMM's cells, but no more than one chunk of a release holds.
+    """
+    leaves = min(2 ** effective_depth(len(points), epsilon), PLANNED_LEAVES)
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6))
     setting = TreeSetting(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE)
     counts = np.histogram(points[:, 0], leaves, (0, 1))[0]

@@ -20,6 +20,8 @@ from benchmarks.synthetic.sources import SOURCES, multifractal
 from dpcore.arrays import Floats
 
 COLUMNS = (1, 2, 5)
+# Rows of each side of an assignment.
+TRANSPORTED = 1000
 MAIN_SOURCES = ("Beta(2, 8)", "multifractal, B = .8", "uniform")
 
 
@@ -50,9 +52,10 @@ LONG = Extent(
         (10_000, 1.0),
         (100_000, 0.1),
         (100_000, 1.0),
+        (1_000_000, 0.1),
         (1_000_000, 1.0),
     ),
-    runs=24,
+    runs=36,
     rows=100_000,
 )
 
@@ -281,7 +284,7 @@ def run_measures(case: tuple[int, int, int]) -> dict[str, list[float]]:
     columns, rows, run = case
     data, noise = streams("measures", rows, columns, run)
     points = SOURCES["multifractal, B = .8"](data, rows, columns)
-    size = 1000
+    size = min(TRANSPORTED, rows)
     chosen = points[data.choice(rows, size, replace=False)]
     boxes = measures.random_boxes(data, 500, columns)
     found = {}
