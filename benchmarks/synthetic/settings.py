@@ -40,19 +40,20 @@ class Choice:
         name: in the table.
         steps: of (n, epsilon, d).
         rule: which nodes are split.
-        shrink: see `least_squares`.
+        opposite: shrink in one column and not in several, against the usual.
     """
 
     name: str
     steps: Steps
     rule: Rule
-    shrink: bool = True
+    opposite: bool = False
 
     def release(self, points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
         """The generator of (n, d) points."""
         steps = self.steps(len(points), epsilon, points.shape[1])
         tree = grow(ExactCounts(points), steps, self.rule, rng=rng)
-        return tree.partition(least_squares(tree, shrink=self.shrink))
+        shrink = (points.shape[1] > 1) != self.opposite
+        return tree.partition(least_squares(tree, shrink=shrink))
 
 
 def binary_steps(rows: int, epsilon: float, dimensions: int) -> list[Step]:
@@ -86,10 +87,10 @@ def other_steps(*, more: int = 0, fall: float | None = None, rounds: int | None 
 
 USUAL = Choice(name="grown tree", steps=grown_steps, rule=above_noise(4))
 CHOICES = (
-    Choice(name="PMM's tree, least squares", steps=binary_steps, rule=everything, shrink=False),
-    Choice(name="... nodes above 4 sd", steps=binary_steps, rule=above_noise(4), shrink=False),
-    replace(USUAL, name="several bits at once: grown tree, not shrunk", shrink=False),
+    Choice(name="PMM's tree, least squares", steps=binary_steps, rule=everything),
+    Choice(name="... nodes above 4 sd", steps=binary_steps, rule=above_noise(4)),
     USUAL,
+    replace(USUAL, name="shrunk in one column, not in several", opposite=True),
     replace(USUAL, name="nodes above 1 sd", rule=above_noise(1)),
     replace(USUAL, name="the largest 64", rule=largest(64)),
     replace(USUAL, name="the largest 512", rule=largest(512)),

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from benchmarks.synthetic.sources import SOURCES, multifractal
 from dpcore.arrays import Floats
+
+Place = TypeVar("Place")
+Answer = TypeVar("Answer")
 
 COLUMNS = (1, 2, 5)
 # Rows of each side of an assignment.
@@ -80,7 +84,9 @@ def distance(sample: Floats, partition: Partition) -> float:
 
 def streams(*place: int | str) -> tuple[np.random.Generator, np.random.Generator]:
     """The data's and the noise's random numbers of a run, always the same."""
-    words = [each if isinstance(each, int) else int.from_bytes(each.encode()) for each in place]
+    words = [
+        each if isinstance(each, int) else int.from_bytes(each.encode(), "big") for each in place
+    ]
     data, noise = np.random.SeedSequence(words).spawn(2)
     return np.random.default_rng(data), np.random.default_rng(noise)
 
@@ -117,7 +123,7 @@ def shown(mean: Mean) -> str:
     return f"{short_number(mean.value)} ± {mean.standard_error:.1g}"
 
 
-def mapped(function: Callable, cases: Sequence) -> list:
+def mapped(function: Callable[[Place], Answer], cases: Sequence[Place]) -> list[Answer]:
     """On all cores; the answers do not depend on how many there are."""
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         return list(pool.map(function, cases))
