@@ -139,6 +139,7 @@ benchmarks: $(INSTALLED)
 reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"
 	@$(BIN)/python -m benchmarks.reproduction --write docs/reproduction.md
+	@$(BIN)/python -m benchmarks.synthetic --short
 
 audit: $(INSTALLED)
 	@echo "Auditing the guarantee (some minutes)"

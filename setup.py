@@ -24,6 +24,8 @@ def version() -> str:
 # The S3 server of the tests: moto, with what its server needs and no other service does.
 S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 TEST = [*S3_SERVER, "dp-accounting>=0.6,<0.7", "hypothesis", "pytest", "pytest-xdist", "setuptools"]
+# What benchmarks/synthetic trains its classifiers with.
+BENCH = ["scikit-learn>=1.5,<2"]
 DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
 
 setup(
@@ -53,6 +55,7 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "bench": BENCH,
         "test": TEST,
         "dev": DEV,
     },
