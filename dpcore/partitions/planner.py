@@ -346,23 +346,41 @@ def _sketches(
     """Counters for the first levels, and the widest sketches that fit what remains of memory.
 
     Of the paper counters are for levels of at most k nodes (L_k of Algorithm 2); as planned here
-    for as many as fit a quarter of memory, as a counter has no collisions.
+    for as many levels as fit a quarter of memory, as a counter has no collisions.
     """
-    last = len(depths) - 1
-    bound = most if choices.shares == "lemma_5" else memory // 4 // 8
-    bound = min(bound, 1 << _MOST_COUNTERS_DEPTH)
-    counters = max(level for level, depth in enumerate(depths[:-1]) if 1 << depth <= max(bound, 1))
-    levels, above = last - counters, 8 << depths[counters]
-    least = above + 8 * levels * choices.hash_rows * _LEAST_WIDTH
-    # Half for counts, as they are also packed when they travel; half for growing.
-    if 2 * least > memory:
-        raise Refusal("memory", f"{memory} bytes are below the {2 * least} of the least plan")
+    counters = _counters(choices, depths, most, memory)
+    sketched, above = len(depths) - 1 - counters, 8 << depths[counters]
     width = choices.width
     if width is None:
-        fit = (memory // 2 - above) // (8 * levels * choices.hash_rows)
+        fit = (memory // 2 - above) // (8 * sketched * choices.hash_rows)
         width = min(_MOST_WIDTH, 1 << (fit.bit_length() - 1))
     shape = SketchShape(kind=choices.sketch, rows=choices.hash_rows, width=width)
-    if 2 * (above + 8 * levels * shape.cells) > memory and choices.memory is not None:
-        needed = 2 * (above + 8 * levels * shape.cells)
+    needed = 2 * (above + 8 * sketched * shape.cells)
+    if needed > memory:
         raise Refusal("memory", f"{memory} bytes are below the {needed} of sketches so wide")
     return LevelSketches(shape=shape, counters=counters)
+
+
+def _counters(choices: PartitionChoices, depths: tuple[int, ...], most: int, memory: int) -> int:
+    """The last level that has counters.
+
+    Raises:
+        Refusal: memory is too small for any.
+    """
+    last = len(depths) - 1
+    # Half for counts, as they are also packed when they travel; half for growing.
+    needs = [
+        2 * ((8 << depth) + 8 * (last - level) * choices.hash_rows * _LEAST_WIDTH)
+        for level, depth in enumerate(depths[:-1])
+    ]
+    if choices.shares == "lemma_5":
+        possible = [max(level for level in range(last) if 1 << depths[level] <= most)]
+    else:
+        large = min(memory // 4, 8 << _MOST_COUNTERS_DEPTH)
+        possible = [level for level in range(last) if 8 << depths[level] <= large]
+        possible.append(min(range(last), key=needs.__getitem__))
+    fitting = [level for level in possible if needs[level] <= memory]
+    if not fitting:
+        least = min(needs[level] for level in possible)
+        raise Refusal("memory", f"{memory} bytes are below the {least} of the least plan")
+    return max(fitting)

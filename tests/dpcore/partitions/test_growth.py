@@ -205,8 +205,8 @@ def test_no_node_to_split_ends_the_tree() -> None:
     [
         ({"most": 0}, "most: 0 is not at least 1"),
         ({"most": 1, "parts": 0}, "parts: 0 is not at least 1"),
-        ({"most": 1, "above": (1.0, float("inf"))}, "above: inf is no number of rows"),
-        ({"most": 1, "above": (float("nan"),)}, "above: nan is no number of rows"),
+        ({"most": 1, "errors": float("inf")}, "errors: inf is not a number of at least 0"),
+        ({"most": 1, "errors": float("nan")}, "errors: nan is not a number of at least 0"),
     ],
 )
 def test_rules_that_are_refused(fields: dict, words: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -171,7 +170,6 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
         {"rule": GrowthRule(most=100, parts=7)},
         {"rule": GrowthRule(most=100, errors=2.0)},
         {"rule": GrowthRule(most=100, errors=2.5)},
-        {"rule": GrowthRule(most=100)},
         {"estimation": Estimation.EVEN_SHARES},
         {"holding": Holding.DENSE},
         {"sketches": sketches()},

@@ -20,8 +20,8 @@ from dpcore.partitions.planner import (
     NODE_BYTES,
     PartitionChoices,
     PartitionSetting,
-    finest_depth,
     plan_partition,
+    useful_depth,
 )
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.refusal import Refusal
@@ -105,8 +105,9 @@ def test_every_plan_keeps_what_is_asked(setting: PartitionSetting, asked: Partit
     assert PartitionPlan.from_spec(plan.spec()) == plan
     assert plan.depths[-1] <= setting.bits and plan.depths[-1] == (asked.depth or plan.depths[-1])
     assert plan.public_total == setting.public_total
-    assert (plan.amounts[0] > 0) == (asked.root and not setting.public_total)
-    assert plan.estimation is asked.estimation
+    root = asked.root or asked.estimation is Estimation.EVEN_SHARES
+    assert (plan.amounts[0] > 0) == (root and not setting.public_total)
+    assert asked.estimation in (None, plan.estimation)
     assert plan.rule.most <= (asked.most or math.inf)
     if asked.holding is not None:
         assert plan.holding is asked.holding
@@ -187,18 +188,21 @@ def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
 
 
 def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
-    assert finest_depth(setting_of(dimensions=5), 2**20) == 20
-    assert finest_depth(setting_of(dimensions=1), 2**20) == 16
-    assert finest_depth(setting_of(dimensions=5, amount=Fraction(1, 4)), 2**20) == 18
-    half = setting_of(dimensions=5, neighbors=Neighbors.SUBSTITUTE)
-    assert finest_depth(half, 2**20) == 19
-    rho = setting_of(dimensions=5, measure=Measure.RHO, amount=Fraction(1, 4))
-    assert finest_depth(rho, 2**20) == 20
-    # Rows and a bound of rows alike, and never below 1 or above the domain.
+    assert useful_depth(setting_of(), 2**20) == 20
+    assert useful_depth(setting_of(amount=Fraction(1, 4)), 2**20) == 18
+    assert useful_depth(setting_of(neighbors=Neighbors.SUBSTITUTE), 2**20) == 19
+    rho = setting_of(measure=Measure.RHO, amount=Fraction(1, 4))
+    assert useful_depth(rho, 2**20) == 20
+    # Rows and a bound of rows alike, and never above the domain.
     for asked in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
-        assert plan_partition(setting_of(dimensions=5), asked).depths[-1] == 12
-    assert plan_partition(setting_of(), PartitionChoices(rows=1)).depths[-1] == 1
+        one, two, five = (plan_partition(setting_of(dimensions=d), asked).depths for d in (1, 2, 5))
+        assert one == (0, 4, 8, 12) and two == (0, 4, 8, 12, 16) and five == (0, 4, 9, 14, 19, 24)
     assert plan_partition(setting_of(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
+
+
+def test_the_papers_depth_is_the_useful_one() -> None:
+    asked = PartitionChoices.of("privhp_paper", rows=2**12, most=64)
+    assert plan_partition(setting_of(), asked).depths == tuple(range(13))
 
 
 @pytest.mark.parametrize(

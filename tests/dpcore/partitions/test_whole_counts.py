@@ -105,6 +105,9 @@ def test_counts_of_even_shares_are_close_to_them() -> None:
         def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
             return Measured(rng.normal(4.0, 5.0, len(nodes)), np.ones(len(nodes)))
 
+        def variance(self, level: int) -> float:
+            return 1.0
+
     for _ in range(50):
         tree, running = grow(_Doubling(), (0, 1, 2), Noise(), GrowthRule(most=4), EvenShares())
         spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
