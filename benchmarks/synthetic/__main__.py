@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reproduction.markdown import table
-from benchmarks.synthetic.generators import GENERATORS
+from benchmarks.synthetic.compared import GENERATORS
 from benchmarks.synthetic.machine_learning import COLUMNS, by_partition, compare, read_codes
 from benchmarks.synthetic.settings import settings_table
 from benchmarks.synthetic.study import (

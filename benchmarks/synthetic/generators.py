@@ -1,6 +1,7 @@
 """The generators of the study: each by a name, as a function of points, epsilon and an rng.
 
-A real mechanism joins by an entry in `GENERATORS` whose `release` returns its tree as a `Released`.
+These are references in floats; `benchmarks.synthetic.real_generators` has the releases of this
+project, and `benchmarks.synthetic.compared` all that are compared.
 All are private for neighbours that add or remove a row.
 """
 
@@ -153,7 +154,7 @@ def sparse_bytes(counts: ExactCounts, level: int) -> int:
     return 8 * min(2**level, 2 * int(occupied))
 
 
-GENERATORS = (
+REFERENCES = (
     Generator(name="uniform", release=_uniform),
     Generator(name="SRRW", release=_srrw, columns=1),
     Generator(name="PMM", release=_pmm),
@@ -163,5 +164,4 @@ GENERATORS = (
     ),
     Generator(name="PrivHP, k 64, exact", release=_privhp(64, None)),
     Generator(name="planned tree", release=_planned, columns=1),
-    Generator(name="grown tree", release=_grown),
 )

@@ -14,7 +14,8 @@ import numpy as np
 from benchmarks.reproduction.markdown import table
 from benchmarks.reproduction.simulation import Mean
 from benchmarks.synthetic import bounds, measures
-from benchmarks.synthetic.generators import GENERATORS, effective_depth
+from benchmarks.synthetic.compared import GENERATORS
+from benchmarks.synthetic.generators import effective_depth
 from benchmarks.synthetic.partition import Partition
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from benchmarks.synthetic.sources import SOURCES, multifractal

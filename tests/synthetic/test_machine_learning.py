@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import machine_learning
-from benchmarks.synthetic.generators import GENERATORS
+from benchmarks.synthetic.compared import GENERATORS
 from dpcore.arrays import Integers
 
 pytest.importorskip("sklearn", reason="scikit-learn is of the extra bench")
@@ -46,7 +46,7 @@ def test_one_label_is_the_majority(rows: Integers) -> None:
 
 
 def test_a_partition_without_noise_teaches_the_answer(rows: Integers) -> None:
-    grown = next(each for each in GENERATORS if each.name == "grown tree")
+    grown = next(each for each in GENERATORS if each.name == "dptrees")
     synthesize = machine_learning.by_partition(grown, 1e6, (16, 8, 2))
     made = synthesize(rows, np.random.default_rng(0))
     assert made.shape == rows.shape and made.dtype == np.int64

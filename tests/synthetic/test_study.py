@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.synthetic import __main__ as command
 from benchmarks.synthetic import measures, privtree_reference, settings, sources, study
-from benchmarks.synthetic.generators import GENERATORS, grown_steps, sparse_bytes
+from benchmarks.synthetic.compared import GENERATORS
+from benchmarks.synthetic.generators import grown_steps, sparse_bytes
 from benchmarks.synthetic.grown_tree import ExactCounts
 from benchmarks.synthetic.hierarchy import depth
 from benchmarks.synthetic.study import Case, Extent
@@ -31,7 +32,7 @@ def test_a_case_repeats_and_has_every_generator_that_can(columns: int) -> None:
     assert found == study.run_case(case)
     assert set(found) == {each.name for each in GENERATORS if each.columns >= columns}
     assert found["uniform"][1] == 0 < found["PMM"][1]
-    assert found["grown tree"][0].value < found["uniform"][0].value
+    assert found["dptrees"][0].value < found["uniform"][0].value
 
 
 def test_main_tables_have_a_row_a_size_and_bold_bests(one_process: None) -> None:

@@ -196,7 +196,7 @@ def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
     # Rows and a bound of rows alike, and never above the domain.
     for asked in (PartitionChoices(rows=2**12), PartitionChoices(rows_at_most=2**12)):
         one, two, five = (plan_partition(setting_of(dimensions=d), asked).depths for d in (1, 2, 5))
-        assert one == (0, 4, 8, 12) and two == (0, 4, 8, 12, 16) and five == (0, 4, 9, 14, 19, 24)
+        assert one == (0, 4, 8, 12) and two == (0, 4, 8, 12, 16) and five == (0, 5, 10, 15, 20)
     assert plan_partition(setting_of(bits=3), PartitionChoices(rows=2**30)).depths[-1] == 3
 
 
