@@ -72,8 +72,10 @@ class RowSampler:
         start = float(_uniform(stream, 1)[0])
         for batch in range(many):
             turns = np.arange(batch, rows, many)
+            # A sum that is rounded must not become the next turn's.
+            turn = np.minimum(turns + start, np.nextafter(turns + 1.0, 0.0))
             # At most 2^53 rows in all: the product keeps a part of a row.
-            at = (turns + start) * (float(cumulated[-1]) / rows)
+            at = turn * (float(cumulated[-1]) / rows)
             parts = np.searchsorted(cumulated, at, side="right")
             np.minimum(parts, len(cumulated) - 1, out=parts)
             order = np.argsort(stream.uint64(len(parts)))
