@@ -74,8 +74,10 @@ class RowSampler:
         start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
         for batch in range(many):
             turns = np.arange(batch, rows, many)
+            # A sum that is rounded must not become the next turn's.
+            turn = np.minimum(turns + start, np.nextafter(turns + 1.0, 0.0))
             # At most 2^53 rows in all: the product keeps a part of a row.
-            at = (turns + start) * (float(cumulated[-1]) / rows)
+            at = turn * (float(cumulated[-1]) / rows)
             parts = np.searchsorted(cumulated, at, side="right")
             # What rounds up to the whole count is in the last part that has rows.
             np.minimum(parts, last, out=parts)

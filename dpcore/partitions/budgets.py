@@ -13,7 +13,6 @@ adds up what noise on different levels does, while estimates combine the levels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -38,10 +37,9 @@ def lemma_5_shares(
     array([0.27 , 0.27 , 0.27 , 0.191])
     """
     weights = [1.0]
-    for above, depth in pairwise(depths):
-        # All nodes above, or the k that were split; L_k is the last level of at most k nodes.
-        nodes = 2.0**above if 2.0**depth <= most else min(2.0**above, float(most))
-        weights.append(nodes * diameter(above))
+    for above in depths[:-1]:
+        # All nodes above, or the k that were split: down to L_k there are no more than these.
+        weights.append(min(2.0**above, float(most)) * diameter(above))
     power = 1 / 2 if measure is Measure.EPSILON else 2 / 3
     shares: Floats = np.array(weights) ** power
     return np.asarray(shares / shares.sum(), np.float64)

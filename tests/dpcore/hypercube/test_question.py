@@ -341,6 +341,21 @@ def workload(domain: HypercubeDomain) -> HypercubeWorkload:
     return HypercubeWorkload(name="box", domain=domain)
 
 
+@pytest.mark.parametrize("holding", HOLDINGS)
+def test_a_public_total_is_told_exactly_and_children_sum_to_it(holding: Holding) -> None:
+    kept = box_domain(5, 9, missing="first")
+    for mechanism in MECHANISMS:
+        question = question_of(
+            kept, mechanism, holding=holding, neighbors=SUB, amount=Fraction(1, 10)
+        )
+        tree = released(question, ROWS)
+        assert question.plan.public_total and question.plan.laws[0] is None
+        assert tree.total == tree.sampler().total == ROWS.num_rows
+        found = tree.node(0, 0)
+        assert found.estimate == found.ci_low == found.ci_high == ROWS.num_rows
+        assert question.spending.epsilon == Fraction(1, 10)
+
+
 def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
     share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     kept, dropped = box_domain(5, 9, missing="first"), BOX

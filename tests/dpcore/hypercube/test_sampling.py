@@ -64,6 +64,23 @@ def test_as_many_rows_as_were_released_give_each_part_its_count(times: int) -> N
     assert len(set(own.tolist())) > 3 and (own == 0).any()
 
 
+class LargestFirst:
+    """A stream whose first number is the largest there is."""
+
+    def __init__(self) -> None:
+        self.stream, self.read = public_stream("largest"), 0
+
+    def uint64(self, n: int) -> np.ndarray:
+        self.read += 1
+        return self.stream.uint64(n) if self.read > 1 else np.full(n, 2**64 - 1, np.uint64)
+
+
+def test_a_start_that_is_rounded_up_moves_no_row_to_the_next_part() -> None:
+    found = sampler()
+    table = pa.Table.from_batches(found.batches(found.total, LargestFirst()), found.schema)
+    assert np.array_equal(counts_in(found, table), found.partition.parts[2])
+
+
 @given(st.integers(0, 5000), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=40)
 def test_any_number_of_rows_is_within_one_of_its_share(rows: int, seed: int) -> None:
