@@ -42,7 +42,8 @@ def question_of(
 ) -> HypercubeQuestion:
     """Two columns of two cells: halves, and the cells of the halves that are split."""
     axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
-    root = EPSILON / 4 if estimation is Estimation.EVEN_SHARES else Fraction(0)
+    known = estimation is Estimation.EVEN_SHARES or rule.parts is not None
+    root = EPSILON / 4 if known else Fraction(0)
     plan = PartitionPlan(
         depths=(0, 1, 2),
         amounts=(root, EPSILON / 2 - root, EPSILON / 2),
@@ -119,7 +120,7 @@ def largest_loss(question: HypercubeQuestion, one: dict[int, int], two: dict[int
 
 RULES = {
     "the largest": GrowthRule(most=1),
-    "those above a threshold": GrowthRule(most=2, above=(-math.inf, 1.0)),
+    "those of half of all rows": GrowthRule(most=2, parts=2),
 }
 
 
