@@ -1,18 +1,23 @@
-"""Random boxes of columns: partitions that grow by rules no planner would choose, their counts held
-in every way."""
+"""Random boxes of columns: partitions that grow by rules no planner would choose, or as planned,
+their counts held in every way."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 from benchmarks.audit.trees import Draft, ordered_domain
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
+from dpcore.partitions.planner import PartitionChoices
 from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.questions.workload import Share, Terms
 from dpcore.sketches.shape import SketchKind, SketchShape
 
 
@@ -28,37 +33,64 @@ def box_draft(rng: Random, name: str, neighbors: Neighbors, *, sketches: bool = 
             palettes[column] = palette
     depths = tuple(rng.randint(1, min(3, cell_bits(axis))) for axis in axes)
     domain = HypercubeDomain(axes=tuple(axes), depths=depths)
+    planner = _planned if rng.random() < 0.3 else _by_hand
+    make = planner(rng, domain, neighbors, sketches=sketches)
+    return Draft(
+        make=lambda budget: HypercubeQuestion(name=name, domain=domain, plan=make(budget)),
+        palettes=palettes,
+    )
+
+
+def _by_hand(
+    rng: Random, domain: HypercubeDomain, neighbors: Neighbors, *, sketches: bool
+) -> Callable[[Budget], Mechanism]:
+    """Levels and their budgets that no planner would choose."""
+    public = _is_public(domain, neighbors)
     levels = _levels(rng, domain.bits)
     estimation, parts = rng.choice(list(Estimation)), rng.choice([None, None, 3])
-    root = not public and (
-        estimation is Estimation.EVEN_SHARES or bool(parts) or rng.random() < 0.5
-    )
+    needed = estimation is Estimation.EVEN_SHARES or parts is not None
+    root = not public and (needed or rng.random() < 0.5)
     units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]
-    rule = GrowthRule(
-        most=rng.choice([1, 2, 2**16, 2**16]),
-        parts=parts,
-        above=tuple(rng.choice([-math.inf, -math.inf, 0.0, 3.0]) for _ in levels[1:])
-        if rng.random() < 0.5
-        else (),
+    rule = GrowthRule(most=rng.choice([1, 2, 2**16, 2**16]), parts=parts)
+    shape = _shape(rng) if sketches else None
+    counters = rng.randrange(len(levels) - 1)
+    return lambda budget: PartitionPlan(
+        depths=levels,
+        amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
+        measure=budget.measure,
+        neighbors=neighbors,
+        public_total=public,
+        rule=rule,
+        estimation=estimation,
+        holding=Holding.SPARSE if shape is None else Holding.SKETCH,
+        sketches=None if shape is None else LevelSketches(shape=shape, counters=counters),
     )
-    held = _sketches(rng, len(levels)) if sketches else None
-    holding = Holding.SKETCH if sketches else rng.choice([Holding.DENSE, Holding.SPARSE])
 
-    def make(budget: Budget) -> HypercubeQuestion:
-        plan = PartitionPlan(
-            depths=levels,
-            amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
-            measure=budget.measure,
-            neighbors=neighbors,
-            public_total=public,
-            rule=rule,
-            estimation=estimation,
-            holding=holding,
-            sketches=held,
-        )
-        return HypercubeQuestion(name=name, domain=domain, plan=plan)
 
-    return Draft(make=make, palettes=palettes)
+def _planned(
+    rng: Random, domain: HypercubeDomain, neighbors: Neighbors, *, sketches: bool
+) -> Callable[[Budget], Mechanism]:
+    """As a section would have it, with splits where counts exceed their noise."""
+    given: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
+    if sketches:
+        shape = _shape(rng)
+        own = {"sketch": shape.kind, "hash_rows": shape.rows, "width": shape.width}
+        given = {"holding": Holding.SKETCH, "most": 1} | own
+    choices = PartitionChoices(
+        depth=rng.randint(1, domain.bits),
+        bits_apart=rng.randint(1, 2),
+        split_errors=rng.choice([0.0, 0.5, 3.0]),
+        root=rng.random() < 0.5,
+        **given,
+    )
+    workload = HypercubeWorkload(name="planned", domain=domain, choices=choices)
+    terms = Terms(neighbors=neighbors)
+    return lambda budget: workload.planned(Share(budget=budget), terms).plan
+
+
+def _is_public(domain: HypercubeDomain, neighbors: Neighbors) -> bool:
+    """Whether the number of rows is public."""
+    return neighbors is Neighbors.SUBSTITUTE and not domain.drops_rows
 
 
 def _levels(rng: Random, bits: int) -> tuple[int, ...]:
@@ -67,9 +99,8 @@ def _levels(rng: Random, bits: int) -> tuple[int, ...]:
     return (0, *sorted(rng.sample(depths, min(bits, rng.randint(1, 4)))))
 
 
-def _sketches(rng: Random, levels: int) -> LevelSketches:
+def _shape(rng: Random) -> SketchShape:
     """So narrow that both ends of a moved row often share a cell."""
-    shape = SketchShape(
+    return SketchShape(
         kind=rng.choice(list(SketchKind)), rows=rng.choice([1, 1, 3]), width=rng.choice([2, 4, 16])
     )
-    return LevelSketches(shape=shape, counters=rng.randrange(levels - 1))
