@@ -137,7 +137,7 @@ def _divided(spec: Mapping[str, Any]) -> str:
         said.append("nodes whose estimate exceeds what the table of levels says")
     if split["parts"] is not None:
         said.append(f"nodes with at least 1/{split['parts']:,} of all rows")
-    if split["most"] < 2**63:
+    if split["most"] < 2 ** spec["levels"][-2]["depth"]:
         said.append(f"of each level at most the {split['most']:,} largest")
     return "; ".join(said) or "all nodes"
 
