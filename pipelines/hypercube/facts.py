@@ -8,14 +8,15 @@ from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.partitions.plan import Holding
 from pipelines.page.extent import clip
 from pipelines.page.noise import law_text
 from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 
 _HELD = {
-    "dense": "a counter for every node of the deepest level",
-    "sparse": "a counter for every node of the deepest level that a row touches, and noise drawn "
+    Holding.DENSE.value: "a counter for every node of the deepest level",
+    Holding.SPARSE.value: "a counter for every node of the deepest level that a row touches, and noise drawn "
     "for a node when it is looked at",
 }
 _ESTIMATE = (
