@@ -16,8 +16,10 @@ from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_cou
 
 _HELD = {
     Holding.DENSE.value: "a counter for every node of the deepest level",
-    Holding.SPARSE.value: "a counter for every node of the deepest level that a row touches, and noise drawn "
-    "for a node when it is looked at",
+    Holding.SPARSE.value: (
+        "a counter for every node of the deepest level that a row touches, and noise drawn for a "
+        "node when it is looked at"
+    ),
 }
 _ESTIMATE = (
     "The least squares combination of the noisy counts of all nodes that were looked at. It may be "
