@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.ordered.make import MAX_CELLS, OrderedDomain
+from dpcore.ordered.make import OrderedDomain
 from pipelines.ordered.domain import read_domain
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
@@ -19,6 +19,8 @@ from pipelines.sections.error import RuleBroken, from_dpcore, shown
 # How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
 NUMBER_DEPTH = 32
 _BITS = 64
+# An ordered domain has 2^40 cells at most.
+_MOST_HALVINGS = 40
 _BOUNDS = ("lower", "upper")
 
 
@@ -103,7 +105,7 @@ def _asked_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] |
     if len(depths) != columns:
         raise RuleBroken(f"has {len(depths)} numbers for {columns} columns", at=".depths")
     for place, depth in enumerate(depths):
-        if 1 << depth > MAX_CELLS:
+        if depth > _MOST_HALVINGS:
             raise RuleBroken(
                 f"{depth} is above 40; no column has more cells", at=f".depths[{place}]"
             )

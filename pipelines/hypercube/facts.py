@@ -8,15 +8,18 @@ from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.partitions.plan import Holding
 from pipelines.page.extent import clip
 from pipelines.page.noise import law_text
 from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 
 _HELD = {
-    "dense": "a counter for every node of the deepest level",
-    "sparse": "a counter for every node of the deepest level that a row touches, and noise drawn "
-    "for a node when it is looked at",
+    Holding.DENSE.value: "a counter for every node of the deepest level",
+    Holding.SPARSE.value: (
+        "a counter for every node of the deepest level that a row touches, and noise drawn for a "
+        "node when it is looked at"
+    ),
 }
 _ESTIMATE = (
     "The least squares combination of the noisy counts of all nodes that were looked at. It may be "
@@ -145,7 +148,7 @@ def _divided(spec: Mapping[str, Any]) -> str:
         )
     if split["parts"] is not None:
         said.append(f"nodes with at least 1/{split['parts']:,} of all rows")
-    if split["most"] < 2**63:
+    if split["most"] < 2 ** spec["levels"][-2]["depth"]:
         said.append(f"of each level at most the {split['most']:,} largest")
     return "; ".join(said) or "all nodes"
 

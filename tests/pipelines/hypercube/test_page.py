@@ -1,0 +1,290 @@
+"""The part of a report about a box: true to the tables, bounded, and drawn in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.ordered.make import CategoryDomain, IntegerDomain, TimestampDomain
+from pipelines.hypercube.axis import Axis, halved_edges
+from pipelines.hypercube.densities import Densities
+from pipelines.hypercube.page import MAX_PARTS
+from pipelines.release_folder import ReleaseFolder
+from pipelines.report import write_report_html
+from tests.pipelines.chromium import PROGRAM, Chromium
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, workspace_of
+from tests.pipelines.report_page import elements_of
+
+EVIL = "</script><!--<script>alert(1)</script>"
+FORMULA = "$$x^2$$"
+
+
+def tree_of(workspace: Workspace, name: str) -> ReleasedHypercube:
+    folder = ReleaseFolder(str(workspace.output))
+    question = folder.plan.question(name)
+    return ReleasedHypercube(question, folder.part)  # type: ignore[arg-type]
+
+
+def page_of(workspace: Workspace) -> str:
+    return (workspace.output / "report.html").read_text()
+
+
+def figures(page: str) -> dict[str, list[dict[str, Any]]]:
+    """What the script reads of every figure, by the names of the trees."""
+    found: list[dict[str, Any]] = elements_of(page).data["trees"]
+    return dict(zip(("one", "two", "four"), (tree["figures"] for tree in found), strict=True))
+
+
+# Parts, curves and grids
+
+
+@pytest.mark.parametrize("most", [1, 2, 17, 500, 10**9])
+def test_merged_parts_tile_the_box_with_the_same_counts(boxes: Workspace, most: int) -> None:
+    partition = tree_of(boxes, "two").partition
+    merged, every = partition.coarsened(most), partition.parts
+    assert len(merged.counts) <= most and merged.counts.sum() == every.counts.sum() == ROWS
+    covered = np.zeros([axis.cells for axis in partition.domain.axes], np.int64)
+    for x, x_end, y, y_end in zip(
+        *merged.starts[:1], *merged.stops[:1], *merged.starts[1:], *merged.stops[1:], strict=True
+    ):
+        covered[x:x_end, y:y_end] += 1
+    assert (covered == 1).all()
+    if most > len(every.counts):
+        assert sorted(merged.counts) == sorted(every.counts)
+
+
+def test_grids_are_the_sums_of_parts(boxes: Workspace) -> None:
+    partition = tree_of(boxes, "two").partition
+    edges = [np.array([0, 3, 31, 64]), np.array([5, 6, 40])]
+    grid = partition.grids(edges)[0, 1]
+    for i in range(3):
+        for j in range(2):
+            sides = [(edges[0][i], edges[0][i + 1]), (edges[1][j], edges[1][j + 1])]
+            assert grid[i, j] == pytest.approx(partition.weighted(partition.shares(sides)).rows)
+
+
+def test_grids_of_four_columns_hold_all_rows(boxes: Workspace) -> None:
+    for grid in Densities(tree=tree_of(boxes, "four")).grids(4, 48):
+        assert grid.rows.sum() == pytest.approx(ROWS)
+        assert max(grid.rows.shape) <= 49
+
+
+def test_steps_of_a_histogram_are_few_and_hold_all_rows(boxes: Workspace) -> None:
+    for most in (3, 20, 1000):
+        histogram = Densities(tree=tree_of(boxes, "one")).histogram(0, most)
+        assert len(histogram.rows) <= most and histogram.rows.sum() == pytest.approx(ROWS)
+        assert histogram.edges[0] == 0 and histogram.edges[-1] == 366
+    # Every day is a part: a step of each, in rows per day.
+    days = {each["values"]: each["counts"] for each in rows()["day"].value_counts().to_pylist()}
+    assert histogram.density.max() == pytest.approx(max(days.values()))
+
+
+def test_a_curve_has_intervals_where_they_are_known(boxes: Workspace) -> None:
+    curve = Densities(tree=tree_of(boxes, "one")).curve(1000, 50)
+    assert curve.low is not None and curve.high is not None
+    at = curve.rows[curve.places]
+    assert (curve.low <= at + 1e-6).all() and (at <= curve.high + 1e-6).all()
+    assert len(curve.places) == 50 and curve.rows[-1] == ROWS
+
+
+def test_a_figure_begins_where_the_rows_are() -> None:
+    axis = Axis(domain=IntegerDomain(column="n", lower=0, upper=1000))
+    edges, rows_below = np.array([0, 100, 200, 1000]), np.array([0.0, 1.0, 999.0, 1000.0])
+    assert axis.window(edges, rows_below) == (100, 200)
+    assert axis.window(np.array([0, 1000]), np.array([0.0, 9.0])) == (0, 1000)
+    named = Axis(domain=CategoryDomain(column="c", categories=("a", "b", "c", "d")))
+    assert named.window(np.array([0, 1, 4]), np.array([0.0, 9.0, 9.0])) == (0, 4)
+
+
+def test_where_cells_lie_on_an_axis() -> None:
+    zone = timezone.utc
+    times = TimestampDomain(
+        column="t", lower=datetime(2024, 1, 1, tzinfo=zone),
+        upper=datetime(2024, 1, 3, tzinfo=zone), cells=48,
+    )  # fmt: skip
+    day = 86_400_000.0
+    start = datetime(2024, 1, 1, tzinfo=zone).timestamp() * 1000
+    assert Axis(domain=times).at(np.array([0, 24, 48])).tolist() == [
+        *(start, start + day, start + 2 * day),
+    ]
+    assert Axis(domain=times).unit == ("hour", day / 24)
+    named = Axis(domain=CategoryDomain(column="c", categories=("a", "b")))
+    assert named.at(np.array([0, 2])).tolist() == [-0.5, 1.5]
+    assert halved_edges(0, 5, 5, 48).tolist() == [0, 1, 2, 3, 4, 5]
+    assert halved_edges(3, 2**40, 2**40, 2).tolist() == [0, 2**39, 2**40]
+
+
+# The page
+
+
+def test_what_is_drawn_of_one_two_and_four_columns(boxes: Workspace) -> None:
+    drawn = {name: [each["draws"] for each in own] for name, own in figures(page_of(boxes)).items()}
+    assert drawn == {
+        "one": ["curve", "histogram"],
+        "two": ["map", "histogram", "histogram"],
+        # Three trees share the page: heat maps of the first columns alone.
+        "four": ["histogram"] * 4 + ["grid"] * 3,
+    }
+
+
+def test_the_script_reads_the_released_counts(boxes: Workspace) -> None:
+    for own in figures(page_of(boxes)).values():
+        for each in own:
+            if each["draws"] in ("map", "histogram"):
+                assert sum(each["rows"]) == pytest.approx(ROWS, rel=1e-3)
+            if each["draws"] == "map":
+                assert len(each["rows"]) <= MAX_PARTS // 3
+                for side in each["sides"]:
+                    assert len(side["which"]) == len(each["rows"])
+                    assert max(side["which"]) < len(side["texts"])
+
+
+def test_what_the_page_says(boxes: Workspace) -> None:
+    text = " ".join(elements_of(page_of(boxes)).text.split())
+    for said in (
+        "3,000 rows, drawn evenly spread in each part",
+        "It is given the partition",
+        "dptrees sample RELEASE --tree four --output rows.parquet",
+        "dptrees query RELEASE box --tree two --side age LOWER UPPER --side x LOWER UPPER",
+        "noise drawn for a node when it is looked at",
+        "Heat maps are of every two of the first 3.",
+        "those of the smallest counts are merged",
+        "counted in the first or last cell",
+    ):
+        assert said in text, said
+
+
+def test_the_page_is_the_same_bytes_again_and_not_large(boxes: Workspace) -> None:
+    page = write_report_html(ReleaseFolder(str(boxes.output)))
+    assert page == page_of(boxes) and len(page.encode()) < 1_500_000
+
+
+def test_many_columns_and_hostile_names_on_a_page_of_bounded_size(workspace: Workspace) -> None:
+    names = [EVIL, FORMULA, *(f"c{place}" for place in range(18))]
+    random = np.random.default_rng(5)
+    table = pa.table({name: random.integers(0, 8, 2000) for name in names})
+    columns = [{"column": name, "type": "integer", "lower": 0, "upper": 8} for name in names]
+    path = workspace_of(workspace, table, box("wide", columns, counts="sparse", depth=24))
+    outcome = workspace.run("release", path)
+    assert outcome.code == 0, outcome.err
+    page = page_of(workspace)
+    assert len(page.encode()) < 1_500_000 and EVIL not in page
+    (tree,) = elements_of(page).data["trees"]
+    assert [each["draws"] for each in tree["figures"]] == ["histogram"] * 12 + ["grid"] * 15
+    text = " ".join(elements_of(page).text.split())
+    assert "The first 12 of 20 columns are here" in text and EVIL in text
+
+
+@pytest.mark.parametrize("columns", [[DAY], [AGE, KIND], [DAY, AGE, KIND]], ids=len)
+def test_of_counts_that_are_all_zero_nothing_is_drawn(
+    workspace: Workspace, columns: list[dict[str, Any]]
+) -> None:
+    empty = pa.table({name: pa.nulls(9, kind) for name, kind in zip(*_types(), strict=True)})
+    tree = box("empty", columns, counts="dense")
+    assert workspace.run("release", workspace_of(workspace, empty, tree)).code == 0
+    page = page_of(workspace)
+    assert "All released counts are zero: there is nothing to draw" in page
+    assert "Bokeh.embed" not in page and elements_of(page).data["trees"][0]["figures"] == []
+
+
+def _types() -> tuple[list[str], list[pa.DataType]]:
+    schema = rows(3).schema
+    return schema.names, schema.types
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"mechanism": "privhp_paper", "k": 16}, "by Algorithm 4 of Holland et al."),
+        ({"counts": "sketch", "width": 256}, "other nodes in the same cell of a sketch"),
+        ({"mechanism": "pmm", "depth": 6}, "all nodes"),
+    ],
+    ids=["paper", "sketch", "pmm"],
+)
+def test_the_mechanism_in_words(workspace: Workspace, keys: dict[str, Any], said: str) -> None:
+    tree = box("ages", [AGE], **keys)
+    assert workspace.run("release", workspace_of(workspace, rows(), tree)).code == 0
+    assert said in elements_of(page_of(workspace)).text
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    if PROGRAM is None:
+        pytest.skip("no chromium here")
+    started = Chromium(tmp_path_factory.mktemp("chromium"))
+    yield started
+    started.close()
+
+
+DRAWN = """
+[...document.querySelectorAll(".figure")].filter((figure) => everything(figure).some((each) =>
+  each.tagName === "CANVAS" && each.width > 0 &&
+  each.getContext("2d").getImageData(0, 0, each.width, each.height).data.some((byte) => byte > 0)
+)).length
+"""
+PLACE = """
+(() => { const box = document.getElementById("%s"); box.scrollIntoView({block: "center"});
+  const at = box.getBoundingClientRect(); return [at.x + at.width * %f, at.y + at.height * %f];
+})()
+"""
+SAID = "everything().map((each) => each.shadowRoot?.textContent ?? '').join(' ')"
+
+
+def said_at(chromium: Chromium, figure: str, x: float, y: float) -> str:
+    """What the page's shadows say once the mouse is there."""
+    left, top = chromium.value(PLACE % (figure, x, y))
+    for shift in (0, 2):
+        chromium.mouse("mouseMoved", left + shift, top + shift)
+    chromium.wait(f"{SAID}.includes(' rows')")
+    return str(chromium.value(SAID))
+
+
+def test_a_browser_draws_boxes_beside_other_trees(
+    chromium: Chromium, workspace: Workspace, tmp_path: Path
+) -> None:
+    trees = [
+        box("three", [DAY, AGE, KIND], counts="sparse"),
+        {"name": "ages", "domain": dict(AGE)},
+        box("two", [AGE, {**KIND, "categories": ["alpha", "beta", FORMULA, EVIL]}]),
+        box("one", [DAY]),
+    ]
+    outcome = workspace.run("release", workspace_of(workspace, rows(), *trees))
+    assert outcome.code == 0, outcome.err
+    chromium.open(workspace.output / "report.html")
+    chromium.wait(f"{DRAWN} === 3 + 3 + 1 + 3 + 2")
+    assert "kind alpha" in said_at(chromium, "figure-2", 0.4, 0.78)
+    assert chromium.value("document.querySelectorAll('#controls-1 input').length") == 2
+    assert chromium.complaints() == []
+
+
+def test_tooltips_tell_the_rows_of_a_heat_map(chromium: Chromium, boxes: Workspace) -> None:
+    chromium.open(boxes.output / "report.html")
+    chromium.wait(f"{DRAWN} === 2 + 3 + 7")
+    said = said_at(chromium, "figure-2-4", 0.4, 0.4)
+    told = re.search(r"day \[(\S+), (\S+)\)at \[([^,]+), ([^)]+)\)([\d,.]+) rows", said)
+    assert told is not None, said
+    first, last, start, stop, count = told.groups()
+    asked = tree_of(boxes, "four").box({"day": (first, last), "at": (start, stop)})
+    assert float(count.replace(",", "")) == pytest.approx(asked.count, abs=0.6) and asked.count
+    assert chromium.complaints() == []
+    # No sideways scrolling where the window is narrow.
+    chromium.call(
+        "Emulation.setDeviceMetricsOverride",
+        **{"width": 380, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    chromium.open(boxes.output / "report.html")
+    chromium.wait(f"{DRAWN} === 2 + 3 + 7")
+    assert chromium.value("document.documentElement.scrollWidth") <= 380
+    chromium.call("Emulation.clearDeviceMetricsOverride")

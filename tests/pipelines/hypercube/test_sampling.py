@@ -1,0 +1,223 @@
+"""Synthetic rows: their types, bounds and number, and that a file is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.conftest import Workspace, search_path
+from tests.pipelines.hypercube.conftest import (
+    AGE,
+    AT,
+    DAY,
+    KIND,
+    KINDS,
+    ROWS,
+    box,
+    rows,
+    workspace_of,
+)
+
+
+def drawn(boxes: Workspace, folder: Path, *options: object, tree: str = "four") -> pa.Table:
+    """The rows that `dptrees sample` writes."""
+    output = folder / "rows.parquet"
+    outcome = boxes.run("sample", boxes.output, "--tree", tree, "--output", output, *options)
+    assert outcome.code == 0, outcome.err
+    found = pq.read_table(output)
+    assert outcome.out == f"{len(found):,} synthetic rows in {output}\n"
+    assert list(folder.iterdir()) == [output]
+    output.unlink()
+    return found
+
+
+def test_names_and_types_are_those_of_the_rows(boxes: Workspace, tmp_path: Path) -> None:
+    found = drawn(boxes, tmp_path, "-n", 1000)
+    assert found.schema == rows().select(["day", "at", "kind", "age"]).schema
+    assert all(column.null_count == 0 for column in found.columns)
+
+
+def test_no_value_is_outside_the_domain(boxes: Workspace, tmp_path: Path) -> None:
+    found = drawn(boxes, tmp_path, "-n", 50_000)
+    ends = {name: pc.min_max(found[name]).as_py() for name in ("day", "at", "age")}
+    assert date(2020, 1, 1) <= ends["day"]["min"] and ends["day"]["max"] < date(2021, 1, 1)
+    assert datetime(2024, 3, 1) <= ends["at"]["min"] and ends["at"]["max"] < datetime(2024, 3, 11)
+    assert ends["age"]["min"] >= 0 and ends["age"]["max"] < 100
+    assert set(found["kind"].unique().to_pylist()) == set(KINDS)
+    numbers = drawn(boxes, tmp_path, "-n", 50_000, tree="two")
+    x = numbers["x"].to_numpy()
+    assert x.min() >= -3 and x.max() < 3 and len(np.unique(x)) > 40_000
+
+
+def test_by_default_as_many_as_were_counted_part_by_part(boxes: Workspace, tmp_path: Path) -> None:
+    found = drawn(boxes, tmp_path, tree="one")
+    assert len(found) == ROWS
+    # A part of c rows has exactly c of them; here each part is a day.
+    expected = {each["values"]: each["counts"] for each in rows()["day"].value_counts().to_pylist()}
+    sampled = {each["values"]: each["counts"] for each in found["day"].value_counts().to_pylist()}
+    assert sampled == expected
+
+
+def test_all_rows_follow_the_released_counts(boxes: Workspace, tmp_path: Path) -> None:
+    found, true = drawn(boxes, tmp_path, "-n", 30_000), rows()
+    for kind in KINDS:
+        share = pc.sum(pc.equal(found["kind"], kind)).as_py() / 30_000
+        assert share == pytest.approx(pc.sum(pc.equal(true["kind"], kind)).as_py() / ROWS, abs=2e-3)
+    for name in ("age", "day"):
+        ours, theirs = (np.sort(t[name].to_numpy().astype(float)) for t in (found, true))
+        edges = np.arange(theirs[0], theirs[-1] + 1)
+        gap = np.searchsorted(ours, edges) / len(ours) - np.searchsorted(theirs, edges) / ROWS
+        assert np.abs(gap).max() < 0.03
+
+
+def test_a_seed_repeats_and_no_seed_does_not(boxes: Workspace, tmp_path: Path) -> None:
+    for seed in (0, -1, 2**70):
+        first, again = (drawn(boxes, tmp_path, "-n", 500, "--seed", seed) for _ in range(2))
+        assert first == again
+    seeds = [drawn(boxes, tmp_path, "-n", 500, "--seed", seed) for seed in (1, 2)]
+    assert seeds[0] != seeds[1]
+    assert drawn(boxes, tmp_path, "-n", 500) != drawn(boxes, tmp_path, "-n", 500)
+
+
+def test_csv_reads_back(boxes: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "rows.csv"
+    options = ("--tree", "four", "-n", 400, "--seed", 3)
+    assert boxes.run("sample", boxes.output, *options, "--output", output).code == 0
+    types = {field.name: field.type for field in rows().schema}
+    found = pa_csv.read_csv(output, convert_options=pa_csv.ConvertOptions(column_types=types))
+    output.unlink()
+    assert found == drawn(boxes, tmp_path, *options[2:])
+
+
+def test_a_released_sample_can_be_released_again(boxes: Workspace, tmp_path: Path) -> None:
+    """What was sampled is read as the rows were."""
+    again = Workspace(tmp_path)
+    (tmp_path / "drawn").mkdir()
+    found = drawn(boxes, tmp_path / "drawn")
+    path = workspace_of(again, found, box("four", [DAY, AT, KIND, AGE], counts="sparse"))
+    assert again.run("release", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-n", "0"], "-n 0: it must be from 1 to 1000000000000"),
+        (["-n", "-5"], "-n -5: it must be from 1"),
+        (["--tree", "none"], "there is no tree 'none'"),
+        (["--output", "rows.txt"], "must end in .parquet or .csv"),
+        (["--output", "/nowhere/rows.csv"], "cannot be written"),
+    ],
+    ids=str,
+)
+def test_refused(boxes: Workspace, tmp_path: Path, options: list[str], words: str) -> None:
+    given = ["--tree", "one", "--output", str(tmp_path / "rows.parquet"), *options]
+    outcome = boxes.run("sample", boxes.output, *given)
+    assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1, outcome
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_exists_is_kept(boxes: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "rows.parquet"
+    output.write_text("mine")
+    outcome = boxes.run("sample", boxes.output, "--tree", "one", "--output", output)
+    assert outcome.code == 2 and "it exists already" in outcome.err
+    assert output.read_text() == "mine"
+
+
+def test_of_other_trees_and_of_counts_that_are_all_zero(workspace: Workspace) -> None:
+    empty = pa.table({"age": pa.array([None], pa.int64())})
+    ages = {"name": "ages", "domain": {**AGE}}
+    path = workspace_of(workspace, empty, box("none", [AGE], counts="dense"), ages)
+    assert workspace.run("release", path).code == 0
+    output = workspace.folder / "x.csv"
+    words = {"none": "all its counts are zero, so no row can be drawn", "ages": "is of no box"}
+    for tree, sentence in words.items():
+        outcome = workspace.run("sample", workspace.output, "--tree", tree, "--output", output)
+        assert outcome.code == 2 and sentence in outcome.err and outcome.err.count("\n") == 1
+        assert not output.exists()
+
+
+def start(boxes: Workspace, output: Path, n: int, **options: Any) -> subprocess.Popen[str]:
+    return boxes.start(
+        "sample", boxes.output, "--tree", "two", "-n", n, "--output", output, **options
+    )
+
+
+def test_killed_halfway_there_is_no_file_of_the_name(boxes: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "rows.parquet"
+    process = start(boxes, output, 10**11)
+    end = time.monotonic() + 60
+    while not any(path.stat().st_size > 10_000 for path in tmp_path.iterdir()):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert not output.exists()
+    assert boxes.run("sample", boxes.output, "--tree", "two", "--output", output).code == 0
+
+
+def test_interrupted_it_leaves_nothing(boxes: Workspace, tmp_path: Path) -> None:
+    process = start(boxes, tmp_path / "rows.parquet", 10**11)
+    end = time.monotonic() + 60
+    while not any(path.stat().st_size > 10_000 for path in tmp_path.iterdir()):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "dptrees: stopped\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_full_disk_is_told_in_a_sentence(boxes: Workspace, tmp_path: Path, suffix: str) -> None:
+    process = start(
+        boxes,
+        tmp_path / f"rows{suffix}",
+        10**7,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20)),
+    )
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2, err
+    assert "cannot be written" in err and err.count("\n") == 1, err
+    assert not list(tmp_path.iterdir())
+
+
+PEAK = """
+import resource, sys
+from pipelines.command import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(boxes: Workspace, tmp_path: Path) -> None:
+    peaks = []
+    for n in (1_000_000, 20_000_000):
+        output = tmp_path / f"{n}.parquet"
+        arguments = ["sample", boxes.output, "--tree", "one", "-n", n, "--output", output]
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, *map(str, arguments)],
+            env=os.environ | {"PYTHONPATH": search_path()},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert pq.read_metadata(output).num_rows == n
+        output.unlink()
+        peaks.append(int(done.stderr.split()[-1]))
+    assert peaks[1] < peaks[0] + 64 * 1024, peaks  # kB
