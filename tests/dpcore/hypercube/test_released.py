@@ -187,6 +187,18 @@ def test_a_column_is_a_box_of_one_side(lower: int) -> None:
         column.cdf(3, simultaneous=True)
 
 
+@pytest.mark.parametrize("holding", Holding)
+def test_the_rows_below_a_boundary_are_spread_evenly_in_their_parts(holding: Holding) -> None:
+    partition = noisy_tree(holding=holding).partition
+    starts, stops, counts = partition.parts
+    for axis, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        edges, rows = partition.below(axis)
+        assert edges[0] == 0 and edges[-1] == BOX.axes[axis].cells and (np.diff(edges) > 0).all()
+        for edge, found in zip(edges, rows, strict=True):
+            share = np.clip((edge - start) / (stop - start), 0.0, 1.0)
+            assert found == pytest.approx(float(share @ counts), abs=1e-6)
+
+
 @pytest.mark.parametrize("one_cell", [True, False])
 def test_quantiles_are_the_columns_distribution_turned_round(one_cell: bool) -> None:
     """Monotone, and the value of a quantile q has at most q below it and q at or below."""
