@@ -23,6 +23,9 @@ from dpcore.questions.tables import NODES_SCHEMA, number_column
 if TYPE_CHECKING:  # which calls this file
     from dpcore.hypercube.question import HypercubeQuestion
 
+# What the variance of a Laplace law on the integers lacks at most, in rows^2.
+_CUT_OFF = 1 / 6
+
 
 def standard_margin(measure: Measure, confidence: float) -> float:
     """Half the width of an interval, in standard errors.
@@ -44,9 +47,13 @@ def interval(
 ) -> tuple[Floats, Floats]:
     """The intervals of whole counts, from 0 to `most` rows.
 
-    Half a row is added on both sides: noise is on the integers, and 1 row of it belongs to what a
-    continuous law has up to 1.5. Without, the interval of one measured count with discrete Laplace
-    noise of scale 1 would hold it 92.7 times in 100 instead of 95.
+    Noise is on the integers, and so has a part of its spread and tails cut off. A discrete Laplace
+    variable X of rate r is beyond k no more often than a continuous one Y of this rate is beyond k
+    + 1/2, as 2 q^(k + 1) / (1 + q) <= q^(k + 1/2); and var Y = 2 / r^2 <= var X + 1/6, as 1 / x^2 -
+    1 / sinh(x)^2 <= 1/3. So with 1/6 more of variance and half a row on both sides the interval of
+    one measured count is at least as sure as stated, at any scale; that of one with discrete
+    Gaussian noise as well (in the tests). Without, it would hold the count 92.7 times in 100
+    instead of 95 at scale 1, and 83 times at worst.
 
     Args:
         estimate: (...) in rows.
@@ -57,11 +64,12 @@ def interval(
     Returns:
         the lower and the upper ends.
 
-    >>> [end.tolist() for end in interval([3.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 7.0)]
-    [[0.0, 0.0, 7.0], [7.0, 0.0, 7.0]]
+    >>> low, high = interval([40.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 50.0)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
     """
     centre, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
-    half = np.where(spread > 0, margin * spread + 0.5, 0.0)
+    half = np.where(spread > 0, margin * np.sqrt(spread**2 + _CUT_OFF) + 0.5, 0.0)
     return np.clip(centre - half, 0.0, most), np.clip(centre + half, 0.0, most)
 
 

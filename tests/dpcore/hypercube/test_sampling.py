@@ -64,20 +64,22 @@ def test_as_many_rows_as_were_released_give_each_part_its_count(times: int) -> N
     assert len(set(own.tolist())) > 3 and (own == 0).any()
 
 
-class LargestFirst:
-    """A stream whose first number is the largest there is."""
+class GivenFirst:
+    """A stream whose first number is given."""
 
-    def __init__(self) -> None:
-        self.stream, self.read = public_stream("largest"), 0
+    def __init__(self, first: int) -> None:
+        self.stream, self.first, self.read = public_stream("given first"), first, 0
 
     def uint64(self, n: int) -> np.ndarray:
         self.read += 1
-        return self.stream.uint64(n) if self.read > 1 else np.full(n, 2**64 - 1, np.uint64)
+        return self.stream.uint64(n) if self.read > 1 else np.full(n, self.first, np.uint64)
 
 
-def test_a_start_that_is_rounded_up_moves_no_row_to_the_next_part() -> None:
+@pytest.mark.parametrize("first", [0, 2**64 - 1])
+def test_the_ends_of_a_turn_move_no_row_to_another_part(first: int) -> None:
+    """The least start is on the edge of a part; the largest is rounded up to the next one's."""
     found = sampler()
-    table = pa.Table.from_batches(found.batches(found.total, LargestFirst()), found.schema)
+    table = pa.Table.from_batches(found.batches(found.total, GivenFirst(first)), found.schema)
     assert np.array_equal(counts_in(found, table), found.partition.parts[2])
 
 
