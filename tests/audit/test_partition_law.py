@@ -75,6 +75,12 @@ class Prescribed:
         value = np.array(self.values[len(self.asked) - 1], np.float64)
         return Measured(value, np.full(len(nodes), law.variance))
 
+    def variance(self, level: int) -> float:
+        """Of the noise of a level."""
+        law = self.question.plan.laws[level]
+        assert law is not None
+        return law.variance
+
 
 def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:
     """Every way through the tree, and the nodes, estimates and counts that it releases."""
