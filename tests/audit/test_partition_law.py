@@ -30,7 +30,7 @@ from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.privacy.budget import Measure, Neighbors
 
 # Of noisy counts.
-WINDOW = range(4)
+WINDOW = range(3)
 EPSILON = Fraction(3, 2)
 # Rows by cell, and a neighbour of each relation.
 ROWS = {0: 2, 1: 1}
