@@ -30,7 +30,7 @@ from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.privacy.budget import Measure, Neighbors
 
 # Of noisy counts.
-WINDOW = range(4)
+WINDOW = range(3)
 EPSILON = Fraction(3, 2)
 # Rows by cell, and a neighbour of each relation.
 ROWS = {0: 2, 1: 1}
@@ -79,6 +79,12 @@ class Prescribed:
             raise LookupError
         value = np.array(self.values[len(self.asked) - 1], np.float64)
         return Measured(value, np.full(len(nodes), law.variance))
+
+    def variance(self, level: int) -> float:
+        """Of the noise of a level."""
+        law = self.question.plan.laws[level]
+        assert law is not None
+        return law.variance
 
 
 def ways(question: HypercubeQuestion) -> Iterator[tuple[Prescribed, bytes]]:

@@ -53,6 +53,21 @@ CONFIGURATION: dict[str, Any] = {
             "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
             "objective": "cdf",
         },
+        {
+            "name": "box",  # in sketches, whose hash functions workers draw from the key
+            "domain": {
+                "kind": "hypercube",
+                "columns": [
+                    {"column": "x", "lower": 0, "upper": 100, "cells": 4096},
+                    {"column": "place", "categories": ["north", "south", "nowhere"]},
+                ],
+            },
+            "depth": 12,
+            "k": 16,
+            "counts": "sketch",
+            "hashes": 3,
+            "width": 512,
+        },
     ],
 }
 

@@ -52,7 +52,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-EXAMPLES = {"flights": "flights-2013", "routes": "flights-2013-routes"}
+EXAMPLES = {"flights": "flights-2013", "routes": "flights-2013-routes", "delays": "delays"}
 
 
 def release_example(example: str, folder: Path, flights: Path, engine: Engine) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ def examples_released(
 
 
 # An ordered tree once per key; a calendar and a sparse tree, whose universe workers load from the
-# release's folder.
+# release's folder; a box of columns.
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example(
     tmp_path: Path,

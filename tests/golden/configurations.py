@@ -30,6 +30,16 @@ DAYS = f"{{kind: hierarchy, column: day, calendar: [month, day], {YEAR}}}"
 PATHS = "{kind: hierarchy, column: path, separator: /, table: paths.parquet}"
 ADDRESSES = "{kind: sparse, column: address, bits: [8, 8, 8, 8]}"
 BY = "by: {column: carrier, keys: [UA, AA, DL], unknown: other}"
+BOX = (
+    "{kind: hypercube, columns: [{column: delay, lower: -20, upper: 200, cells: 256}, "
+    "{column: minutes, type: integer, lower: 0, upper: 300}, "
+    "{column: carrier, categories: [UA, AA, DL, B6]}]}"
+)
+# All that a planner would choose, so that other choices of its change nothing here.
+CHOSEN = "k: 64, split_errors: 3, shares: equal, consistency: least_squares"
+PLANNED = f"depth: 12, bits_apart: 4, {CHOSEN}"
+DEEP = f"depth: 18, bits_apart: 3, {CHOSEN}"
+SKETCHED = "counts: sketch, width: 256, rows: 20000"
 RELATIVE = "objective: relative, metric: alpha_mrmse"
 PURE, RHO, APPROXIMATE = "epsilon: 1.0", "rho: 0.1", "epsilon: 1.0, delta: 1.0e-6"
 
@@ -93,6 +103,20 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         APPROXIMATE,
         "domain: {kind: sparse, column: path, depth: 3, separator: /}, level_weights: [1, 2, 1]",
     ),
+    "box-dense": (PURE, f"domain: {BOX}, {PLANNED}, counts: dense"),
+    "box-sparse": (RHO, f"domain: {BOX}, {DEEP}, counts: sparse"),
+    "box-count-min": (
+        PURE,
+        f"domain: {BOX}, {PLANNED}, {SKETCHED}, sketch: count_min, hashes: 3",
+    ),
+    "box-count-sketch": (
+        APPROXIMATE,
+        f"domain: {BOX}, {PLANNED}, {SKETCHED}, sketch: count_sketch, hashes: 1, noise: gaussian",
+    ),
+    "box-paper": (
+        PURE,
+        f"domain: {BOX}, mechanism: privhp_paper, depth: 14, k: 16, counts: sparse",
+    ),
     "mixed": (
         APPROXIMATE,
         f"domain: {NUMBERS}, {BY}, quantiles: [0.5], weight: 2",
@@ -106,6 +130,11 @@ SUBSTITUTE: dict[str, tuple[str, ...]] = {
     "cdf-substitute": (PURE, f"domain: {MINUTES}"),
     "refined": (PURE, f"domain: {MINUTES}, mechanism: tree, estimation: refined"),
     "invariants": (PURE, f"domain: {CITIES}, invariants: state"),
+    "box-substitute": (
+        PURE,
+        f"domain: {BOX}, mechanism: pmm, depth: 8, counts: dense",
+        f"domain: {BOX}, {PLANNED}, counts: sparse",
+    ),
     "sparse-labels": (
         APPROXIMATE,
         "domain: {kind: sparse, columns: [state, city, carrier]}, prune_below: 60",

@@ -72,6 +72,11 @@ def integers(folder: Path) -> str:
 
 def questions(tree: str) -> Iterator[list[str]]:
     """Questions that a tree answers."""
+    if "hypercube" in tree:
+        own = ["--column", "delay"]
+        yield from (["quantile", "0.3", *own], ["range", "10", "60", *own], ["top", "--level", "0"])
+        yield ["box", "--side", "delay", "10", "60", "--side", "minutes", "0", "100"]
+        return
     yield ["top", "-n", "3"]
     if "kind:" in tree:
         yield ["node", "--path", "", "--children"]
