@@ -20,7 +20,7 @@ from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.least_squares import TreeEstimate, least_squares
-from dpcore.partitions.tree import MOST_BITS, GrownLevel, GrownTree, Nodes, children_of
+from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, children_of
 
 # The cells [start, stop) of a box along each axis.
 Sides = Sequence[tuple[int, int]]
@@ -136,12 +136,12 @@ class ReleasedPartition:
         """The nodes that were not split."""
         return self._parts(self.tree.leaves())
 
-    def coarsened(self, most: int, finest: int = MOST_BITS) -> Parts:
+    def coarsened(self, most: int, finest: int | None = None) -> Parts:
         """At most so many parts: those with the smallest counts are merged into their parents.
 
         Args:
             most: at least 1.
-            finest: nodes of this depth, in bits, and of deeper ones are not split.
+            finest: nodes of this depth, in bits, and of deeper ones are not split; None: all are.
         """
         level, place, count, more = self._splits(finest)
         # No child has more than its parent, so what is taken first hangs together.
@@ -155,12 +155,12 @@ class ReleasedPartition:
             chosen.append(split[number - 1][below.parents] & ~split[number])
         return self._parts(chosen)
 
-    def _splits(self, finest: int) -> tuple[Integers, Integers, Floats, Integers]:
+    def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
         """Of every node above a depth that was split its level, its place in it, its count, and how
         many parts more its children are."""
         found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         for level, above, below in self.tree.pairs():
-            if above.depth >= finest:
+            if finest is not None and above.depth >= finest:
                 break
             place = below.split(above)
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
