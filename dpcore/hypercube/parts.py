@@ -138,13 +138,14 @@ class ReleasedPartition:
         """The nodes that were not split."""
         return self._parts(self.tree.leaves())
 
-    def coarsened(self, most: int) -> Parts:
+    def coarsened(self, most: int, finest: int | None = None) -> Parts:
         """At most so many parts: those with the smallest counts are merged into their parents.
 
         Args:
             most: at least 1.
+            finest: nodes of this depth, in bits, and of deeper ones are not split; None: all are.
         """
-        level, place, count, more = self._splits()
+        level, place, count, more = self._splits(finest)
         # No child has more than its parent, so what is taken first hangs together.
         order = np.lexsort((level, -count))
         taken = order[: np.searchsorted(1 + np.cumsum(more[order]), most, side="right")]
@@ -156,11 +157,13 @@ class ReleasedPartition:
             chosen.append(split[number - 1][below.parents] & ~split[number])
         return self._parts(chosen)
 
-    def _splits(self) -> tuple[Integers, Integers, Floats, Integers]:
-        """Of every node that was split its level, its place in it, its count, and how many parts
-        more its children are."""
+    def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
+        """Of every node above a depth that was split its level, its place in it, its count, and how
+        many parts more its children are."""
         found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         for level, above, below in self.tree.pairs():
+            if finest is not None and above.depth >= finest:
+                break
             place = below.split(above)
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
             count = self._counts[level - 1][place]

@@ -12,6 +12,8 @@ from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.released import ReleasedHypercube
 from pipelines.hypercube.axis import Axis, halved_edges
 
+# A part of a map is seen where it is so small a piece of one side of it.
+_SEEN = 200
 Bounds = tuple[float, float]
 
 
@@ -164,16 +166,28 @@ class Densities:
         """The parts of a box of two columns.
 
         Args:
-            most: how many; those of the smallest counts are merged.
+            most: how many; those of the smallest counts are merged, and all too small to be seen.
         """
         axes = self.axis(0), self.axis(1)
-        starts, stops, counts = self.tree.partition.coarsened(most)
-        bounds = []
+        bounds, seen = [], []
         for place, axis in enumerate(axes):
-            ends = axis.at(np.array(axis.window(*self.tree.partition.below(place))))
-            bounds.append((float(ends[0]), float(ends[1])))
+            start, stop = axis.window(*self.tree.partition.below(place))
+            low, high = axis.at(np.array([start, stop]))
+            bounds.append((float(low), float(high)))
+            seen.append((stop - start) / axis.domain.cells / _SEEN)
+        starts, stops, counts = self.tree.partition.coarsened(most, self._seen_depth(seen))
         return Rectangles(
             axes=axes, starts=starts, stops=stops, rows=counts, bounds=(bounds[0], bounds[1])
+        )
+
+    def _seen_depth(self, seen: Sequence[float]) -> int:
+        """The first depth whose nodes are no wider than what is seen of each column."""
+        domain = self.tree.question.domain
+        return next(
+            depth
+            for depth in range(domain.bits + 1)
+            if depth == domain.bits
+            or all(wide <= least for wide, least in zip(domain.widths(depth), seen, strict=True))
         )
 
     def grids(self, columns: int, most: int) -> Iterator[Grid]:

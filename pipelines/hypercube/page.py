@@ -165,7 +165,7 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
         return text
     return (
         f"{text}. Drawn are {len(parts.rows):,} rectangles for {every:,} parts: those of the "
-        "smallest counts are merged"
+        "smallest counts, or too small to be seen, are merged"
     )
 
 

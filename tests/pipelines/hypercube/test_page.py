@@ -62,6 +62,17 @@ def test_merged_parts_tile_the_box_with_the_same_counts(boxes: Workspace, most: 
         assert sorted(merged.counts) == sorted(every.counts)
 
 
+def test_parts_below_a_depth_are_merged_into_what_is_seen(boxes: Workspace) -> None:
+    partition = tree_of(boxes, "two").partition
+    for finest in (0, *partition.depths):
+        merged = partition.coarsened(10**9, finest)
+        # One level below the last that may be split, at most.
+        deepest = min([depth for depth in partition.depths if depth >= finest])
+        assert len(merged.counts) <= 2**deepest and merged.counts.sum() == ROWS
+    atoms = Densities(tree=tree_of(boxes, "two")).rectangles(10**9)
+    assert len(atoms.rows) <= len(partition.parts.counts) and atoms.rows.sum() == ROWS
+
+
 def test_grids_are_the_sums_of_parts(boxes: Workspace) -> None:
     partition = tree_of(boxes, "two").partition
     edges = [np.array([0, 3, 31, 64]), np.array([5, 6, 40])]
@@ -157,7 +168,7 @@ def test_what_the_page_says(boxes: Workspace) -> None:
         "dptrees query RELEASE box --tree two --side age LOWER UPPER --side x LOWER UPPER",
         "noise drawn for a node when it is looked at",
         "Heat maps are of every two of the first 3.",
-        "those of the smallest counts are merged",
+        "those of the smallest counts, or too small to be seen, are merged",
         "counted in the first or last cell",
     ):
         assert said in text, said
