@@ -65,11 +65,6 @@ class Prescribed:
     values: tuple[tuple[int, ...], ...]
     asked: list[tuple[int, int, list[int]]] = field(default_factory=list)
 
-    def variance(self, level: int) -> float:
-        law = self.question.plan.laws[level]
-        assert law is not None
-        return law.variance
-
     def at(self, level: int, depth: int, nodes: Any) -> Measured:
         law = self.question.plan.laws[level]
         if law is None:
