@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -56,7 +57,13 @@ def _answers(tree: Released, chosen: argparse.Namespace) -> Iterator[dict[str, o
             yield _quantile(tree.quantile(quantile, chosen.key))
         return
     asked = {"top": _top, "node": _nodes, "range": _range, "cdf": _cdf, "box": _box}
-    yield from map(asdict, asked[chosen.kind](tree, chosen))
+    for answer in asked[chosen.kind](tree, chosen):
+        yield {name: _known(value) for name, value in asdict(answer).items()}
+
+
+def _known(value: object) -> object:
+    """None for an end of an interval of which nothing is known: JSON has no infinity."""
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _cdf(tree: Released, chosen: argparse.Namespace) -> list[Answer]:

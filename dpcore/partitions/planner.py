@@ -101,9 +101,9 @@ class PartitionChoices:
         estimation: of the counts.
         holding: of exact counts.
         memory: of exact counts and of growing, in bytes, on one worker.
-        width: w, of sketches.
-        hash_rows: j, of sketches.
-        sketch: the kind of sketches.
+        width: w, of sketches; by default as wide as memory allows.
+        hash_rows: j, of sketches; 1 by default.
+        sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
         root: whether the root is measured; it costs a share. Even shares and `parts` need it.
     """
 
@@ -119,8 +119,8 @@ class PartitionChoices:
     holding: Holding | None = None
     memory: int | None = None
     width: int | None = None
-    hash_rows: int = 1
-    sketch: SketchKind = SketchKind.COUNT_SKETCH
+    hash_rows: int | None = None
+    sketch: SketchKind | None = None
     root: bool = False
 
     def __post_init__(self) -> None:
@@ -135,6 +135,12 @@ class PartitionChoices:
             raise Refusal("bits_apart", f"{self.bits_apart} is above 8, 256 children at once")
         if self.split_errors < 0:
             raise Refusal("split_errors", f"{self.split_errors} is below 0")
+
+    @property
+    def of_sketches(self) -> str | None:
+        """A choice that only sketches have, by its name; None where there is none."""
+        names = ("width", "hash_rows", "sketch")
+        return next((name for name in names if getattr(self, name) is not None), None)
 
     @classmethod
     def of(cls, mechanism: str, **given: Any) -> PartitionChoices:
@@ -213,17 +219,24 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         Refusal: a choice that PrivTree does not have.
     """
     plain = PartitionChoices()
-    for name in ("most", "parts", "split_errors", "shares", "estimation", "width", "hash_rows"):
+    for name in ("most", "parts", "split_errors", "shares", "estimation"):
         if getattr(choices, name) != getattr(plain, name):
             raise Refusal(name, "PrivTree has no such choice")
-    if choices.holding is Holding.SKETCH:
-        raise Refusal("holding", "PrivTree compares exact counts, which a sketch does not have")
+    if choices.of_sketches is not None or choices.holding is Holding.SKETCH:
+        raise Refusal(
+            choices.of_sketches or "holding",
+            "PrivTree compares exact counts, which a sketch does not have",
+        )
+    if choices.depth is not None and choices.depth > setting.bits:
+        raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
     apart = choices.bits_apart or min(setting.dimensions, 8)
     finest = choices.depth or min(setting.bits, 40)
     finest -= finest % apart
     if finest < 1:
         raise Refusal("bits_apart", f"{apart} is above the depth of {setting.bits} bits")
-    memory = choices.memory or DEFAULT_MEMORY
+    holding, _ = _holding(setting, choices, (0, finest), 1)
+    if holding is Holding.SKETCH:
+        raise Refusal("memory", "it is too little for exact counts, which PrivTree compares")
     half = setting.budget.amount / 2
     return PrivTreePlan(
         bits_apart=apart,
@@ -231,7 +244,7 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         split_epsilon=half,
         count_epsilon=setting.budget.amount - half,
         neighbors=setting.neighbors,
-        dense=finest <= MOST_DENSE_DEPTH and 2 * (8 << finest) <= memory,
+        dense=holding is Holding.DENSE,
     )
 
 
@@ -322,8 +335,11 @@ def _holding(
 ) -> tuple[Holding, LevelSketches | None]:
     """The best way to hold counts that fits memory: exact ones have no collisions."""
     memory = choices.memory or DEFAULT_MEMORY
-    asked = choices.holding
-    dense = 8 << depths[-1]
+    asked, dense = choices.holding, 8 << depths[-1]
+    if choices.of_sketches is not None:
+        if asked not in (None, Holding.SKETCH):
+            raise Refusal(choices.of_sketches, f"goes with sketches, not with {asked.value} counts")
+        asked = Holding.SKETCH
     if asked is Holding.DENSE and dense > memory:
         raise Refusal("memory", f"{memory} bytes are below the {dense} that dense counts need")
     if asked is Holding.DENSE or (
@@ -337,7 +353,23 @@ def _holding(
     sparse = CODE_BYTES * min(rows, 1 << depths[-1])
     if asked is Holding.SPARSE or (asked is None and 2 * sparse <= memory):
         return Holding.SPARSE, None
-    return Holding.SKETCH, _sketches(choices, depths, most, memory)
+    try:
+        return Holding.SKETCH, _sketches(choices, depths, most, memory)
+    except _TooSmall as refused:
+        least = refused.least if asked is Holding.SKETCH else min(refused.least, 2 * dense)
+        raise Refusal("memory", f"{memory} bytes are below the {least} of the least plan") from None
+
+
+class _TooSmall(ValueError):
+    """No sketches fit.
+
+    Args:
+        least: the bytes that do.
+    """
+
+    def __init__(self, least: int) -> None:
+        super().__init__(least)
+        self.least = least
 
 
 def _sketches(
@@ -352,12 +384,13 @@ def _sketches(
     sketched, above = len(depths) - 1 - counters, 8 << depths[counters]
     width = choices.width
     if width is None:
-        fit = (memory // 2 - above) // (8 * sketched * choices.hash_rows)
+        fit = (memory // 2 - above) // (8 * sketched * (choices.hash_rows or 1))
         width = min(_MOST_WIDTH, 1 << (fit.bit_length() - 1))
-    shape = SketchShape(kind=choices.sketch, rows=choices.hash_rows, width=width)
+    kind = choices.sketch or SketchKind.COUNT_SKETCH
+    shape = SketchShape(kind=kind, rows=choices.hash_rows or 1, width=width)
     needed = 2 * (above + 8 * sketched * shape.cells)
     if needed > memory:
-        raise Refusal("memory", f"{memory} bytes are below the {needed} of sketches so wide")
+        raise _TooSmall(needed)
     return LevelSketches(shape=shape, counters=counters)
 
 
@@ -365,12 +398,12 @@ def _counters(choices: PartitionChoices, depths: tuple[int, ...], most: int, mem
     """The last level that has counters.
 
     Raises:
-        Refusal: memory is too small for any.
+        _TooSmall: for memory.
     """
     last = len(depths) - 1
     # Half for counts, as they are also packed when they travel; half for growing.
     needs = [
-        2 * ((8 << depth) + 8 * (last - level) * choices.hash_rows * _LEAST_WIDTH)
+        2 * ((8 << depth) + 8 * (last - level) * (choices.hash_rows or 1) * _LEAST_WIDTH)
         for level, depth in enumerate(depths[:-1])
     ]
     if choices.shares == "lemma_5":
@@ -381,6 +414,5 @@ def _counters(choices: PartitionChoices, depths: tuple[int, ...], most: int, mem
         possible.append(min(range(last), key=needs.__getitem__))
     fitting = [level for level in possible if needs[level] <= memory]
     if not fitting:
-        least = min(needs[level] for level in possible)
-        raise Refusal("memory", f"{memory} bytes are below the {least} of the least plan")
+        raise _TooSmall(min(needs[level] for level in possible))
     return max(fitting)

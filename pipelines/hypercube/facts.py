@@ -139,7 +139,10 @@ def _divided(spec: Mapping[str, Any]) -> str:
     """Which nodes are divided, in words."""
     split = spec.get("split")
     if split is None:
-        return f"as {spec['mechanism']} does; its numbers stand in the plan of the manifest"
+        return (
+            f"as PrivTree does: nodes whose count, less {spec['decay']:,} rows for each level "
+            f"above them, exceeds discrete Laplace noise of scale {_number(spec['split_scale']):g}"
+        )
     said = []
     if split["errors"] is not None:
         said.append(
