@@ -100,9 +100,8 @@ def check_draws(plan: ReleasePlan, key: ReleaseKey) -> None:
         released(plan, key, ROWS.slice(20)),  # the first few are dropped by some
     )
     for other in others:
-        # A part of one row, as of a root, may come out alike by chance.
-        alike = [place for place in first if first[place] == other[place]]
-        assert [place for place in alike if len(first[place]) > 1] == []
+        # One or two nodes have the same noise again by chance.
+        assert not [place for place in first if first[place] == other[place] and first[place][2:]]
 
 
 def test_places_are_planned(plan) -> None:

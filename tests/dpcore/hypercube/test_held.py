@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.hypercube import code_counts
-from dpcore.hypercube.code_counts import DenseCodeCounter, SortedCodeCounter
+from dpcore.hypercube.code_counts import (
+    BUFFERED_ROWS,
+    DenseCodeCounter,
+    SortedCodeCounter,
+)
 from dpcore.hypercube.level_tables import COUNTERS, HeldTables
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.plan import Holding
-from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Increments, Place
 from dpcore.rows.packing import unpack
@@ -58,16 +60,6 @@ def test_counters_of_codes_count_each_row_once(codes: np.ndarray, depth: int) ->
         assert counts_of(counter) == {}
 
 
-def test_waiting_codes_are_counted_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_counts, "_WAITING", 100)
-    counter = SortedCodeCounter(12, 12)
-    for start in range(0, 5000, 60):
-        counter.add(increments(MANY[start : start + 60]), 60)
-        assert counter._many < 100
-    nodes, counts = np.unique(MANY, return_counts=True)
-    assert counts_of(counter) == dict(zip(nodes.tolist(), counts.tolist(), strict=True))
-
-
 def test_when_counts_are_due_follows_from_rows_read_alone() -> None:
     counter = SortedCodeCounter(12, 12)
     counter.add(increments(FEW[:0]), BUFFERED_ROWS - 1)
@@ -81,7 +73,7 @@ def test_when_counts_are_due_follows_from_rows_read_alone() -> None:
 def sketched(kind: SketchKind = SketchKind.COUNT_SKETCH) -> HypercubeQuestion:
     return question_of(
         BOX, amount=Fraction(1), holding=Holding.SKETCH, width=64, hash_rows=3, sketch=kind,
-        most=16, bits_apart=4,
+        memory=8000, bits_apart=4,
     )  # fmt: skip
 
 

@@ -225,7 +225,7 @@ def test_the_papers_depth_is_the_useful_one() -> None:
         (
             {"depth": 20, "memory": 2**16, "width": 2**12, "holding": Holding.SKETCH},
             "memory",
-            "of sketches so wide",
+            "of the least plan",
         ),
         ({"holding": Holding.SKETCH, "width": 100}, "width", "100 is not a power of two"),
     ],
