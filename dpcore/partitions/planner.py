@@ -55,8 +55,9 @@ SHARES = ("planned", "equal", "lemma_5")
 MOST_DENSE_DEPTH = 22
 # What one code takes while it is merged: itself, its count, and both sorted.
 CODE_BYTES = 32
-# What one node takes while a partition grows and is estimated.
-NODE_BYTES = 160
+# A partition has at most so many nodes; growing takes some 160 bytes for each that is looked at.
+MOST_NODES = 2**24
+_LEAST_SPLIT = 2**10
 _LEAST_WIDTH = 16
 # Wider tables, or deeper counters, would be large to hand on in one piece.
 _MOST_WIDTH = 2**20
@@ -100,7 +101,7 @@ class PartitionChoices:
         shares: of the budget among levels: "planned", "equal" or "lemma_5".
         estimation: of the counts.
         holding: of exact counts.
-        memory: of exact counts and of growing, in bytes, on one worker.
+        memory: of exact counts, in bytes, on one worker; growing takes more where `most` lets it.
         width: w, of sketches; by default as wide as memory allows.
         hash_rows: j, of sketches; 1 by default.
         sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
@@ -288,22 +289,20 @@ def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, 
 
 
 def _most(choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]) -> int:
-    """k: as asked, or what memory allows."""
+    """k: as asked, or what suits the memory."""
     cells, memory = 1 << depths[-1], choices.memory or DEFAULT_MEMORY
     if choices.most is None:
         widest = max(below - above for above, below in pairwise(depths))
-        fit = memory // 2 // (NODE_BYTES * len(depths) << widest)
-        return int(max(1, min(MOST_SPLIT, fit, cells)))
+        fit = MOST_NODES // (len(depths) << widest)
+        suits = max(_LEAST_SPLIT, memory >> 12)
+        return int(max(1, min(MOST_SPLIT, fit, suits, cells)))
     if choices.most < 2**64 and choices.most > 2**setting.bits:
         raise Refusal("most", f"{choices.most} is above the 2^{setting.bits} cells of the domain")
     most = min(choices.most, cells)
     grown = sum(min(1 << below, most << (below - above)) for above, below in pairwise(depths))
-    if 2 * NODE_BYTES * grown > memory:
-        raise Refusal(
-            "memory",
-            f"{memory} bytes are below the {2 * NODE_BYTES * grown} that a partition of up to "
-            f"{grown} nodes needs",
-        )
+    if grown > MOST_NODES:
+        field = "depth" if choices.most == 2**64 else "most"
+        raise Refusal(field, f"a partition of up to {grown} nodes is more than {MOST_NODES}")
     return most
 
 
@@ -401,7 +400,7 @@ def _counters(choices: PartitionChoices, depths: tuple[int, ...], most: int, mem
         _TooSmall: for memory.
     """
     last = len(depths) - 1
-    # Half for counts, as they are also packed when they travel; half for growing.
+    # Half for counts, half for the same packed, as they travel.
     needs = [
         2 * ((8 << depth) + 8 * (last - level) * (choices.hash_rows or 1) * _LEAST_WIDTH)
         for level, depth in enumerate(depths[:-1])

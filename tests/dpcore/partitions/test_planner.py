@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
 from dpcore.partitions.planner import (
     DEFAULT_MEMORY,
-    NODE_BYTES,
+    MOST_NODES,
     PartitionChoices,
     PartitionSetting,
     plan_partition,
@@ -84,12 +84,11 @@ def choices_of(draw: st.DrawFn) -> PartitionChoices:
     return PartitionChoices.of(mechanism, **given)
 
 
-def grown_bytes(plan: PartitionPlan) -> int:
-    """What growing takes at most, as the planner reckons it."""
-    nodes = sum(
+def grown_nodes(plan: PartitionPlan) -> int:
+    """How many nodes are looked at, at most."""
+    return sum(
         min(2**below, plan.rule.most << (below - above)) for above, below in pairwise(plan.depths)
     )
-    return NODE_BYTES * nodes
 
 
 @given(settings_of(), choices_of())
@@ -114,8 +113,8 @@ def test_every_plan_keeps_what_is_asked(setting: PartitionSetting, asked: Partit
     memory = asked.memory or DEFAULT_MEMORY
     if plan.state_bytes is not None:
         assert plan.state_bytes <= memory
-    # A node's family is grown whole, however little memory there is.
-    assert plan.rule.most == 1 or grown_bytes(plan) <= memory
+    # A node's family is grown whole, however many nodes it has.
+    assert plan.rule.most == 1 or grown_nodes(plan) <= MOST_NODES
 
 
 def enough_memory(setting: PartitionSetting, asked: PartitionChoices) -> int | None:
