@@ -219,7 +219,7 @@ def test_the_papers_depth_is_the_useful_one() -> None:
         ({"depth": 25}, "depth", "25 is above 24"),
         ({"depth": 12, "most": 2**25}, "most", "is above the 2\\^24 cells"),
         ({"depth": 24, "holding": Holding.DENSE, "memory": 2**20}, "memory", "dense counts need"),
-        ({"depth": 20, "most": 2**15, "memory": 2**20}, "memory", "a partition of up to"),
+        ({"depth": 24, "most": 2**22}, "most", "a partition of up to"),
         ({"depth": 20, "memory": 100}, "memory", "100 bytes are below the"),
         (
             {"depth": 20, "memory": 2**16, "width": 2**12, "holding": Holding.SKETCH},
