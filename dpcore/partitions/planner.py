@@ -231,13 +231,10 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
     if choices.depth is not None and choices.depth > setting.bits:
         raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
     apart = choices.bits_apart or min(setting.dimensions, 8)
-    finest = choices.depth or min(setting.bits, 40)
-    finest -= finest % apart
-    if finest < 1:
-        raise Refusal("bits_apart", f"{apart} is above the depth of {setting.bits} bits")
-    holding, _ = _holding(setting, choices, (0, finest), 1)
-    if holding is Holding.SKETCH:
-        raise Refusal("memory", "it is too little for exact counts, which PrivTree compares")
+    finest = choices.depth or min(setting.bits, 40) // apart * apart
+    if finest < 1 or finest % apart:
+        field = "bits_apart" if choices.depth is None else "depth"
+        raise Refusal(field, f"levels {apart} bits apart do not end at a depth of {finest}")
     half = setting.budget.amount / 2
     return PrivTreePlan(
         bits_apart=apart,
@@ -245,8 +242,31 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         split_epsilon=half,
         count_epsilon=setting.budget.amount - half,
         neighbors=setting.neighbors,
-        dense=holding is Holding.DENSE,
+        dense=_is_dense(choices, finest),
     )
+
+
+def _is_dense(choices: PartitionChoices, finest: int) -> bool:
+    """Whether PrivTree has a counter for every node of its finest level.
+
+    Raises:
+        Refusal: exact counts may pass a memory limit.
+    """
+    memory, dense = choices.memory or DEFAULT_MEMORY, 2 * (8 << finest)
+    fits = finest <= MOST_DENSE_DEPTH and dense <= memory
+    if choices.holding is Holding.DENSE or fits:
+        if dense > memory:
+            raise Refusal("memory", f"{memory} bytes are below the {dense} that dense counts need")
+        return choices.holding is not Holding.SPARSE
+    if choices.memory is not None:
+        sparse = CODE_BYTES * (choices.rows_at_most or 2**40)
+        if min(sparse, dense) > memory:
+            raise Refusal(
+                "memory",
+                f"{memory} bytes are below the {min(sparse, dense)} that exact counts may need; "
+                "rows_at_most, or a smaller depth, needs less",
+            )
+    return False
 
 
 def useful_depth(setting: PartitionSetting, rows: int) -> int:

@@ -18,9 +18,10 @@ have x >= 1, 1 + D, 1 + 2 D, .... So the splits tell at most (1 / lambda) (1 + s
 a path has one of them, at its end, where ln P(x - 1 + Z <= 0) - ln P(x + Z <= 0) <= 1 / lambda,
 while its splits count in the other direction, so the bound holds for a row less as well. Under
 ``add_remove`` lambda = (2 beta - 1) / ((beta - 1) epsilon_1) makes the tree epsilon_1-private;
-under ``substitute`` a row leaves one path and enters another: twice that lambda. The parts are
-disjoint, so their counts are epsilon_2-private with noise of scale 1 / epsilon_2, or twice that;
-both add up.
+under ``substitute`` a row leaves one path, whose splits tell that much, and enters another, whose
+end tells at most 1 / lambda, while its splits count in the other direction: lambda = (3 beta - 2) /
+((beta - 1) epsilon_1). The parts are disjoint, so their counts are epsilon_2-private with noise of
+scale 1 / epsilon_2, or twice that; both add up.
 
 A tree that ends at a finest depth is a function of the one that does not.
 
@@ -105,8 +106,10 @@ class PrivTreePlan(Mechanism):
     def split_law(self) -> DiscreteLaplace:
         """The noise of a split."""
         fanout = 1 << self.bits_apart
-        share = Fraction(2 * fanout - 1, fanout - 1)
-        return DiscreteLaplace(scale=self._moved * share / self.split_epsilon)
+        told = Fraction(2 * fanout - 1, fanout - 1)
+        if self.neighbors is Neighbors.SUBSTITUTE:
+            told += 1
+        return DiscreteLaplace(scale=told / self.split_epsilon)
 
     @cached_property
     def decay(self) -> int:

@@ -7,8 +7,7 @@ whatever becomes of other nodes, is seen where each tree in turn is prescribed.
 
 How tight the bound is: of a row more or less the largest loss is 0.67 to 0.86 of epsilon_1 on these
 domains, whose trees end early, and along paths of 40 levels 0.69 to 0.87 for a fan-out of 2, 0.87
-to 0.94 for 4, above 0.98 for 32. Of a row that is moved it is 0.24 to 0.53 here, and would be up to
-0.75: the path that it leaves tells 1 / lambda at its end, not what the bound says of both paths.
+to 0.94 for 4, above 0.98 for 32.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def paper_splits(
 ) -> dict[Node, bool]:
     """Algorithm 2 with integer noise: each node that is visited, and whether it is split."""
     fanout = 2**plan.bits_apart
-    moved = 1 if plan.neighbors is Neighbors.ADD_REMOVE else 2
-    scale = moved * Fraction(2 * fanout - 1, fanout - 1) / plan.split_epsilon
+    told = 2 * fanout - 1 if plan.neighbors is Neighbors.ADD_REMOVE else 3 * fanout - 2
+    scale = Fraction(told, fanout - 1) / plan.split_epsilon
     if decay is None:
         decay = -int(-scale * plan.bits_apart * LN_2_BOUNDS[1] // 1)
     visited, waiting = {}, [(0, 0)]
@@ -268,13 +268,13 @@ def test_the_decay_just_above_a_whole_number_is_not_rounded_down(whole: int) -> 
 
 
 def test_laws_and_spending() -> None:
-    """lambda = (2 beta - 1) / ((beta - 1) epsilon_1), twice that under substitute."""
+    """lambda = (2 beta - 1) / ((beta - 1) epsilon_1), and 3 beta - 2 under substitute."""
     once = plan_of(bits_apart=5, finest=10, split=Fraction(1, 3), count=Fraction(1, 7))
     assert once.split_law == DiscreteLaplace(scale=3 * Fraction(63, 31))
     assert once.laws == (DiscreteLaplace(scale=Fraction(7)),) * 3
     assert once.depths == (0, 5, 10) and once.height == 2
     twice = replace(once, neighbors=Neighbors.SUBSTITUTE)
-    assert twice.split_law.scale == 2 * once.split_law.scale
+    assert twice.split_law.scale == 3 * Fraction(94, 31)
     assert twice.count_law.scale == 2 * once.count_law.scale
     for plan in (once, twice):
         assert plan.spending == Spending(epsilon=Fraction(10, 21))
@@ -365,7 +365,7 @@ def test_planned(
         ({"sketch": SketchKind.COUNT_SKETCH}, "sketch"),
         ({"holding": Holding.SKETCH}, "holding"),
         ({"depth": 13}, "depth"),
-        ({"depth": 2, "bits_apart": 3}, "bits_apart"),
+        ({"depth": 2, "bits_apart": 3}, "depth"),
         ({"memory": 10**4}, "memory"),
         ({"memory": 10**4, "holding": Holding.DENSE}, "memory"),
         ({"depth": 0}, "depth"),
