@@ -43,20 +43,6 @@ class Parts(NamedTuple):
     counts: Integers
 
 
-class WeightedSum(NamedTuple):
-    """A sum of parts.
-
-    Attributes:
-        estimate: in rows.
-        std_error: given the partition; None where it is not known.
-        rows: of the consistent counts, in rows.
-    """
-
-    estimate: float
-    std_error: float | None
-    rows: float
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedPartition:
     """The tables of a partition as arrays.
@@ -122,15 +108,18 @@ class ReleasedPartition:
         return columns
 
     @cached_property
-    def _estimates(self) -> list[Floats]:
+    def estimates(self) -> list[Floats]:
+        """For each level (n,) of the tree, in rows; 0 of nodes without cells."""
         return self._column("estimate")
 
     @cached_property
-    def _counts(self) -> list[Floats]:
+    def counts(self) -> list[Floats]:
+        """The consistent counts, likewise."""
         return self._column("count")
 
     @cached_property
-    def _squares(self) -> TreeEstimate | None:
+    def squares(self) -> TreeEstimate | None:
+        """The variances of the estimates, without estimates; None where they are not known."""
         return None if self.laws is None else least_squares(self.tree)
 
     @cached_property
@@ -166,7 +155,7 @@ class ReleasedPartition:
                 break
             place = below.split(above)
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
-            count = self._counts[level - 1][place]
+            count = self.counts[level - 1][place]
             found.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
         levels, places, counts, more = zip(*found, strict=True)
         return (
@@ -184,7 +173,7 @@ class ReleasedPartition:
         starts: list[list[Integers]] = [[] for _ in self.domain.axes]
         stops: list[list[Integers]] = [[] for _ in self.domain.axes]
         counts = []
-        for level, own, flags in zip(self.tree.levels, self._counts, chosen, strict=True):
+        for level, own, flags in zip(self.tree.levels, self.counts, chosen, strict=True):
             ends = flags & self.domain.has_cells(level.depth, level.nodes)
             for axis, sides in enumerate(
                 zip(*self.domain.ranges(level.depth, level.nodes[ends]), strict=True)
@@ -198,24 +187,29 @@ class ReleasedPartition:
             np.concatenate(counts).astype(np.int64),
         )
 
-    def shares(self, sides: Sides) -> list[Floats]:
-        """For each level (n,) the share of each part that a box covers; 0 of other nodes."""
-        found = []
-        for level, ends in zip(self.tree.levels, self.tree.leaves(), strict=True):
-            share = ends.astype(np.float64)
-            ranges = zip(*self.domain.ranges(level.depth, level.nodes), sides, strict=True)
-            for start, stop, (low, high) in ranges:
-                covered = np.minimum(stop, high) - np.maximum(start, low)
-                share *= np.clip(covered / np.maximum(stop - start, 1), 0.0, 1.0)
-            found.append(share)
-        return found
+    def covered(self, place: int, nodes: Integers, sides: Sides) -> Floats:
+        """(n,) the share of nodes that a box covers; 0 of those without cells.
 
-    def weighted(self, shares: Sequence[Floats]) -> WeightedSum:
-        """The sum of parts by their weights."""
-        estimate = sum(float(s @ u) for s, u in zip(shares, self._estimates, strict=True))
-        count = sum(float(s @ c) for s, c in zip(shares, self._counts, strict=True))
-        error = None if self._squares is None else math.sqrt(self._squares.variance_of(shares))
-        return WeightedSum(estimate, error, count)
+        Args:
+            place: of the level.
+            nodes: (n,) their places in it.
+            sides: of each axis.
+        """
+        level = self.tree.levels[place]
+        share = np.ones(len(nodes))
+        ranges = zip(*self.domain.ranges(level.depth, level.nodes[nodes]), sides, strict=True)
+        for start, stop, (low, high) in ranges:
+            inside = np.minimum(stop, high) - np.maximum(start, low)
+            share *= np.clip(inside / np.maximum(stop - start, 1), 0.0, 1.0)
+        return share
+
+    def is_split(self, place: int) -> Flags:
+        """(n,) which nodes of a level were split."""
+        return self._split[place]
+
+    @cached_property
+    def _split(self) -> list[Flags]:
+        return [~ends for ends in self.tree.leaves()]
 
     def below(self, axis: int) -> tuple[Integers, Floats]:
         """The consistent counts along one axis: (m,) rising boundaries of cells, from 0 to K, and

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.hypercube.box_sums import WeightedSum, box_sums
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dpcore.hypercube.parts import ReleasedPartition, Sides, WeightedSum
+from dpcore.hypercube.parts import ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
 from dpcore.hypercube.tables import interval, standard_margin
@@ -132,20 +133,13 @@ class ReleasedHypercube(Released):
             sides: of each axis.
             label: of the answer.
         """
-        partition = self.partition
-        shares = partition.shares(sides)
-        found = partition.weighted(shares)
-        cut = any(((share > 0) & (share < 1)).any() for share in shares)
-        inner, outer = found, found
-        if cut:
-            inner = partition.weighted([np.floor(share) for share in shares])
-            outer = partition.weighted([np.ceil(share) for share in shares])
+        found, inner, outer, cuts = box_sums(self.partition, sides)
         low, high = self._interval(inner, outer)
         count = int(min(max(0, round(found.rows)), self.total))
         return Answer(
             label=label,
             estimate=found.estimate,
-            std_error=None if cut else found.std_error,
+            std_error=None if cuts else found.std_error,
             ci_low=low,
             ci_high=high,
             count=count,

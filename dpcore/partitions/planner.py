@@ -39,7 +39,7 @@ from dpcore.sketches.shape import SketchKind, SketchShape
 # A public guess of the number of rows, where none is given.
 GUESSED_ROWS = 2**20
 # Nodes of a level that are split at most, where memory allows.
-MOST_SPLIT = 2**16
+MOST_SPLIT = 2**15
 # Of memory, where no limit is given, in bytes.
 DEFAULT_MEMORY = 2**30
 SPLIT_ERRORS = 4.0

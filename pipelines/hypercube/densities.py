@@ -217,5 +217,5 @@ def _thinned(edges: Integers, most: int) -> Integers:
     kept, width = edges, 1
     while len(kept) > most + 1:
         width *= 2
-        kept = np.unique(np.minimum(-(-edges // width) * width, edges[-1]))
+        kept = np.unique(np.minimum(-(-kept // width) * width, edges[-1]))
     return kept

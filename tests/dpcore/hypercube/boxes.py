@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arrays import Floats
 from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.hypercube.parts import ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.hypercube.workload import HypercubeWorkload
@@ -93,3 +95,11 @@ def rows_in(rows: pa.RecordBatch, sides: Mapping[str, tuple[int, int]]) -> int:
         values = rows.column(name).to_numpy()
         inside &= (values >= low) & (values < high)
     return int(inside.sum())
+
+
+def shares_of(partition: ReleasedPartition, sides: Sides) -> list[Floats]:
+    """For each level (n,) the share of each part that a box covers; 0 of other nodes."""
+    return [
+        ends * partition.covered(place, np.arange(len(ends)), sides)
+        for place, ends in enumerate(partition.tree.leaves())
+    ]

@@ -114,7 +114,7 @@ def test_every_mechanism_runs_with_noise(
     assert counts.min() >= 0 and counts.sum() == tree.total
     assert abs(tree.total - 2000) < 300
     for place, above, level in tree.partition.tree.pairs():
-        own = tree.partition._counts
+        own = tree.partition.counts
         sums = own[place].reshape(-1, level.fanout(above)).sum(axis=1)
         assert np.array_equal(sums, own[place - 1][level.split(above)])
 
@@ -194,7 +194,7 @@ def test_no_rows_at_all(holding: Holding) -> None:
     for amount in (Fraction(1), Fraction(10**6)):
         question = question_of(BOX, holding=holding, amount=amount)
         tree = released(question, none)
-        assert tree.total >= 0 and np.isfinite(tree.partition._estimates[0]).all()
+        assert tree.total >= 0 and np.isfinite(tree.partition.estimates[0]).all()
     assert tree.total == 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcore.hypercube.box_sums import box_sums
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.parts import ReleasedPartition
 from dpcore.hypercube.released import ReleasedHypercube
@@ -23,7 +24,14 @@ from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.partitions.plan import Estimation, Holding
 from dpcore.privacy.budget import Measure, Neighbors
-from tests.dpcore.hypercube.boxes import box_domain, question_of, released, rows_in, rows_of
+from tests.dpcore.hypercube.boxes import (
+    box_domain,
+    question_of,
+    released,
+    rows_in,
+    rows_of,
+    shares_of,
+)
 from tests.dpcore.partitions.grown_trees import DenseTree
 
 BOX = box_domain(6, 11)
@@ -122,7 +130,7 @@ def test_errors_of_boxes_are_those_of_dense_algebra(measure: Measure, root: bool
     dense = DenseTree.of(tree.partition.tree)
     for sides in ({}, {"c0": (0, 4)}, {"c1": (8, 11)}, {"c0": (4, 6), "c1": (0, 8)}):
         cells = [sides.get(f"c{axis}", (0, own.cells)) for axis, own in enumerate(domain.axes)]
-        shares = tree.partition.shares(cells)
+        shares = shares_of(tree.partition, cells)
         answer = tree.box(sides)
         if answer.std_error is not None:
             expected = dense.variance_of(shares)
@@ -154,7 +162,7 @@ def test_nodes_are_read_back_whatever_the_order_of_rows() -> None:
         assert sorted(a.nodes.tolist()) == sorted(b.nodes.tolist())
     for low in range(0, 6, 2):
         sides = [(low, 6), (0, 7)]
-        first, second = (own.weighted(own.shares(sides)) for own in (partition, again))
+        first, second = (box_sums(own, sides).even for own in (partition, again))
         assert first == pytest.approx(second)
 
 
