@@ -192,7 +192,7 @@ def _grow() -> None:
     from dpcore.hypercube.workload import HypercubeWorkload
     from dpcore.noise.randomness import ReleaseKey
     from dpcore.ordered.number import NumberDomain
-    from dpcore.partitions.planner import PartitionChoices
+    from dpcore.partitions.choices import PartitionChoices
     from dpcore.privacy.budget import Budget, Measure, Neighbors
     from dpcore.questions.workload import Terms
     from dpcore.release.composition import Guarantee, plan_release

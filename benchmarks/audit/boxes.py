@@ -12,10 +12,10 @@ from benchmarks.audit.trees import Draft, ordered_domain
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.partitions.planner import PartitionChoices
 from dpcore.privacy.budget import Budget, Neighbors
 from dpcore.questions.workload import Share, Terms
 from dpcore.sketches.shape import SketchKind, SketchShape

@@ -21,14 +21,10 @@ from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.number import NumberDomain
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import Holding
-from dpcore.partitions.planner import (
-    PartitionChoices,
-    PartitionSetting,
-    plan_partition,
-    plan_privtree,
-)
+from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan

@@ -7,13 +7,9 @@ from dataclasses import dataclass, field
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
-from dpcore.partitions.planner import (
-    PartitionChoices,
-    PartitionSetting,
-    plan_partition,
-    plan_privtree,
-)
+from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.workload import Share, Terms, Way, Workload
 from dpcore.refusal import Refusal

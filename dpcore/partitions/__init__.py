@@ -5,18 +5,13 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "choices": ("PartitionChoices", "PartitionSetting", "SHARES"),
     "least_squares": ("TreeEstimate", "least_squares"),
     "measurement": ("CodeCounts", "Measurement", "NodeNoise", "measured_variance"),
     "mechanism": ("EstimatedTree", "Mechanism"),
     "mechanisms": ("mechanism_from_spec",),
     "plan": ("Estimation", "Holding", "LevelSketches", "PartitionPlan"),
-    "planner": (
-        "PartitionChoices",
-        "PartitionSetting",
-        "SHARES",
-        "plan_partition",
-        "plan_privtree",
-    ),
+    "planner": ("plan_partition", "plan_privtree"),
     "sketched": ("SketchedCounts",),
     "tree": ("GrownLevel", "GrownTree", "MOST_BITS", "Nodes", "children_of", "prefixes"),
 }

@@ -7,7 +7,7 @@ measured (docs/synthetic.md) speaks for other choices, which are the default her
   levels between are not paid for (2 bits with Gaussian noise, whose levels cost less);
 - nothing for the root, whose count follows from the next level;
 - least squares instead of Algorithm 4, and of several columns counts shrunk towards even ones;
-- a node is split where its estimate exceeds `SPLIT_ERRORS` standard errors of the noise of its
+- a node is split where its estimate exceeds 4 standard errors of a count of its
   children, so that k is a bound of memory only;
 - with u = log2(epsilon N) bits, the depth at which evenly spread rows vanish in noise, N being a
   public guess: as many levels as reach u - 1 bits for one column; one level beyond u for two or
@@ -20,19 +20,17 @@ Source: derived from measurements of this project; the paper's choices are Secti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from dpcore.partitions.budgets import falling_shares, lemma_5_shares
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.partitions.privtree import PrivTreePlan
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind, SketchShape
 
@@ -42,15 +40,12 @@ GUESSED_ROWS = 2**20
 MOST_SPLIT = 2**15
 # Of memory, where no limit is given, in bytes.
 DEFAULT_MEMORY = 2**30
-SPLIT_ERRORS = 4.0
 # About how many bits lie between the levels.
 BITS_APART = {Measure.EPSILON: 4, Measure.RHO: 2}
 # Levels beyond the depth at which evenly spread rows vanish in noise, by the number of columns; and
 # by how many powers of two the budget falls from one level to the next.
 _LEVELS_BEYOND = {1: (0, 0.5), 2: (1, 0.25), 3: (1, 0.25)}
 _LEVELS_BEYOND_MANY = (2, 0.25)
-# How a budget can be shared among levels.
-SHARES = ("planned", "equal", "lemma_5")
 # A counter for every node of the last level is held up to this depth.
 MOST_DENSE_DEPTH = 22
 # What one code takes while it is merged: itself, its count, and both sorted.
@@ -64,114 +59,6 @@ _MOST_WIDTH = 2**20
 _MOST_COUNTERS_DEPTH = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionSetting:
-    """What a plan is made for.
-
-    Args:
-        bits: of a code, at least 1.
-        diameters: gamma of the nodes of each depth 0..bits, that of the whole being 1.
-        dimensions: d, of the domain.
-        budget: of the whole tree.
-        neighbors: the neighbouring relation.
-        public_total: the number of rows is public.
-    """
-
-    bits: int
-    diameters: Callable[[int], float]
-    dimensions: int
-    budget: Budget
-    neighbors: Neighbors
-    public_total: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionChoices:
-    """What is asked for; None leaves a choice to the planner.
-
-    Args:
-        rows: N, a public guess of how many rows there are: it shapes the plan, nothing else.
-        rows_at_most: a public bound of how many rows there can be.
-        depth: of the finest level, in bits.
-        bits_apart: bits between levels.
-        most: k, nodes of a level that are split at most.
-        parts: a node is split only with 1 / parts of all rows.
-        split_errors: a node is split where its estimate exceeds so many standard errors of its
-            children's noise; 0: never mind.
-        shares: of the budget among levels: "planned", "equal" or "lemma_5".
-        estimation: of the counts.
-        holding: of exact counts.
-        memory: of exact counts, in bytes, on one worker; growing takes more where `most` lets it.
-        width: w, of sketches; by default as wide as memory allows.
-        hash_rows: j, of sketches; 1 by default.
-        sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
-        root: whether the root is measured; it costs a share. Even shares and `parts` need it.
-    """
-
-    rows: int | None = None
-    rows_at_most: int | None = None
-    depth: int | None = None
-    bits_apart: int | None = None
-    most: int | None = None
-    parts: int | None = None
-    split_errors: float = SPLIT_ERRORS
-    shares: str = "planned"
-    estimation: Estimation | None = None
-    holding: Holding | None = None
-    memory: int | None = None
-    width: int | None = None
-    hash_rows: int | None = None
-    sketch: SketchKind | None = None
-    root: bool = False
-
-    def __post_init__(self) -> None:
-        if self.shares not in SHARES:
-            raise Refusal("shares", f"{self.shares!r} is none of {', '.join(SHARES)}")
-        whole = ("rows", "rows_at_most", "depth", "bits_apart", "most", "parts", "memory")
-        for name in (*whole, "hash_rows"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise Refusal(name, f"{value} is not at least 1")
-        if self.bits_apart is not None and self.bits_apart > 8:
-            raise Refusal("bits_apart", f"{self.bits_apart} is above 8, 256 children at once")
-        if self.split_errors < 0:
-            raise Refusal("split_errors", f"{self.split_errors} is below 0")
-
-    @property
-    def of_sketches(self) -> str | None:
-        """A choice that only sketches have, by its name; None where there is none."""
-        names = ("width", "hash_rows", "sketch")
-        return next((name for name in names if getattr(self, name) is not None), None)
-
-    @classmethod
-    def of(cls, mechanism: str, **given: Any) -> PartitionChoices:
-        """The choices of a mechanism by its name, where nothing else is given.
-
-        "privhp" is what this project makes of PrivHP. "privhp_paper" is what the paper has:
-        halvings, Lemma 5, k nodes of each level, Algorithm 4. "pmm" is the same with all nodes.
-
-        Raises:
-            Refusal: a choice that is out of range, or that PMM does not have.
-
-        Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
-        """
-        if mechanism in ("privhp", "privtree"):
-            return cls(**given)
-        paper: dict[str, Any] = {
-            "bits_apart": 1,
-            "split_errors": 0.0,
-            "shares": "lemma_5",
-            "estimation": Estimation.EVEN_SHARES,
-            "root": True,
-        }
-        if mechanism == "pmm":
-            for name in ("most", "parts"):
-                if name in given:
-                    raise Refusal(name, "PMM splits every node; it has no such choice")
-            paper["most"] = 2**64
-        return cls(**paper | given)
-
-
 def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> PartitionPlan:
     """The plan for a setting.
 
@@ -179,6 +66,8 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
         Refusal: a choice that the domain, or another choice, does not allow; a memory limit below
             the least plan, which the sentence tells.
 
+    >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget
     >>> plan = plan_partition(
     ...     PartitionSetting(bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

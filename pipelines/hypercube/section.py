@@ -14,8 +14,8 @@ from typing_extensions import Self
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.partitions.choices import SHARES, PartitionChoices
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.partitions.planner import SHARES, PartitionChoices
 from dpcore.questions.workload import Noise
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind

@@ -12,8 +12,8 @@ from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
+from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
-from dpcore.partitions.planner import PartitionChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.workload import Share, Terms
 from dpcore.sketches.shape import SketchKind

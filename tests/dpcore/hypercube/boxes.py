@@ -18,8 +18,8 @@ from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.hypercube.workload import HypercubeWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
-from dpcore.partitions.planner import PartitionChoices
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.workload import Share, Terms
 from dpcore.release.in_memory import release_rows

@@ -14,15 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dpcore.partitions.planner import (
-    DEFAULT_MEMORY,
-    MOST_NODES,
-    PartitionChoices,
-    PartitionSetting,
-    plan_partition,
-    useful_depth,
-)
+from dpcore.partitions.planner import DEFAULT_MEMORY, MOST_NODES, plan_partition, useful_depth
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind

@@ -20,11 +20,12 @@ from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
 from dpcore.partitions.mechanism import EstimatedTree
 from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.partitions.planner import PartitionChoices, PartitionSetting, plan_privtree
+from dpcore.partitions.planner import plan_privtree
 from dpcore.partitions.privtree import PrivTreePlan
 from dpcore.partitions.tree import GrownTree
 from dpcore.privacy.budget import Budget, Measure, Neighbors

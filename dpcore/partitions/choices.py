@@ -1,0 +1,125 @@
+"""What a partition is planned for, and what is asked of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.partitions.plan import Estimation, Holding
+from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.refusal import Refusal
+from dpcore.sketches.shape import SketchKind
+
+# A node is split where its estimate exceeds so many standard errors of a count of its children.
+SPLIT_ERRORS = 4.0
+# How a budget can be shared among levels.
+SHARES = ("planned", "equal", "lemma_5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionSetting:
+    """What a plan is made for.
+
+    Args:
+        bits: of a code, at least 1.
+        diameters: gamma of the nodes of each depth 0..bits, that of the whole being 1.
+        dimensions: d, of the domain.
+        budget: of the whole tree.
+        neighbors: the neighbouring relation.
+        public_total: the number of rows is public.
+    """
+
+    bits: int
+    diameters: Callable[[int], float]
+    dimensions: int
+    budget: Budget
+    neighbors: Neighbors
+    public_total: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionChoices:
+    """What is asked for; None leaves a choice to the planner.
+
+    Args:
+        rows: N, a public guess of how many rows there are: it shapes the plan, nothing else.
+        rows_at_most: a public bound of how many rows there can be.
+        depth: of the finest level, in bits.
+        bits_apart: bits between levels.
+        most: k, nodes of a level that are split at most.
+        parts: a node is split only with 1 / parts of all rows.
+        split_errors: a node is split where its estimate exceeds so many standard errors of its
+            children's noise; 0: never mind.
+        shares: of the budget among levels: "planned", "equal" or "lemma_5".
+        estimation: of the counts.
+        holding: of exact counts.
+        memory: of exact counts, in bytes, on one worker; growing takes more where `most` lets it.
+        width: w, of sketches; by default as wide as memory allows.
+        hash_rows: j, of sketches; 1 by default.
+        sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
+        root: whether the root is measured; it costs a share. Even shares and `parts` need it.
+    """
+
+    rows: int | None = None
+    rows_at_most: int | None = None
+    depth: int | None = None
+    bits_apart: int | None = None
+    most: int | None = None
+    parts: int | None = None
+    split_errors: float = SPLIT_ERRORS
+    shares: str = "planned"
+    estimation: Estimation | None = None
+    holding: Holding | None = None
+    memory: int | None = None
+    width: int | None = None
+    hash_rows: int | None = None
+    sketch: SketchKind | None = None
+    root: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shares not in SHARES:
+            raise Refusal("shares", f"{self.shares!r} is none of {', '.join(SHARES)}")
+        whole = ("rows", "rows_at_most", "depth", "bits_apart", "most", "parts", "memory")
+        for name in (*whole, "hash_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise Refusal(name, f"{value} is not at least 1")
+        if self.bits_apart is not None and self.bits_apart > 8:
+            raise Refusal("bits_apart", f"{self.bits_apart} is above 8, 256 children at once")
+        if self.split_errors < 0:
+            raise Refusal("split_errors", f"{self.split_errors} is below 0")
+
+    @property
+    def of_sketches(self) -> str | None:
+        """A choice that only sketches have, by its name; None where there is none."""
+        names = ("width", "hash_rows", "sketch")
+        return next((name for name in names if getattr(self, name) is not None), None)
+
+    @classmethod
+    def of(cls, mechanism: str, **given: Any) -> PartitionChoices:
+        """The choices of a mechanism by its name, where nothing else is given.
+
+        "privhp" is what this project makes of PrivHP. "privhp_paper" is what the paper has:
+        halvings, Lemma 5, k nodes of each level, Algorithm 4. "pmm" is the same with all nodes.
+
+        Raises:
+            Refusal: a choice that is out of range, or that PMM does not have.
+
+        Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
+        """
+        if mechanism in ("privhp", "privtree"):
+            return cls(**given)
+        paper: dict[str, Any] = {
+            "bits_apart": 1,
+            "split_errors": 0.0,
+            "shares": "lemma_5",
+            "estimation": Estimation.EVEN_SHARES,
+            "root": True,
+        }
+        if mechanism == "pmm":
+            for name in ("most", "parts"):
+                if name in given:
+                    raise Refusal(name, "PMM splits every node; it has no such choice")
+            paper["most"] = 2**64
+        return cls(**paper | given)
