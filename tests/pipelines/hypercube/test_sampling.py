@@ -157,27 +157,39 @@ def start(boxes: Workspace, output: Path, n: int, **options: Any) -> subprocess.
     )
 
 
-def test_killed_halfway_there_is_no_file_of_the_name(boxes: Workspace, tmp_path: Path) -> None:
-    output = tmp_path / "rows.parquet"
-    process = start(boxes, output, 10**11)
+def wait_for_rows(process: subprocess.Popen[str], folder: Path) -> None:
+    """Until some rows are written."""
     end = time.monotonic() + 60
-    while not any(path.stat().st_size > 10_000 for path in tmp_path.iterdir()):
+    while not any(path.stat().st_size > 10_000 for path in folder.iterdir()):
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.05)
-    process.kill()
+
+
+def heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_killed_halfway_there_is_no_file_of_the_name(boxes: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "rows.parquet"
+    process = start(boxes, output, 10**9)
+    try:
+        wait_for_rows(process, tmp_path)
+    finally:
+        process.kill()
     process.communicate()
     assert not output.exists()
     assert boxes.run("sample", boxes.output, "--tree", "two", "--output", output).code == 0
 
 
 def test_interrupted_it_leaves_nothing(boxes: Workspace, tmp_path: Path) -> None:
-    process = start(boxes, tmp_path / "rows.parquet", 10**11)
-    end = time.monotonic() + 60
-    while not any(path.stat().st_size > 10_000 for path in tmp_path.iterdir()):
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    # In the background a shell has interrupts ignored, and what it starts inherits that.
+    process = start(boxes, tmp_path / "rows.parquet", 10**9, preexec_fn=heed_interrupts)
+    try:
+        wait_for_rows(process, tmp_path)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, err) == (130, "dptrees: stopped\n")
     assert not list(tmp_path.iterdir())
 
