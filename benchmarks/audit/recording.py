@@ -84,7 +84,7 @@ class NamingKey(ReleaseKey):
 
     def stream(self, *parts: Any) -> Any:
         own = super().stream(*parts)
-        if parts[0] == "choice":  # of hash functions: the same for all data, and no noise
+        if parts[0] == "sketch":  # of hash functions: the same for all data, and no noise
             return own
         self.names.append(parts)
         return NamedStream(parts, own)

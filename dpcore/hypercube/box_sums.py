@@ -2,8 +2,9 @@
 
 A node inside the box counts whole, whatever is below it, since estimates and counts of children add
 up to their parent's; one outside counts nothing; one that the box cuts is looked into, if it was
-split, and else is a part of which a share counts. So as many nodes are visited as the box's sides
-cut, not as many as there are.
+split, and else is a part of which a share counts, as if its rows were spread evenly in it. That is
+known of no part, so then there is no error of the sum, but what lies inside and all that is
+touched. As many nodes are visited as the box's sides cut, not as many as there are.
 
 The variance of a weighted sum of leaves is that of `dpcore.partitions.least_squares`; a subtree
 that counts whole has alpha = 1 and e = 0 there, so that it need not be visited.
@@ -19,6 +20,7 @@ import numpy as np
 
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.parts import ReleasedPartition, Sides
+from dpcore.partitions.least_squares import weighted_families
 
 
 class WeightedSum(NamedTuple):
@@ -123,10 +125,8 @@ def _summed(
         if squares is not None:
             alpha = np.array(alpha)
             alpha[deeper] = alpha_below
-            a = squares.below[place][children]
-            sums, moved = a.sum(axis=1), (alpha * a).sum(axis=1)
-            spread += float((alpha**2 * a).sum() - (moved**2 / sums).sum())
-            alpha_below = moved / sums
+            alpha_below, more = weighted_families(alpha, squares.below[place][children])
+            spread += more
     error = None
     if squares is not None:
         known = float(alpha_below[0] ** 2 * squares.estimates[0].variance[0])

@@ -26,7 +26,8 @@ from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.rows.column import fixed_width_values
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.sketches.hashing import SketchHashes
-from dpcore.sketches.table import update
+from dpcore.sketches.prefixes import PrefixSketches
+from dpcore.sketches.table import from_bytes, to_bytes
 
 COUNTERS = Place(0, 0)
 
@@ -89,14 +90,16 @@ class HeldTables(HeldCounts):
         """The level's: a row counts in each, and in a sketch once a hash row."""
         return place.group
 
+    @cached_property
+    def sketches(self) -> PrefixSketches:
+        """The sketches of the levels that have them."""
+        depths = tuple(self.plan.depths[level] for level in self.levels)
+        return PrefixSketches(shape=self._sketches.shape, code_bits=self.bits, levels=depths)
+
     def hashes(self, choices: KeyedChoices) -> dict[int, SketchHashes]:
         """The hash functions of each sketched level."""
-        return {
-            level: self._sketches.shape.hashes(
-                choices.stream(self.tree, "sketch", level), max(1, self.plan.depths[level])
-            )
-            for level in self.levels
-        }
+        functions = self.sketches.hashes(choices.key, choices.release, self.tree)
+        return dict(zip(self.levels, functions, strict=True))
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         return TableCounter(self, self.hashes(choices))
@@ -127,7 +130,7 @@ class HeldTables(HeldCounts):
         if place != COUNTERS:
             law = self.plan.law(place.group)
             assert law is not None
-            return pack(add_noise(law, exact, own.stream(self.tree, 0, -1, place.group)))
+            return to_bytes(add_noise(law, exact, own.stream(self.tree, 0, -1, place.group)))
         codes = np.arange(len(exact), dtype=np.uint64)
         depth = self.plan.depths[self._sketches.counters]
         nodes = NodeNoise(
@@ -146,11 +149,11 @@ class HeldTables(HeldCounts):
         return nodes.at(level, depth, every).value.astype(np.int64)
 
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> SketchedCounts:
-        shape = (self._sketches.shape.rows, self._sketches.shape.width)
+        shape = self._sketches.shape
         return SketchedCounts(
             plan=self.plan,
             counters=[unpack(each) for each in unpack_many(sent[COUNTERS])],
-            tables={level: unpack(sent[Place(level, 0)]).reshape(shape) for level in self.levels},
+            tables={level: from_bytes(shape, sent[Place(level, 0)]) for level in self.levels},
             hashes=self.hashes(noise.choices),
         )
 
@@ -166,32 +169,29 @@ class TableCounter(Counter):
     is_due = False
 
     def __init__(self, held: HeldTables, hashes: Mapping[int, SketchHashes]) -> None:
-        self._held, self._hashes = held, hashes
-        self._tables: dict[Place, Integers] | None = None
+        self._held, self._hashes = held, tuple(hashes.values())
+        self._counted: tuple[Integers, Integers] | None = None
 
     def add(self, increments: Increments, rows: int, /) -> int:
-        if self._tables is None:
-            self._tables = {
-                place: np.zeros(self._held.size_of(place), np.int64) for place in self._held.places
-            }
+        if self._counted is None:
+            counters = np.zeros(self._held.size_of(COUNTERS), np.int64)
+            self._counted = counters, self._held.sketches.empty()
+        counters, tables = self._counted
         assert isinstance(increments.cells, pa.Array)
         codes: Nodes = fixed_width_values(increments.cells)
-        depths, bits = self._held.plan.depths, self._held.bits
-        counters = self._tables[COUNTERS]
-        upper = prefixes(codes, bits, depths[self._held.levels.start - 1]).view(np.int64)
+        depth = self._held.plan.depths[self._held.levels.start - 1]
+        upper = prefixes(codes, self._held.bits, depth).view(np.int64)
         np.add.at(counters, upper, 1 if increments.values is None else increments.values)
-        for level in self._held.levels:
-            hashes = self._hashes[level]
-            table = self._tables[Place(level, 0)].reshape(hashes.rows, -1)
-            update(hashes, table, prefixes(codes, bits, depths[level]), increments.values)
+        self._held.sketches.update(self._hashes, tables, codes, increments.values)
         return len(codes) if increments.values is None else int(increments.values.sum())
 
     def take(self) -> Iterator[Partial]:
         """The counts of every place since the last call, and start anew."""
-        tables, self._tables = self._tables, None
-        for place in self._held.places:
-            if tables is None:
-                yield Partial(place, b"")
-            else:
-                own = TableCounts(counts=tables[place])
-                yield Partial(place, own.to_bytes(), own.total)
+        counted, self._counted = self._counted, None
+        if counted is None:
+            yield from (Partial(place, b"") for place in self._held.places)
+            return
+        counters, tables = counted
+        for place, table in zip(self._held.places, (counters, *tables), strict=True):
+            own = TableCounts(counts=table.reshape(-1))
+            yield Partial(place, own.to_bytes(), own.total)

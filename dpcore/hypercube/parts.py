@@ -1,8 +1,7 @@
-"""The partition of a released tree, read back from its tables: its parts, weights, sums of parts.
+"""The partition of a released tree, read back from its tables: its nodes, its parts, their counts
+along columns.
 
-A sum of parts, each weighted by the share of it that a box covers, is estimated where the rows of a
-part are spread evenly in it. That is known of no part, so unless every part lies wholly inside or
-outside, the sum's interval reaches from what lies wholly inside to all that is touched.
+Where a column or a grid cuts a part, its rows are taken as spread evenly in it.
 """
 
 from __future__ import annotations

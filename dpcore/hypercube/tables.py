@@ -36,7 +36,7 @@ def standard_margin(measure: Measure, confidence: float) -> float:
     >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
     [1.96, 2.118]
     """
-    normal = _normal_quantile((1 + confidence) / 2)
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
     if measure is Measure.RHO:
         return normal
     return max(normal, -math.log(1 - confidence) / math.sqrt(2))
@@ -71,10 +71,6 @@ def interval(
     centre, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
     half = np.where(spread > 0, margin * np.sqrt(spread**2 + _CUT_OFF) + 0.5, 0.0)
     return np.clip(centre - half, 0.0, most), np.clip(centre + half, 0.0, most)
-
-
-def _normal_quantile(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
 
 
 def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[pa.Table]:

@@ -11,7 +11,7 @@ from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Measure, Neighbors
-from dpcore.questions.workload import Share, Terms, Way, Workload
+from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
 
 
@@ -35,8 +35,11 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         return frozenset({Way.LAPLACE}) if self.mechanism == "privtree" else self.noise.ways
 
     def check(self, measure: Measure, *, delta: bool) -> None:
-        if self.mechanism == "privtree" and measure is not Measure.EPSILON:
-            raise Refusal("mechanism", "privtree needs epsilon")
+        if self.mechanism == "privtree":
+            if measure is not Measure.EPSILON:
+                raise Refusal("mechanism", "privtree needs epsilon")
+            if self.noise is Noise.GAUSSIAN:
+                raise Refusal("noise", "privtree has Laplace noise")
         super().check(measure, delta=delta)
 
     def public_total(self, terms: Terms) -> bool:

@@ -218,7 +218,8 @@ class ReleaseKey:
     def generate(cls) -> ReleaseKey:
         """Return a new key from the operating system's randomness.
 
-        Only making a key and a folder's nonce use it (`draw_nonce`); no noise ever does.
+        Only what is no noise uses it: making a key, a folder's nonce (`draw_nonce`), and drawing
+        synthetic rows of what is released.
 
         >>> ReleaseKey.generate().check_value() == ReleaseKey.generate().check_value()
         False

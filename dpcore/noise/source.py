@@ -44,10 +44,6 @@ class KeyedChoices:
     key: ReleaseKey
     release: str
 
-    def stream(self, tree: str, purpose: str, *place: int) -> RandomStream:
-        """The keystream of a choice of a tree."""
-        return self.key.stream("choice", self.release, tree, purpose, *place)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseSource:

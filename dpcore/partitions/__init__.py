@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "choices": ("PartitionChoices", "PartitionSetting", "SHARES"),
-    "least_squares": ("TreeEstimate", "least_squares"),
+    "least_squares": ("TreeEstimate", "least_squares", "weighted_families"),
     "measurement": ("CodeCounts", "Measurement", "NodeNoise", "measured_variance"),
     "mechanism": ("EstimatedTree", "Mechanism"),
     "mechanisms": ("mechanism_from_spec",),

@@ -16,7 +16,6 @@ Source: the design, section 5; Hay, Rastogi, Miklau, Suciu 2010; Honaker 2015.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,22 +39,22 @@ class TreeEstimate:
     estimates: tuple[Running, ...]
     below: tuple[Floats, ...]
 
-    def variance_of(self, weights: Sequence[Floats]) -> float:
-        """The variance of a weighted sum of leaves, in rows^2.
 
-        Args:
-            weights: for each level (n,), the weights of the leaves; those of other nodes are not
-                looked at.
-        """
-        alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
-        for place, above, level in reversed(list(self.tree.pairs())):
-            fanout = level.fanout(above)
-            a = self.below[place].reshape(-1, fanout)
-            alpha, sums = alphas[place].reshape(-1, fanout), a.sum(axis=1)
-            moved = (alpha * a).sum(axis=1)
-            spread += float((alpha**2 * a).sum() - (moved**2 / sums).sum())
-            alphas[place - 1][level.split(above)] = moved / sums
-        return max(0.0, float(alphas[0][0] ** 2 * self.estimates[0].variance[0]) + spread)
+def weighted_families(alpha: Floats, below: Floats) -> tuple[Floats, float]:
+    """One step up of the variance of a weighted sum of leaves.
+
+    Args:
+        alpha: (m, n) of the children of m nodes.
+        below: (m, n) a of the children, in rows^2.
+
+    Returns:
+        (m,) alpha of the nodes; and what their children add to e, in rows^2.
+
+    >>> weighted_families(np.array([[1.0, 0.0]]), np.ones((1, 2)))
+    (array([0.5]), 0.5)
+    """
+    sums, moved = below.sum(axis=1), (alpha * below).sum(axis=1)
+    return moved / sums, float((alpha**2 * below).sum() - (moved**2 / sums).sum())
 
 
 def least_squares(tree: GrownTree) -> TreeEstimate:

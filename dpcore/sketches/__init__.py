@@ -10,5 +10,5 @@ FACE = {
     "prefixes": ("PrefixSketches",),
     "row_error": ("ErrorMoments", "RowError"),
     "shape": ("SketchKind", "SketchShape"),
-    "table": ("update",),
+    "table": ("from_bytes", "to_bytes"),
 }

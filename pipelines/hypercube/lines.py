@@ -41,11 +41,9 @@ def hypercube_lines(question: HypercubeQuestion, entry: Mapping[str, Any]) -> It
     )
     for number, level in enumerate(entry["levels"]):
         error = level["std_error"]
-        text = (
-            "not measured" if error is None else f"std error {error:.4g} of a {level['held']} cell"
-        )
-        if error is not None and level["held"] == "counters":
-            text = f"std error {error:.4g}"
+        text = "not measured" if error is None else f"std error {error:.4g}"
+        if level["held"] == "sketch":
+            text += " of a sketch cell"
         if number == 0 and plan.public_total:
             text = "public"
         yield f"  level {level['depth']:<2} {text}"

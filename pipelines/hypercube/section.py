@@ -84,9 +84,7 @@ class HypercubeTree(TreeSection):
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
     domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube)]
-    mechanism: Annotated[
-        str, PlainValidator(rules.choice("privhp", "privhp_paper", "pmm", "privtree"))
-    ] = "privhp"
+    mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "privhp"
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
     rows: Whole = None

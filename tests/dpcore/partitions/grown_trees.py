@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from dpcore.arrays import Floats
+from dpcore.partitions.least_squares import TreeEstimate, weighted_families
 from dpcore.partitions.tree import GrownLevel, GrownTree, children_of
 
 ROOTS = ("measured", "unmeasured", "public")
@@ -111,3 +113,16 @@ class DenseTree:
         for ends, own in zip(self.ends, weights, strict=True):
             flat[ends[ends >= 0]] = own[ends >= 0]
         return float(flat @ self.covariance @ flat)
+
+
+def variance_of(found: TreeEstimate, weights: Sequence[Floats]) -> float:
+    """The variance of a weighted sum of all leaves, family by family."""
+    alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
+    for place, above, level in reversed(list(found.tree.pairs())):
+        shape = -1, level.fanout(above)
+        up, more = weighted_families(
+            alphas[place].reshape(shape), found.below[place].reshape(shape)
+        )
+        alphas[place - 1][level.split(above)] = up
+        spread += more
+    return max(0.0, float(alphas[0][0] ** 2 * found.estimates[0].variance[0]) + spread)
