@@ -46,6 +46,18 @@ class Increments(NamedTuple):
     values: Integers | None = None
 
 
+class RowIncrements(NamedTuple):
+    """What the rows of a batch add, each by itself.
+
+    Attributes:
+        increments: of the rows that a policy keeps, in their order.
+        rows: (kept,) their places in the batch; None: all are kept.
+    """
+
+    increments: Increments
+    rows: Integers | None = None
+
+
 class Partial(NamedTuple):
     """Some of the counts of a place, from a part of the rows.
 
