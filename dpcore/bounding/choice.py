@@ -32,11 +32,11 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpcore.arrays import Flags, Integers
 from dpcore.bounding.runs import UnitRuns, Words
 from dpcore.bounding.unit_ids import Blocks, value_ids
-from dpcore.noise.randomness import KeyedBlocks
 from dpcore.noise.source import KeyedChoices
 
 # Occurrences that are hashed and sorted at a time: their arrays stay near the processor.
@@ -107,8 +107,8 @@ class RowChoice:
         blocks[:, 0] ^= keys[pairs].view(np.uint64)
         kept = np.zeros(len(pairs), np.bool_)
         kept[_smallest(codes, self._keys(blocks)[:, 0], most)] = True
-        sizes: Flags = np.repeat(kept, np.diff(pairs, append=len(runs)))
-        return sizes
+        under: Flags = np.repeat(kept, np.diff(pairs, append=len(runs)))
+        return under
 
     def kept(self, runs: UnitRuns, keys: Integers | None) -> Integers:
         """How many rows of each run stay, (n,).
@@ -117,7 +117,7 @@ class RowChoice:
             runs: all rows of their units.
             keys: (n,) of each run, rising with the cell; None: there are none.
         """
-        kept = runs.counts.copy()
+        kept: Integers = runs.counts.copy()
         under = self.of_kept_keys(runs, keys)
         if under is not None:
             kept[~under] = 0
@@ -168,7 +168,7 @@ class RowChoice:
     def _cell_blocks(self, runs: UnitRuns, own: Integers) -> Blocks:
         if runs.labels is not None:
             used, places = np.unique(runs.cells[own], return_inverse=True)
-            return value_ids(runs.labels.take(used), self._labels)[0][places]
+            return value_ids(runs.labels.take(pa.array(used)), self._labels)[0][places]
         blocks = np.zeros((len(own), 2), np.uint64)
         blocks[:, 0] = runs.cells[own].view(np.uint64)
         return blocks

@@ -63,17 +63,38 @@ class UnitRuns:
         """How many rows the runs stand for."""
         return int(self.counts.sum())
 
+    @classmethod
+    def of(
+        cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None
+    ) -> UnitRuns:
+        """Those of rows in any order."""
+        runs = rows.runs()
+        assert runs.counts is not None
+        return cls(
+            form=form,
+            units=units,
+            codes=runs.codes,
+            cells=runs.cells,
+            values=runs.values,
+            counts=runs.counts,
+            labels=labels,
+        )
+
     def taken(self, kept: Flags) -> UnitRuns:
         """Some of the runs; units without one stay, and tell nothing."""
-        values = None if self.values is None else self.values[kept]
-        own = {"codes": self.codes[kept], "cells": self.cells[kept], "counts": self.counts[kept]}
-        return replace(self, values=values, **own)
+        return replace(
+            self,
+            codes=self.codes[kept],
+            cells=self.cells[kept],
+            values=None if self.values is None else self.values[kept],
+            counts=self.counts[kept],
+        )
 
     def increments(self, counts: Integers) -> Increments:
         """So many rows of each run, row by row."""
         cells: Integers | pa.Array = np.repeat(self.cells, counts)
         if self.form is Form.CODES:
-            cells = pa.array(cells.view(np.uint64))  # type: ignore[union-attr]
+            cells = pa.array(cells.view(np.uint64))
         elif self.form is Form.LABELS:
             assert self.labels is not None
             cells = self.labels.take(pa.array(cells))
@@ -141,40 +162,35 @@ def merged(messages: Iterable[bytes]) -> UnitRuns | None:
     firsts = np.cumsum([0, *(len(part.units) for part in parts)])
     units, codes = distinct_units(np.concatenate([part.units for part in parts]))
     moved = [codes[part.codes + first] for part, first in zip(parts, firsts, strict=False)]
-    labels, places = _joined_labels([part.labels for part in parts])
-    cells = [
-        part.cells if own is None else own[part.cells]
-        for part, own in zip(parts, places, strict=True)
-    ]
+    labels, cells = None, [part.cells for part in parts]
+    if parts[0].form is Form.LABELS:
+        labels, places = joined_labels([part.labels for part in parts if part.labels is not None])
+        cells = [own[each] for own, each in zip(places, cells, strict=True)]
     values = [part.values for part in parts if part.values is not None]
-    runs = RowArrays(
+    rows = RowArrays(
         codes=np.concatenate(moved),
         cells=np.concatenate(cells),
         values=np.concatenate(values) if values else None,
         counts=np.concatenate([part.counts for part in parts]),
-    ).runs()
-    return UnitRuns(form=parts[0].form, units=units, labels=labels, **runs)
+    )
+    return UnitRuns.of(parts[0].form, units, rows, labels)
 
 
-def _joined_labels(
-    labels: list[pa.Array | None],
-) -> tuple[pa.Array | None, list[Integers | None]]:
-    """The labels of all lists, sorted, and where on it those of each list are."""
-    given = [each for each in labels if each is not None]
-    if not given:
-        return None, [None] * len(labels)
-    together, places = sorted_labels(pa.concat_arrays(given))
-    edges = np.cumsum([0, *map(len, given)])
-    return together, [places[start:stop] for start, stop in pairwise(edges)]
+def joined_labels(lists: list[pa.Array]) -> tuple[pa.Array, list[Integers]]:
+    """The distinct texts of several lists, sorted by their bytes, and the places of each list's.
 
-
-def sorted_labels(texts: pa.Array) -> tuple[pa.Array, Integers]:
-    """The distinct ones of some texts, sorted by their bytes, and the place of each, (n,)."""
-    encoded = texts.dictionary_encode()
+    >>> labels, places = joined_labels([pa.array(["b", "a"]), pa.array(["c", "b"])])
+    >>> labels.to_pylist(), [each.tolist() for each in places]
+    (['a', 'b', 'c'], [[1, 0], [2, 1]])
+    """
+    encoded = pa.concat_arrays(lists).dictionary_encode()
     order = fixed_width_values(pc.array_sort_indices(encoded.dictionary)).astype(np.int64)
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return encoded.dictionary.take(pa.array(order)), places[fixed_width_values(encoded.indices)]
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    places = ranks[fixed_width_values(encoded.indices)]
+    edges = np.cumsum([0, *map(len, lists)])
+    labels = encoded.dictionary.take(pa.array(order))
+    return labels, [places[start:stop] for start, stop in pairwise(edges)]
 
 
 def distinct_units(ids: Blocks) -> tuple[Blocks, Integers]:
@@ -212,8 +228,8 @@ class RowArrays:
     values: Integers | None
     counts: Integers | None = None
 
-    def runs(self) -> dict[str, Integers | None]:
-        """The same, sorted, those that are alike as one.
+    def runs(self) -> RowArrays:
+        """The same, sorted, those that are alike as one, with their number.
 
         All fields of a run are packed into one word where they fit, which is sorted some ten times
         faster than by several keys.
@@ -229,20 +245,20 @@ class RowArrays:
             order = np.argsort(words)
             words, sums = words[order], sums[order]
         starts = np.flatnonzero(_changes(words))
-        return self._named(packing.unpacked(words[starts]), _sums(starts, sums, len(words)))
+        return _named(packing.unpacked(words[starts]), _sums(starts, sums, len(words)))
 
-    def _by_several_keys(self, fields: list[Integers]) -> dict[str, Integers | None]:
+    def _by_several_keys(self, fields: list[Integers]) -> RowArrays:
         order = np.lexsort(fields[::-1])
         ordered = [each[order] for each in fields]
         new = np.logical_or.reduce([_changes(each) for each in ordered])
         starts = np.flatnonzero(new)
         sums = None if self.counts is None else self.counts[order]
-        return self._named([each[starts] for each in ordered], _sums(starts, sums, len(order)))
+        return _named([each[starts] for each in ordered], _sums(starts, sums, len(order)))
 
-    def _named(self, fields: list[Integers], counts: Integers) -> dict[str, Integers | None]:
-        codes, cells, *values = fields
-        own = values[0] if values else None
-        return {"codes": codes, "cells": cells, "values": own, "counts": counts}
+
+def _named(fields: list[Integers], counts: Integers) -> RowArrays:
+    codes, cells, *values = fields
+    return RowArrays(codes=codes, cells=cells, values=values[0] if values else None, counts=counts)
 
 
 def _sums(starts: Integers, counts: Integers | None, size: int) -> Integers:
@@ -321,7 +337,8 @@ def shard_numbers(ids: Blocks, shards: int) -> npt.NDArray[np.uint16]:
     [0, 2, 3]
     """
     top = ids[:, 0] >> np.uint64(32)
-    return ((top * np.uint64(shards)) >> np.uint64(32)).astype(np.uint16)
+    numbers: npt.NDArray[np.uint16] = ((top * np.uint64(shards)) >> np.uint64(32)).astype(np.uint16)
+    return numbers
 
 
 def shard_slices(ids: Blocks, shards: int) -> tuple[Integers, Iterator[tuple[int, slice]]]:

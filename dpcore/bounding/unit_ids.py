@@ -1,10 +1,11 @@
 """Ids of privacy units: 16 bytes for the values of a row's unit columns, whatever their type.
 
-An id is a keyed pseudorandom function of what the values are, not of how a file stores them: CBC-MAC
-of AES-256 over an encoding of the value in blocks of 16 bytes. The first block tells how many there
-are, so no encoding begins another (Bellare, Kilian, Rogaway, "The Security of the Cipher Block
-Chaining Message Authentication Code", JCSS 2000, for prefix-free messages). It is computed for all
-rows at once, block by block; only texts above 4096 bytes are hashed one by one first.
+An id is a keyed pseudorandom function of what the values are, not of how a file stores them: the
+CBC-MAC of AES-256 over an encoding of the value in blocks of 16 bytes. The first block tells how
+many there are, so no encoding begins another, and CBC-MAC is a pseudorandom function (Bellare,
+Kilian, Rogaway, "The Security of the Cipher Block Chaining Message Authentication Code", JCSS 2000;
+for prefix-free messages Petrank, Rackoff, J. Cryptology 2000). It is computed for all rows at once,
+block by block; only texts above 4096 bytes are hashed one by one first.
 
 *Two units with one id* would be bounded as if they were one, and a unit more could move the counts
 of the other: the guarantee would be that of two units. Encodings of one block (numbers, moments,
@@ -42,6 +43,9 @@ from dpcore.rows.whole_numbers import is_number, whole_numbers
 
 Blocks = npt.NDArray[np.uint64]  # (n, 2): the halves of blocks of 16 bytes
 
+# An id of each row, arbitrary where it has no unit; and which have none, None: each has one.
+Units = tuple[Blocks, Flags | None]
+
 NEEDED = "texts, numbers, truth values, dates or times"
 
 # A block has ten bytes of the value, one that says what it is, and five more: a text's length, or
@@ -75,7 +79,7 @@ class UnitIds:
         self._value = choices.key.blocks("unit", choices.release)
         self._several = choices.key.blocks("unit of several columns", choices.release)
 
-    def of(self, columns: Sequence[pa.Array]) -> tuple[Blocks, Flags | None]:
+    def of(self, columns: Sequence[pa.Array]) -> Units:
         """The id of every row's unit.
 
         Of several columns it is CBC-MAC again, over their number and the id of each.
@@ -128,7 +132,7 @@ def _is_readable(type: pa.DataType) -> bool:
     )
 
 
-def value_ids(column: pa.Array, blocks: KeyedBlocks) -> tuple[Blocks, Flags | None]:
+def value_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
     """The id of every value of one column: equal values have one, whatever their type's width.
 
     Integers, floats and decimals that are one number, truth values as 0 and 1, are equal; so are
@@ -158,7 +162,7 @@ def value_ids(column: pa.Array, blocks: KeyedBlocks) -> tuple[Blocks, Flags | No
     return (_moment_ids if _per_second(type) else _number_ids)(column, blocks), missing
 
 
-def _dictionary_ids(column: pa.Array, blocks: KeyedBlocks) -> tuple[Blocks, Flags | None]:
+def _dictionary_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
     dictionary, indices = column.dictionary, fixed_width_values(column.indices).astype(np.int64)
     missing = null_rows(column.indices)
     if missing is not None:
@@ -204,7 +208,7 @@ def _number_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
 
 
 def _decimal_ids(column: pa.Array, blocks: KeyedBlocks) -> Blocks:
-    """Of decimals that are no integers of 64 bits with a sign: no sane unit, each read by itself."""
+    """Of decimals that are no integers of int64: hardly a unit, so each is read by itself."""
     values, is_none = whole_numbers(column, unsigned=True)
     found = blocks(_fixed(values, _LARGE))
     if is_none is not None:
@@ -229,7 +233,7 @@ def _decimal_text(value: Decimal | None) -> bytes | None:
 
 
 def _per_second(type: pa.DataType) -> int | None:
-    """Into how many parts a type of dates or times divides a second; None: it is of another kind."""
+    """Into how many parts a type of dates or times divides a second; None: it is no such type."""
     types = pa.types
     if types.is_date(type):
         return _PER_SECOND["ms" if types.is_date64(type) else "s"]
@@ -276,7 +280,7 @@ def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) 
     windows = np.ndarray(len(room) - _BLOCK_BYTES + 1, f"V{_BLOCK_BYTES}", room, strides=(1,))
 
     def block(rows: Integers | slice, done: int, most: int) -> Blocks:
-        found = windows[starts[rows] + done].view("<u8").reshape(-1, 2).astype(np.uint64)
+        found: Blocks = windows[starts[rows] + done].view("<u8").reshape(-1, 2).astype(np.uint64)
         found &= _KEPT[np.minimum(lengths[rows] - done, most)]
         return found
 
@@ -290,7 +294,8 @@ def _text_ids(offsets: Integers, data: AnyArray, tag: int, blocks: KeyedBlocks) 
         rows = rows[lengths[rows] > done]
     long = np.flatnonzero(lengths > _LONGEST_CHAINED)
     if long.size:
-        hashed = [hashlib.sha256(data[offsets[row] : offsets[row + 1]]).digest() for row in long]
+        texts = (data[offsets[row] : offsets[row + 1]].tobytes() for row in long)
+        hashed = [hashlib.sha256(text).digest() for text in texts]
         ends = np.arange(long.size + 1) * hashlib.sha256().digest_size
         found[long] = _text_ids(ends, np.frombuffer(b"".join(hashed), np.uint8), _LONG, blocks)
     return found

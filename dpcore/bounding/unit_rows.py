@@ -22,14 +22,14 @@ from dpcore.bounding.runs import (
     RowArrays,
     UnitRuns,
     distinct_units,
+    joined_labels,
     merged,
     shard_slices,
-    sorted_labels,
 )
-from dpcore.bounding.unit_ids import Blocks
+from dpcore.bounding.unit_ids import Blocks, Units
 from dpcore.noise.source import KeyedChoices
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import Increments
+from dpcore.questions.place import Increments, RowIncrements
 from dpcore.questions.question import Question
 from dpcore.rows.column import fixed_width_values
 
@@ -83,14 +83,24 @@ class TreeBounding:
         self._choice = RowChoice(bounds, choices, question.name)
         self._waiting: list[_Waiting] = []
 
-    def add(self, increments: Increments, ids: Blocks) -> None:
-        """Takes rows.
+    def add(self, rows: RowIncrements, units: Units) -> Increments:
+        """Takes the rows of a batch that have a unit.
 
         Args:
-            increments: row by row.
-            ids: (n, 2) of the unit of each.
+            rows: those that a policy keeps, row by row.
+            units: of all rows of the batch.
+
+        Returns:
+            those without a unit, as the question's counters take them.
         """
-        self._waiting.append(_Waiting.of(increments, ids))
+        (increments, places), (ids, missing) = rows, units
+        if places is not None:
+            ids = ids[places]
+            missing = None if missing is None else missing[places]
+        alone = np.zeros(len(ids), np.bool_) if missing is None else missing
+        with_unit = increments.of(~alone) if alone.any() else increments
+        self._waiting.append(_Waiting.of(with_unit, ids[~alone] if alone.any() else ids))
+        return self._question.regrouped(increments.of(alone))
 
     def take(self, shards: int) -> Iterator[ShardRows]:
         """The rows since the last call, by shards, and start anew: every shard, also those without
@@ -161,10 +171,11 @@ class _Waiting:
     @classmethod
     def joined(cls, parts: list[_Waiting]) -> _Waiting:
         labels, cells = None, [part.cells for part in parts]
-        if parts[0].labels is not None:
-            labels, places = sorted_labels(pa.concat_arrays([part.labels for part in parts]))
-            firsts = np.cumsum([0, *(len(part.labels) for part in parts)])
-            cells = [places[own + first] for own, first in zip(cells, firsts, strict=False)]
+        if parts[0].form is Form.LABELS:
+            labels, places = joined_labels(
+                [part.labels for part in parts if part.labels is not None]
+            )
+            cells = [own[each] for own, each in zip(places, cells, strict=True)]
         values = [part.values for part in parts if part.values is not None]
         return cls(
             form=parts[0].form,
@@ -186,5 +197,5 @@ class _Waiting:
             used, cells = np.unique(cells, return_inverse=True)
             labels = labels.take(pa.array(used))
         values = None if self.values is None else self.values[part]
-        runs = RowArrays(codes=codes, cells=cells, values=values).runs()
-        return UnitRuns(form=self.form, units=units, labels=labels, **runs)  # type: ignore[arg-type]
+        rows = RowArrays(codes=codes, cells=cells, values=values)
+        return UnitRuns.of(self.form, units, rows, labels)

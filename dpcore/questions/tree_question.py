@@ -196,12 +196,10 @@ class TreeQuestion(Question):
         return Increments(self.leaf_ids(columns))
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        (cells, values), kept = self._all_increments(columns)
-        if kept is None:
-            return RowIncrements(Increments(cells, values))
-        rows = np.flatnonzero(kept)
-        own = None if values is None else values[rows]
-        return RowIncrements(Increments(cells[rows], own), rows)
+        increments, kept = self._all_increments(columns)
+        if kept is None or kept.all():
+            return RowIncrements(increments)
+        return RowIncrements(increments.of(kept), np.flatnonzero(kept))
 
     def keys_of(self, cells: Integers) -> Integers | None:
         return None if self.keys is None else cells // self.domain.cells
