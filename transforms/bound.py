@@ -118,7 +118,8 @@ class _EmptyShards(beam.DoFn):
         name = self._plan.questions[tree].name
         for shard in range(self._shards):
             yield (name, shard), b""
-        yield beam.pvalue.TaggedOutput(BALANCE, (unit_shards(name), self._shards))
+        for balance in (unit_rows(name), unit_shards(name)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (balance, self._shards))
 
 
 @beam.typehints.with_output_types(
@@ -163,7 +164,7 @@ class _SendRows(CountingDoFn):
         self._rows = 0
         for name, bounding in self._bounding.items():
             for shard, data, rows in bounding.take(self._shards):
-                self._balance[unit_rows(name)] += rows
+                self._balance[unit_rows(name)] += rows + 1
                 yield (name, shard), data
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -202,9 +203,10 @@ class _CountBounded(CountingDoFn):
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, _), messages = element
         question = self._plan.question(name)
-        found = TreeBounding(question, self._plan.unit, self._choices).bounded(messages)
+        bounding, received = TreeBounding(question, self._plan.unit, self._choices), list(messages)
+        found = bounding.bounded(received)
         self._balance[unit_shards(name)] -= 1
-        self._balance[unit_rows(name)] -= found.rows
+        self._balance[unit_rows(name)] -= found.rows + len(received)
         if found.increments is not None:
             yield from self.counted(question, found.increments, 0)
         self._waiting[name] += 1

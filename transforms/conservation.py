@@ -42,7 +42,8 @@ def tree_partials(tree: str) -> str:
 
 
 def unit_rows(tree: str) -> str:
-    """The name of the balance between the rows of units sent to shards and received there."""
+    """The name of the balance between the rows of units sent to shards and received there, where
+    each message counts as one more."""
     return f"rows of units of tree {tree}"
 
 
