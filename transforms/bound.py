@@ -139,7 +139,9 @@ class _SendRows(CountingDoFn):
         super().start_bundle()
         unit, choices, questions = self._plan.unit, self._choices, self._plan.questions
         self._ids, self._rows = UnitIds(choices), 0
-        self._bounding = {each.name: TreeBounding(each, unit, choices) for each in questions}
+        self._bounding = {
+            each.name: TreeBounding(each, unit, choices, self._shards) for each in questions
+        }
         for question in questions if self._own else ():
             self.counter(question)
 
@@ -163,7 +165,7 @@ class _SendRows(CountingDoFn):
         """All rows that wait."""
         self._rows = 0
         for name, bounding in self._bounding.items():
-            for shard, data, rows in bounding.take(self._shards):
+            for shard, data, rows in bounding.take():
                 self._balance[unit_rows(name)] += rows + 1
                 yield (name, shard), data
 
