@@ -29,6 +29,7 @@ from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
+from dpcore.release.split import Split
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.sections import rules
 from pipelines.sections.error import (
@@ -193,7 +194,11 @@ def _checked(values: object, source: str) -> Configuration:
         input_options=formats,
         output=section.output,
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
-        guarantee=Guarantee(budget=section.privacy.budget, delta=section.privacy.delta),
+        guarantee=Guarantee(
+            budget=section.privacy.budget,
+            delta=section.privacy.delta,
+            split=Split(section.privacy.split),
+        ),
         terms=Terms(
             neighbors=Neighbors(section.privacy.neighbors),
             confidence=section.confidence,

@@ -16,4 +16,5 @@ FACE = {
     ),
     "plan": ("ReleasePlan", "plan_from_spec"),
     "release": ("Release",),
+    "split": ("Split",),
 }

@@ -11,6 +11,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.release.split import Split
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Amount, Section
@@ -38,6 +39,7 @@ class PrivacySection(Section):
     delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
     neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
     unit: Annotated[str, PlainValidator(_unit)] = "row"
+    split: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Split)))] = "weights"
 
     @section_rule(mode="after")
     def _one_budget(self) -> Self:
