@@ -129,9 +129,10 @@ def plan_release(
     if open_:
         second = replace(first, laplace=first.laplace | open_)
         better = {index for index in open_ if second.error(index) < first.error(index)}
-        mixed = replace(first, laplace=first.laplace | better)
-        ways_out = [each.split_out() for each in (second, first, mixed)]
-        first = min(ways_out, key=lambda each: each.total_error)
+        found = [second.split_out(), first.split_out()]
+        if better and better != open_:
+            found.append(replace(first, laplace=first.laplace | better).split_out())
+        first = min(found, key=lambda each: each.total_error)
     else:
         first = first.split_out()
     return first.with_own(n for n, each in enumerate(ways) if Way.OWN in each).plan
@@ -220,7 +221,8 @@ class _Composition:
         split = self.guarantee.split
         if split is Split.WEIGHTS:
             return self
-        found, gain = replace(self, shares=None), 0.0
+        # What is known already of a composition by weight is not worked out again.
+        found, gain = self if self.shares is None else replace(self, shares=None), 0.0
         for _ in range(_MOST_SEARCHES):
             changed = abs(found._log_gain - gain)
             if found.shares is not None and (not self._is_coupled or changed <= _CHANGED_GAIN):

@@ -42,7 +42,7 @@ def release_budget(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
     >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> float(release_budget({0: 10, 1: 20}, one, Terms(neighbors=Neighbors.ADD_REMOVE), trees))
-    2.0
+    1.367
     """
     measure = guarantee.budget.measure
 
