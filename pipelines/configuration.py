@@ -25,7 +25,6 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
@@ -205,7 +204,7 @@ def _checked(values: object, source: str) -> Configuration:
             split=Split(section.privacy.split),
         ),
         terms=Terms(
-            neighbors=Neighbors(section.privacy.neighbors),
+            unit=section.privacy.privacy_unit,
             confidence=section.confidence,
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),

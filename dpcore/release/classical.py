@@ -51,14 +51,15 @@ def classical_composition(plan: ReleasePlan) -> Classical:
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.questions.workload import Noise, Terms
     >>> from dpcore.release.composition import Guarantee, plan_release
     >>> domain = make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 120})
     >>> plan = plan_release(
     ...     "ages", Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                       delta=Fraction(1, 10**6)),
-    ...     Terms(neighbors=Neighbors.ADD_REMOVE),
+    ...     Terms(unit=ADD_REMOVE_ROW),
     ...     [OrderedWorkload(name=name, domain=domain, noise=Noise.GAUSSIAN) for name in "ab"])
     >>> found = classical_composition(plan)
     >>> float(found.basic.epsilon), round(float(found.converted.epsilon), 3)

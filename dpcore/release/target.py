@@ -37,11 +37,12 @@ def release_budget(
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.budget import Measure, Neighbors
+    >>> from dpcore.privacy.budget import Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> trees = [OrderedWorkload(name=name, domain=make_domain(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
     >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> float(release_budget({0: 10, 1: 20}, one, Terms(neighbors=Neighbors.ADD_REMOVE), trees))
+    >>> float(release_budget({0: 10, 1: 20}, one, Terms(unit=ADD_REMOVE_ROW), trees))
     1.367
     """
     measure = guarantee.budget.measure
