@@ -31,7 +31,7 @@ from dpcore.questions.workload import Workload
 from dpcore.refusal import Refusal
 
 # Shares are whole numbers of this part, rounded down.
-SHARE_UNIT = Fraction(1, 10**8)
+SHARE_UNIT = Fraction(1, 10**10)
 # Errors by weights are equal where the largest is at most this part above the least.
 EQUALITY = 1e-3
 # The sum is the least where a power law promises no more than this part less.
@@ -218,9 +218,11 @@ def found_shares(
     for _ in range(_MOST_ROUNDS):
         if best.is_done(split):
             break
-        step /= 2
+        shares, step = best.next_shares(split, step), step / 2
+        if shares == best.shares:
+            break
         with suppress(ValueError):  # then half the step
-            trial = predicted(best.next_shares(split, 2 * step))
+            trial = predicted(shares)
             if trial.loss(split) < best.loss(split):
                 best, step = trial, 1.0
     return best.shares
