@@ -70,7 +70,7 @@ class BoundRows(beam.PTransform):
         self._plan, self._key = plan, key
 
     def expand(self, batches: Any) -> Any:
-        shards = _unit_shards(batches.pipeline)
+        shards = unit_shards_of(batches.pipeline.options)
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
@@ -102,8 +102,13 @@ class BoundRows(beam.PTransform):
         }
 
 
-def _unit_shards(pipeline: Any) -> int:
-    shards = pipeline.options.view_as(UnitOptions).unit_shards
+def unit_shards_of(options: PipelineOptions) -> int:
+    """In how many parts the rows of units are bounded.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    shards = options.view_as(UnitOptions).unit_shards
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)
