@@ -68,6 +68,15 @@ class ReleaseSection(Section):
         rules.exactly_one(key_file=self.key_file, key=self.key)
         return self
 
+    @section_rule(mode="after")
+    def _bounds_of_keys(self) -> Self:
+        """Kinds without a group-by have no section of one."""
+        has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
+        for bound in ("max_keys", "max_rows_per_key"):
+            if getattr(self.privacy, bound) is not None and not has_keys:
+                raise RuleBroken("stands for nothing: no tree has by", at=f".privacy.{bound}")
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
