@@ -30,6 +30,7 @@ from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
 from pipelines.kinds import DEFAULT_KIND, KINDS
+from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
 from pipelines.sections.error import (
     ConfigurationError,
@@ -38,6 +39,7 @@ from pipelines.sections.error import (
     refusal_of,
 )
 from pipelines.sections.input import InputSection
+from pipelines.sections.ledger import ledger_url
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import TreeSection
@@ -60,11 +62,19 @@ class ReleaseSection(Section):
     key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
+    ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
+    dataset: Name | None = None
     trees: tuple[TreeSection, ...]
 
     @section_rule(mode="after")
     def _one_key(self) -> Self:
         rules.exactly_one(key_file=self.key_file, key=self.key)
+        return self
+
+    @section_rule(mode="after")
+    def _dataset_of_ledger(self) -> Self:
+        if self.dataset is not None and self.ledger is None:
+            raise RuleBroken("stands beside ledger, which holds it", at=".dataset")
         return self
 
 
@@ -85,6 +95,8 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
+        ledger: where the budget is counted with those of other releases; None: nowhere.
+        dataset: the id of the data set there; None: of the only one that it holds.
     """
 
     source: str
@@ -97,6 +109,8 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    ledger: LedgerUrl | None = None
+    dataset: str | None = None
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
@@ -200,6 +214,8 @@ def _checked(values: object, source: str) -> Configuration:
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),
         trees=section.trees,
+        ledger=section.ledger,
+        dataset=section.dataset,
     )
 
 

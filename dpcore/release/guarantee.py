@@ -65,7 +65,15 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
         f"{_bounds(plan)}The privacy unit is the row: a person in several rows is protected less, "
         f"with {times}. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
+        f"{_counted(plan)}"
     )
+
+
+def _counted(plan: ReleasePlan) -> str:
+    """Where the budget adds up with those of other releases."""
+    if plan.dataset is None:
+        return ""
+    return f" A ledger counts its budget with all others of the data set {plan.dataset}."
 
 
 def _agreement(plan: ReleasePlan) -> str:
@@ -99,6 +107,7 @@ def guarantee_numbers(plan: ReleasePlan) -> dict[str, str]:
     return {
         "neighbors": plan.neighbors.value,
         "unit": "row",
+        **({} if plan.dataset is None else {"dataset": plan.dataset}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
     }

@@ -38,6 +38,7 @@ class ReleasePlan:
         stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
             composition of all laws was certified to keep them (`dpcore.privacy.loss`), beside
             what sparse trees spend of them.
+        dataset: the id of the data set whose budget it counts against in a ledger; None without.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
@@ -49,6 +50,7 @@ class ReleasePlan:
     budget: Budget
     questions: tuple[Question, ...]
     stated: tuple[Fraction, Fraction] | None = None
+    dataset: str | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -113,17 +115,22 @@ class ReleasePlan:
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
-        return {
-            "format": FORMAT_VERSION,
-            "sampler": SAMPLER_VERSION,
-            "name": self.name,
-            "unit": "row",
-            "neighbors": self.neighbors.value,
-            "measure": self.budget.measure.value,
-            "budget": str(self.budget.amount),
-            "stated": None if self.stated is None else [str(each) for each in self.stated],
-            "trees": [question.spec() for question in self.questions],
-        } | ({"pure": pure} if pure else {})
+        dataset = {} if self.dataset is None else {"dataset": self.dataset}
+        return (
+            dataset
+            | {
+                "format": FORMAT_VERSION,
+                "sampler": SAMPLER_VERSION,
+                "name": self.name,
+                "unit": "row",
+                "neighbors": self.neighbors.value,
+                "measure": self.budget.measure.value,
+                "budget": str(self.budget.amount),
+                "stated": None if self.stated is None else [str(each) for each in self.stated],
+                "trees": [question.spec() for question in self.questions],
+            }
+            | ({"pure": pure} if pure else {})
+        )
 
     @cached_property
     def digest(self) -> bytes:
@@ -171,4 +178,5 @@ def plan_from_spec(
             kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
+        dataset=None if spec.get("dataset") is None else str(spec["dataset"]),
     )
