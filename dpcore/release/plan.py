@@ -115,22 +115,19 @@ class ReleasePlan:
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
-        dataset = {} if self.dataset is None else {"dataset": self.dataset}
-        return (
-            dataset
-            | {
-                "format": FORMAT_VERSION,
-                "sampler": SAMPLER_VERSION,
-                "name": self.name,
-                "unit": "row",
-                "neighbors": self.neighbors.value,
-                "measure": self.budget.measure.value,
-                "budget": str(self.budget.amount),
-                "stated": None if self.stated is None else [str(each) for each in self.stated],
-                "trees": [question.spec() for question in self.questions],
-            }
-            | ({"pure": pure} if pure else {})
-        )
+        counted = {} if self.dataset is None else {"dataset": self.dataset}
+        return {
+            "format": FORMAT_VERSION,
+            "sampler": SAMPLER_VERSION,
+            "name": self.name,
+            "unit": "row",
+            "neighbors": self.neighbors.value,
+            "measure": self.budget.measure.value,
+            "budget": str(self.budget.amount),
+            "stated": None if self.stated is None else [str(each) for each in self.stated],
+            "trees": [question.spec() for question in self.questions],
+            **counted,
+        } | ({"pure": pure} if pure else {})
 
     @cached_property
     def digest(self) -> bytes:
