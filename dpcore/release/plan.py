@@ -115,7 +115,7 @@ class ReleasePlan:
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
-        counted = {} if self.dataset is None else {"dataset": self.dataset}
+        counted: dict[str, object] = {} if self.dataset is None else {"dataset": self.dataset}
         return {
             "format": FORMAT_VERSION,
             "sampler": SAMPLER_VERSION,
