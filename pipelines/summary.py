@@ -24,7 +24,10 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
         account: what the ledger says of its data set; None without a ledger.
     """
     plan = folder.plan
-    print_line(f"{plan.name}: {budget_text(plan)} per row, neighbours {plan.neighbors.value}")
+    print_line(
+        f"{plan.name}: {budget_text(plan)} per {plan.unit.name}, "
+        f"neighbours {plan.unit.neighbors.value}"
+    )
     for line in _budget_lines(plan, account):
         print_line(line)
     for question in plan.questions:
@@ -45,6 +48,6 @@ def _budget_lines(plan: ReleasePlan, account: str | None) -> Iterator[str]:
     epsilon = stated if plan.stated is None else plan.stated[0]
     if epsilon is not None and epsilon > LARGE_EPSILON:
         yield (
-            f"an epsilon above {LARGE_EPSILON}: one row may change how likely an output is "
-            f"e^{float(epsilon):g} times"
+            f"an epsilon above {LARGE_EPSILON}: one {plan.unit.name} may make an output "
+            f"e^{float(epsilon):g} times as likely"
         )

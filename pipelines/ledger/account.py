@@ -40,7 +40,7 @@ class Account:
     @property
     def unit_in_words(self) -> str:
         """The privacy unit for a person."""
-        return " and ".join(self.unit) or "row"
+        return _in_words(self.unit)
 
     @property
     def balance(self) -> str:
@@ -63,8 +63,8 @@ class Account:
                 measure that is not counted.
         """
         for what, own, other in (
-            ("unit", self.unit_in_words, "row"),
-            ("neighbors", self.neighbors.value, plan.neighbors.value),
+            ("unit", self.unit_in_words, _in_words(plan.unit.columns)),
+            ("neighbors", self.neighbors.value, plan.unit.neighbors.value),
         ):
             if own != other:
                 raise LedgerError(
@@ -113,6 +113,11 @@ class Account:
             neighbors=Neighbors(row["neighbors"]),
             spent=Loss.from_texts(row, prefix="spent_"),
         )
+
+
+def _in_words(columns: tuple[str, ...]) -> str:
+    """A privacy unit, in whatever order its columns were named."""
+    return " and ".join(sorted(columns)) or "row"
 
 
 def find_account(connection: Connection, dataset: str) -> Account | None:

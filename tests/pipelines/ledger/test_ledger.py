@@ -212,6 +212,19 @@ def test_another_relation_or_unit(url: str) -> None:
     open_account(LedgerUrl(url), account_of(dataset="people", unit=("person",)))
     with pytest.raises(LedgerError, match=r"privacy\.unit: .* with unit person, and"):
         ledger.reserve(asked(dataset="people"))
+    person = "epsilon: 1, unit: person, max_rows: {}".format
+    ledger.reserve(asked(person(2), dataset="people"))
+    ledger.reserve(asked(person(5), "other", dataset="people"))  # other bounds of the same unit
+    assert ledger.account("people").spent.epsilon == 2
+
+
+def test_a_unit_is_its_columns_in_any_order(url: str) -> None:
+    ledger = opened(url, account_of(unit=("place", "person")))
+    ledger.reserve(asked("epsilon: 1, unit: [person, place], max_rows: 2"))
+    with pytest.raises(
+        LedgerError, match="with unit person and place, and this release has person"
+    ):
+        ledger.reserve(asked("epsilon: 1, unit: person, max_rows: 2", "other"))
 
 
 @pytest.mark.parametrize(
