@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -101,7 +102,7 @@ def server(*, durable: bool = True) -> Iterator[Server]:
         try:
             yield _ready(Server(port), process)
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # without waiting for who is connected
             process.wait(_START_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,12 +10,13 @@ from typing import Any
 
 from dpcore.privacy.budget import Measure, Neighbors
 from pipelines.ledger.account import Account, accounts, locked_account
-from pipelines.ledger.database import Database
-from pipelines.ledger.entry import entries
+from pipelines.ledger.database import Database, no_ledger
+from pipelines.ledger.entry import State, entries
+from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
 from pipelines.ledger.ledger import Ledger, open_account
 from pipelines.ledger.loss import NAMES, Loss
-from pipelines.ledger.schema import VERSION, upgrade
+from pipelines.ledger.schema import VERSION, found_version, upgrade
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
@@ -42,12 +43,18 @@ def run_init(chosen: argparse.Namespace) -> int:
 
 
 def run_show(chosen: argparse.Namespace) -> int:
-    """Prints what each data set has spent, and on what."""
+    """Prints what each data set has spent, and on what.
+
+    Raises:
+        LedgerError: the sum of a data set is not that of its releases.
+    """
     ledger = Ledger(_url(chosen.url))
     with ledger.transaction() as connection:
         one = chosen.dataset
         found = accounts(connection) if one is None else [locked_account(connection, one)]
         listed = [(account, entries(connection, account.dataset)) for account in found]
+    for account, rows in listed:
+        _check_sum(account, rows)
     if chosen.json:
         print_json({"datasets": [_as_json(account, rows) for account, rows in listed]}, indent=1)
         return 0
@@ -78,12 +85,28 @@ def run_history(chosen: argparse.Namespace) -> int:
 
 
 def run_upgrade(chosen: argparse.Namespace) -> int:
-    """Brings a ledger to the version that this program knows."""
+    """Brings a ledger to the version that this program knows.
+
+    Raises:
+        LedgerError: there is none.
+    """
     url = _url(chosen.url)
     with Database(url).transaction() as connection:
+        if found_version(connection) is None:
+            raise no_ledger(url)
         before = upgrade(connection, url)
-    print_line(f"{url}: version {VERSION}, before {before or 'nothing'}")
+    print_line(f"{url}: version {VERSION}, before {before}")
     return 0
+
+
+def _check_sum(account: Account, rows: list[Mapping[str, Any]]) -> None:
+    """Sees that what is spent is what releases cost, but for those that drew nothing."""
+    costs = [Loss.from_texts(row) for row in rows if row["state"] != State.WITHDRAWN.value]
+    if sum(costs, start=Loss()) != account.spent:
+        raise LedgerError(
+            f"ledger: data set {account.dataset} has {account.balance} spent, which is not the sum "
+            "of its releases: the ledger was edited or damaged"
+        )
 
 
 def _as_json(account: Account, rows: list[Mapping[str, Any]]) -> dict[str, Any]:

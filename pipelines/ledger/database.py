@@ -7,6 +7,7 @@ UPDATE) before it reads anything else of it. A transaction that has ended is on 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,13 @@ WAIT_SECONDS = 120
 _CONNECT_SECONDS = 10
 
 
+def no_ledger(url: LedgerUrl) -> LedgerError:
+    """The refusal of a place without a ledger."""
+    return LedgerError(
+        f"ledger: {url} holds no ledger; make one with: dptrees ledger init {url} ..."
+    )
+
+
 class Database:
     """The database that a URL leads to; connections are made when they are needed.
 
@@ -34,7 +42,7 @@ class Database:
     """
 
     def __init__(self, url: LedgerUrl, *, create: bool = False) -> None:
-        self.url = url
+        self.url, self._create = url, create
         self._engine = _sqlite(url, create=create) if url.file is not None else _postgresql(url)
 
     @contextmanager
@@ -44,6 +52,8 @@ class Database:
         Raises:
             LedgerError: the database cannot be reached, or is too busy.
         """
+        if not self._create and self.url.file is not None and not os.path.exists(self.url.file):
+            raise no_ledger(self.url)
         try:
             with self._engine.begin() as connection:
                 yield connection
@@ -53,10 +63,6 @@ class Database:
             raise LedgerError(
                 f"ledger: {self.url} cannot be used: {type(error).__name__}"
             ) from None
-
-    def close(self) -> None:
-        """Leaves no connection open."""
-        self._engine.dispose()
 
 
 def _sqlite(url: LedgerUrl, *, create: bool) -> Engine:
@@ -85,6 +91,7 @@ def _postgresql(url: LedgerUrl) -> Engine:
             poolclass=NullPool,
             # A row that was waited for is read as it is then.
             isolation_level="READ COMMITTED",
+            use_native_hstore=False,  # which would be looked up
             connect_args={"connect_timeout": _CONNECT_SECONDS},
         )
     except ImportError:
@@ -94,14 +101,16 @@ def _postgresql(url: LedgerUrl) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        for setting, value in _SETTINGS.items():
-            connection.exec_driver_sql(f"SET LOCAL {setting} = '{value}'")
+        connection.exec_driver_sql(f"SELECT {_SETTINGS}")
 
     return engine
 
 
-# What ends a transaction returns once it is on disk, whatever the server's own choice.
-_SETTINGS = {"lock_timeout": f"{WAIT_SECONDS}s", "synchronous_commit": "on"}
+# Of one transaction: it ends once it is on disk, whatever the server's own choice.
+_SETTINGS = (
+    f"set_config('lock_timeout', '{WAIT_SECONDS}s', true), "
+    "set_config('synchronous_commit', 'on', true)"
+)
 
 
 def _reason(error: DBAPIError) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
+from pipelines.ledger.database import no_ledger
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.url import LedgerUrl
 
@@ -18,10 +20,17 @@ _ADVISORY_LOCK = 0x6470_7472_6565_73  # "dptrees"
 
 def found_version(connection: Connection) -> str | None:
     """The version of the tables; None where there are none."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
+    return _stated_version(connection) if inspect(connection).has_table(VERSION_TABLE) else None
+
+
+def _stated_version(connection: Connection) -> str | None:
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
     return None if found is None else str(found)
+
+
+def _is_missing_table(error: DBAPIError) -> bool:
+    """Whether a statement failed for want of its table; asking for it first takes far longer."""
+    return "no such table" in str(error.orig) or getattr(error.orig, "sqlstate", "") == "42P01"
 
 
 def check_version(connection: Connection, url: LedgerUrl) -> None:
@@ -30,11 +39,14 @@ def check_version(connection: Connection, url: LedgerUrl) -> None:
     Raises:
         LedgerError: there are none, or of another version.
     """
-    found = found_version(connection)
+    try:
+        found = _stated_version(connection)
+    except (OperationalError, ProgrammingError) as error:
+        if not _is_missing_table(error):
+            raise
+        found = None
     if found is None:
-        raise LedgerError(
-            f"ledger: {url} holds no ledger; make one with: dptrees ledger init {url} ..."
-        )
+        raise no_ledger(url)
     if found != VERSION:
         raise LedgerError(
             f"ledger: {url} is of version {found} and this program needs {VERSION}; run: dptrees "
