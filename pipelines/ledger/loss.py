@@ -15,13 +15,14 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
   exp(e_i) times that on D'. Write it as a sum of two measures, m_i <= exp(e_i) P'_i and a rest of
   mass d_i. The product of the m_i is at most exp(sum e_i) P' on every path; what a path loses is,
   by a union over the steps, at most the largest sum of the d_i along any path. Both sums stay
-  within their totals: Rogers, Roth, Ullman, Vadhan 2016, "Privacy Odometers and Filters",
-  Theorem 3.6 (basic composition).
+  within their totals: Rogers, Roth, Ullman, Vadhan 2016, "Privacy Odometers and Filters:
+  Pay-as-you-Go Composition" (the filter of basic composition).
 - *rho.* For every order a > 1, E_P'[(P / P')^a] is the expectation over o_1 of the first ratio^a
   times the conditional expectation of the rest. By induction from the last step the rest is at most
-  exp(a (a - 1) (total - rho_1)), since what is left of the total is known once rho_1 is; and the
-  first factor contributes exp(a (a - 1) rho_1): Feldman, Zrnic 2021, "Individual Privacy
-  Accounting"; Whitehouse, Ramdas, Rogers, Wu 2023, "Fully-Adaptive Composition", Theorem 1.
+  exp(a (a - 1) (total - rho_1)), since rho_1, and so what is left of the total, is known before
+  o_1 is drawn; and the first factor contributes exp(a (a - 1) rho_1): Feldman, Zrnic 2021,
+  "Individual Privacy Accounting via a Renyi Filter"; Whitehouse, Ramdas, Rogers, Wu 2023,
+  "Fully-Adaptive Composition in Differential Privacy".
 
 **From one measure to the other.** A release that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
 Proposition 1.4). A release that states (epsilon, delta) and draws all its noise as zCDP costs a
