@@ -174,7 +174,7 @@ class _Record(KeyedDoFn):
         key: KeyReference,
         output: str,
         nonce: bytes,
-        witness: Witness | None,
+        witness: Witness | None = None,
     ) -> None:
         super().__init__(plan, key)
         self._output, self._nonce, self._witness = output, nonce, witness
