@@ -9,6 +9,7 @@ FACE = {
     "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "check_budget", "rounded_down"),
+    "least_epsilon": ("least_epsilon",),
     "loss": ("certified_delta",),
     "sensitivity": (
         "level_law",
@@ -19,4 +20,5 @@ FACE = {
         "sum_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending"),
+    "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW"),
 }

@@ -5,6 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "classical": ("classical_composition",),
     "composition": ("Guarantee", "TreeRefused", "plan_release"),
     "guarantee": (
         "CHECKSUM",
@@ -16,4 +17,6 @@ FACE = {
     ),
     "plan": ("ReleasePlan", "plan_from_spec"),
     "release": ("Release",),
+    "split": ("Split",),
+    "target": ("release_budget",),
 }

@@ -24,6 +24,7 @@ from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
+from tests.dpcore.units import of_rows
 
 TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])
 DELTA = Fraction(1, 10**6)
@@ -50,8 +51,8 @@ def candidates(
         plan = IrregularPlan(tree=tree, unit=unit, budget=budget, **fields)
         found += noise_candidates(plan, objective)
     if delta is not None:
-        unit = GroupPrivacy(epsilon=Fraction(1), delta=delta, rows=rows, unit=unit)
-        found.append(threshold_candidate(tree, unit, objective, root_bound=root_bound))
+        group = GroupPrivacy(epsilon=Fraction(1), delta=delta, unit=of_rows(unit, rows))
+        found.append(threshold_candidate(tree, group, objective, root_bound=root_bound))
     return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
 
@@ -180,7 +181,7 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
         )
         for rows in (1, 4)
     )
-    assert isinstance(many.plan, ThresholdPlan) and many.plan.rows == 4
+    assert isinstance(many.plan, ThresholdPlan) and many.plan.unit.rows == 4
     assert many.predicted > 2 * one.predicted
 
 

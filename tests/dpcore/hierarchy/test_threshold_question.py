@@ -140,8 +140,8 @@ def test_a_row_costs_the_steps_that_neighbouring_rows_take(
     else:
         pairs = [([*data, one], [*data, other]) for one in rows for other in rows]
     moved = max(int(np.abs(counts(one) - counts(other)).sum()) for one, other in pairs)
-    unit = question.plan.thresholds.unit
-    assert moved == unit.steps == (2 if unit is SUBSTITUTE else 1)
+    group = question.plan.thresholds.group
+    assert moved == group.steps == (2 if unit is SUBSTITUTE else 1)
     # The rounds spend no more than a step may.
     spent = sum((each.epsilon for each in question.plan.thresholds.rounds), Fraction())
     assert spent * moved <= question.spending.own[0]

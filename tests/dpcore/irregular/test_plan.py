@@ -165,7 +165,7 @@ def test_keys_and_larger_sensitivities_enlarge_the_noise() -> None:
     units = replace(plan, sensitivities=((3, 9), (6, 18), (12, 72)))
     assert units.law(0, 0) == DiscreteLaplace(scale=Fraction(12))
     assert units.law(2, 1) == DiscreteLaplace(scale=1 / (Fraction(1, 24) + Fraction(1, 24)))
-    with pytest.raises(ValueError, match="at least a row's"):
+    with pytest.raises(ValueError, match="at least that of counts"):
         replace(plan, sensitivities=((1, 1), (1, 1), (1, 1)))
     with pytest.raises(ValueError, match="one pair a level"):
         replace(plan, sensitivities=((9, 9), (9, 9)))

@@ -47,7 +47,7 @@ MIN, SIGNED = SketchKind.COUNT_MIN, SketchKind.COUNT_SKETCH
 
 
 @pytest.mark.parametrize(
-    "neighbors, kind, moved, squared",
+    "unit, kind, moved, squared",
     [
         # One row more moves one count of a level, and a cell of each of 3 rows of a sketch.
         (ADD, MIN, (1, 1, 3, 3), (1, 1, 3, 3)),
@@ -187,7 +187,7 @@ def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]
     case = plan_of(**changes)
     assert case.spec() != plan_of().spec() and case != plan_of()
     assert {field for field in case.__dataclass_fields__} == {
-        "depths", "amounts", "measure", "neighbors", "rule", "public_total", "estimation",
+        "depths", "amounts", "measure", "unit", "rule", "public_total", "estimation",
         "holding", "sketches",
     }  # fmt: skip
 

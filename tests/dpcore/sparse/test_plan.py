@@ -15,10 +15,10 @@ import pytest
 from dpcore.noise.truncated_laplace import TruncatedLaplace
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
+from tests.dpcore.units import of_rows
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 ROUNDING = 1e-12
-from tests.dpcore.units import of_rows
 
 
 def one_level(

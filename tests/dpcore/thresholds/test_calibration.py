@@ -140,7 +140,7 @@ def test_a_budget_too_small_for_any_round_leaves_one_estimate() -> None:
         ({"alpha": 1.0}, "alpha is 1"),
         ({"epsilon": Fraction(0)}, "epsilon is 0"),
         ({"delta": Fraction(1)}, "delta is 1"),
-        ({"rows": 0}, "rows is 0"),
+        ({"rows": 0}, "rows: 0 is not from 1"),
         ({"root_bound": 0}, "root_bound is 0"),
         ({"height": -1}, "height is -1"),
     ],

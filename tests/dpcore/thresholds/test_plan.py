@@ -27,6 +27,7 @@ from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.units import of_rows
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
@@ -35,7 +36,6 @@ TINY = Tree(leaves=2, fanouts=(2,))
 Outcome = tuple[int, int, int]
 Law = dict[Outcome, float]
 NODES = ((0, 0), (1, 0), (1, 1))
-from tests.dpcore.units import of_rows
 
 
 def one_round(**changes: object) -> ThresholdRound:

@@ -144,7 +144,7 @@ def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch)
     ("privacy", "noise", "law"),
     [
         (PURE, "best", DiscreteLaplace),
-        ({"rho": 1, "unit": "add_remove"}, "best", DiscreteGaussian),
+        ({"rho": 1, "neighbors": "add_remove"}, "best", DiscreteGaussian),
         (APPROXIMATE, "gaussian", DiscreteGaussian),
         (APPROXIMATE, "laplace", DiscreteLaplace),
     ],
@@ -200,12 +200,12 @@ def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: A
     question = question_of(folder, privacy, **tree)
     assert isinstance(question, ThresholdQuestion)
     plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
-    assert plan.unit.steps == steps and question.plan.keyed == (by is not None)
-    assert plan.unit.row_epsilon == Fraction(1, steps)
+    assert plan.group.steps == steps and question.plan.keyed == (by is not None)
+    assert plan.group.row_epsilon == Fraction(1, steps)
     spent = sum((each.epsilon for each in plan.rounds), Fraction())
     assert 0.99 / steps < spent <= Fraction(1, steps)
-    assert 0 < sum(each.delta for each in plan.rounds) <= plan.unit.row_delta
-    assert (plan.unit.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
+    assert 0 < sum(each.delta for each in plan.rounds) <= plan.group.row_delta
+    assert (plan.group.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
 
 
 def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
@@ -254,7 +254,7 @@ NO_DELTA = "privacy.delta: trees[0]: the mechanism thresholds needs one beside e
     ("privacy", "tree", "sentence"),
     [
         (PURE, THRESHOLDS, NO_DELTA),
-        ({"rho": 1, "unit": "add_remove"}, THRESHOLDS, NO_DELTA),
+        ({"rho": 1, "neighbors": "add_remove"}, THRESHOLDS, NO_DELTA),
         (
             APPROXIMATE,
             THRESHOLDS | {"noise": "gaussian"},
