@@ -70,7 +70,7 @@ class BoundRows(beam.PTransform):
         self._plan, self._key = plan, key
 
     def expand(self, batches: Any) -> Any:
-        shards = _unit_shards(batches.pipeline)
+        shards = unit_shards_of(batches.pipeline.options)
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
@@ -102,8 +102,13 @@ class BoundRows(beam.PTransform):
         }
 
 
-def _unit_shards(pipeline: Any) -> int:
-    shards = pipeline.options.view_as(UnitOptions).unit_shards
+def unit_shards_of(options: PipelineOptions) -> int:
+    """In how many parts the rows of units are bounded.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    shards = options.view_as(UnitOptions).unit_shards
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)
@@ -139,7 +144,9 @@ class _SendRows(CountingDoFn):
         super().start_bundle()
         choices, questions = self._choices, self._plan.questions
         self._ids, self._rows = UnitIds(choices), 0
-        self._bounding = {each.name: TreeBounding(each, choices) for each in questions}
+        self._bounding = {
+            each.name: TreeBounding(each, choices, self._shards) for each in questions
+        }
         for question in questions if self._own else ():
             self.counter(question)
 
@@ -163,7 +170,7 @@ class _SendRows(CountingDoFn):
         """All rows that wait."""
         self._rows = 0
         for name, bounding in self._bounding.items():
-            for shard, data, rows in bounding.take(self._shards):
+            for shard, data, rows in bounding.take():
                 self._balance[unit_rows(name)] += rows + 1
                 yield (name, shard), data
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from dpcore.bounding.unit_ids import UnitIds, check_unit_types
-from dpcore.bounding.unit_rows import SHARDS, TreeBounding
+from dpcore.bounding.unit_rows import TreeBounding
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
 from dpcore.privacy.unit import NullUnits
@@ -108,7 +108,7 @@ def _bounded_increments(
             if unit.nulls is NullUnits.OWN:
                 yield question, alone, batch.num_rows
     for question in plan.questions:
-        for rows in bounding[question.name].take(SHARDS):
+        for rows in bounding[question.name].take():
             sent.setdefault((question.name, rows.shard), []).append(rows.data)
     for (name, _), messages in sent.items():
         found = bounding[name].bounded(messages)
