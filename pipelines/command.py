@@ -109,12 +109,18 @@ def _add_plan(commands: Commands) -> None:
 
 def _add_keygen(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.keygen import run_keygen
+        from pipelines.keygen import run_keygen, run_rotation
 
-        return run_keygen(chosen.file)
+        return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
 
     parser = _add(commands, "keygen", "Make a release key in a new file, yours alone.", run)
     parser.add_argument("file", metavar="FILE")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--rotate",
+        action="store_true",
+        help="make a new key the current one of FILE, and keep the others as retired",
+    )
 
 
 def _add_release(commands: Commands) -> None:

@@ -33,6 +33,7 @@ from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, planned_parts
+from transforms.nonce import key_id_of_folder
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
@@ -98,7 +99,7 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
             "nothing was drawn or spent again"
         )
         return _finish(output, plan, standing=True)
-    key = configuration.key.checked()
+    key = configuration.key.checked(None if wanted.discard else key_id_of_folder(output))
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])

@@ -68,9 +68,10 @@ class ReleaseTrees(beam.PTransform):
         check_whole(batches)
         manifest = files.join(self._output, MANIFEST)
         if not stands(self._output, self._plan):
-            nonce = folder_nonce(self._output, self._nonce)
+            nonce = folder_nonce(self._output, self._nonce, self._key.key_id)
         elif self._repair:
-            nonce = restored_nonce(self._output, read_manifest(manifest)["nonce"])
+            standing = read_manifest(manifest)
+            nonce = restored_nonce(self._output, standing["nonce"], standing.get("key_id", ""))
         else:
             return batches.pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
         for question in self._plan.questions:

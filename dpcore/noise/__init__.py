@@ -7,7 +7,14 @@ else is its own, and may change freely (a test keeps both).
 FACE = {
     "exponential_bounds": ("exp_bounds",),
     "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
-    "randomness": ("NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"),
+    "randomness": (
+        "NONCE_BYTES",
+        "RandomStream",
+        "ReleaseKey",
+        "draw_nonce",
+        "key_id_of",
+        "public_stream",
+    ),
     "scales": ("scale_of",),
     "source": (
         "KeyedChoices",
