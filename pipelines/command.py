@@ -79,6 +79,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_set(parser)
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the configuration, for ${NAME} in it; may be given several times",
+    )
+
+
 Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 Run = Callable[[argparse.Namespace, list[str]], int]
 
@@ -93,11 +108,17 @@ def _add(commands: Commands, name: str, text: str, run: Run) -> argparse.Argumen
 def _add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.planning import run_plan
+        from pipelines.sections.parameters import given_parameters
 
-        return run_plan(chosen.config, target_error=chosen.target_error, as_json=chosen.json)
+        return run_plan(
+            chosen.config,
+            target_error=chosen.target_error,
+            as_json=chosen.json,
+            given=given_parameters(chosen.set),
+        )
 
     parser = _add(commands, "plan", "Show the plan and its predicted error; reads no data.", run)
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument(
         "--target-error",
         type=float,
@@ -129,9 +150,10 @@ def _add_release(commands: Commands) -> None:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
         from pipelines.releasing import Wanted, run_release
+        from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-        return run_release(chosen.config, rest, wanted)
+        return run_release(chosen.config, rest, wanted, given_parameters(chosen.set))
 
     parser = _add(
         commands,
@@ -139,7 +161,7 @@ def _add_release(commands: Commands) -> None:
         "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
         run,
     )
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(

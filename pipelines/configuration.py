@@ -9,7 +9,7 @@ answers at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -38,6 +38,7 @@ from pipelines.sections.error import (
     refusal_of,
 )
 from pipelines.sections.input import InputSection
+from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import TreeSection
@@ -61,6 +62,8 @@ class ReleaseSection(Section):
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
     trees: tuple[TreeSection, ...]
+    # Checked by `pipelines.sections.parameters`, before what they are put into.
+    parameters: Any = None
 
     @section_rule(mode="after")
     def _one_key(self) -> Self:
@@ -85,6 +88,8 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
+        parameters: the texts of those that the configuration holds, by name.
+        id_of_all: whether the release's id is the same whatever the parameters are.
     """
 
     source: str
@@ -97,6 +102,18 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    id_of_all: bool = False
+
+    @property
+    def id_remark(self) -> str:
+        """What is said where `id_of_all`."""
+        names = ", ".join(sorted(self.parameters))
+        return (
+            f"remark: the id {self.release} names no parameter, so the releases of every {names} "
+            "have one id; put a parameter into it, as in "
+            f"release: {self.release}-${{{min(self.parameters)}}}"
+        )
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
@@ -133,11 +150,12 @@ class Configuration:
         )
 
 
-def load_configuration(path: str) -> Configuration:
+def load_configuration(path: str, given: Mapping[str, str] | None = None) -> Configuration:
     """Read and check a configuration file.
 
     Args:
         path: of a YAML file in UTF-8.
+        given: parameters of the command line, by name.
 
     Returns:
         The configuration; files of keys that it names have been read.
@@ -145,7 +163,7 @@ def load_configuration(path: str) -> Configuration:
     Raises:
         ConfigurationError: one sentence with the file, the key, the value and the rule.
     """
-    return _checked(read_document(path), path)
+    return _checked(read_document(path), path, given or {})
 
 
 def parse_configuration(text: str, source: str = "configuration") -> Configuration:
@@ -174,16 +192,18 @@ def parse_configuration(text: str, source: str = "configuration") -> Configurati
     >>> configuration.guarantee.budget.amount, configuration.plan().questions[0].domain.cells
     (Fraction(1, 10), 120)
     """
-    return _checked(parse_document(text, source), source)
+    return _checked(parse_document(text, source), source, {})
 
 
-def _checked(values: object, source: str) -> Configuration:
+def _checked(values: object, source: str, given: Mapping[str, str]) -> Configuration:
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
+    parameters = Substitution(source=source, given=given)
+    values = parameters.applied(values)
     try:
         section = _release_section().model_validate(values)
     except ValidationError as error:
-        raise configuration_error(source, error) from None
+        raise parameters.named(configuration_error(source, error)) from None
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
     return Configuration(
         source=source,
@@ -200,6 +220,8 @@ def _checked(values: object, source: str) -> Configuration:
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),
         trees=section.trees,
+        parameters=parameters.used,
+        id_of_all=parameters.misses("release"),
     )
 
 

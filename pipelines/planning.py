@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dpcore.privacy.budget import Measure
@@ -13,15 +14,22 @@ from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
 
 
-def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
+def run_plan(
+    path: str,
+    *,
+    target_error: float | None,
+    as_json: bool,
+    given: Mapping[str, str] | None = None,
+) -> int:
     """Prints the plan of a configuration.
 
     Args:
         path: of the YAML file.
         target_error: also find the budget of each tree at which its predicted error is this.
         as_json: print one JSON object.
+        given: parameters of the command line, by name.
     """
-    configuration = load_configuration(path)
+    configuration = load_configuration(path, given)
     plan = configuration.plan()
     trees = [KINDS[question.kind].plan_entry(question) for question in plan.questions]
     if target_error is not None:
@@ -31,6 +39,8 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
         print_json({"trees": trees}, indent=1)
         return 0
     _print(plan, trees, asked_delta=configuration.guarantee.delta is not None)
+    if configuration.id_of_all:
+        print_line(configuration.id_remark)
     return 0
 
 

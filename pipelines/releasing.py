@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -73,7 +75,12 @@ class Wanted:
     discard: bool = False
 
 
-def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -> int:
+def run_release(
+    path: str,
+    arguments: list[str],
+    wanted: Wanted | None = None,
+    given: Mapping[str, str] | None = None,
+) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
     Where its folder holds the finished release of the same specification, no row is read: whether
@@ -83,16 +90,19 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
         path: of the YAML file.
         arguments: Beam options.
         wanted: of the folder.
+        given: parameters of the configuration, by name.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
     wanted = wanted or Wanted()
-    configuration = load_configuration(path)
+    configuration = load_configuration(path, given)
     plan, output = configuration.plan(), configuration.output
     options = beam_options(arguments)
     files.use_options(options)
-    if _check_output(output, plan, wanted) and not wanted.repair:
+    if configuration.id_of_all:
+        print_line(configuration.id_remark, file=sys.stderr)
+    if _check_output(output, plan, wanted) and _check_parameters(configuration, output, wanted):
         _check_standing(output, wanted)
         print_line(
             f"{output}: a release of this specification is already there; no row was read, and "
@@ -221,6 +231,23 @@ def _check_standing(output: str, wanted: Wanted) -> None:
         )
 
 
+def _check_parameters(configuration: Configuration, output: str, wanted: Wanted) -> bool:
+    """Sees that a finished release is of the same parameters, which may name other rows. Whether it
+    is to stay as it is.
+
+    Raises:
+        UserError: it is of others.
+    """
+    found = read_manifest(files.join(output, MANIFEST)).get("parameters", {})
+    if found != configuration.parameters:
+        told = ", ".join(f"{name} = {value}" for name, value in sorted(found.items())) or "none"
+        raise UserError(
+            f"output: {output} holds the release of other parameters ({told}); choose another "
+            "output, by a parameter in its path"
+        )
+    return not wanted.repair
+
+
 def _check_nonce(output: str, wanted: Wanted) -> None:
     """Sees that a finished release has the nonce that was asked for.
 
@@ -298,7 +325,12 @@ def _run(
                 plan=plan,
             )
             rows | "Release" >> ReleaseTrees(
-                plan, key=key, output=output, nonce=wanted.nonce, repair=wanted.repair
+                plan,
+                key=key,
+                output=output,
+                nonce=wanted.nonce,
+                repair=wanted.repair,
+                parameters=configuration.parameters,
             )
     except Exception as error:
         sentence = sentence_in(f"{error} {error.__cause__ or ''}")

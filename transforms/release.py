@@ -1,5 +1,6 @@
 """The whole of a release as one transform, for one's own pipeline or for the command's."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -41,6 +42,7 @@ class ReleaseTrees(beam.PTransform):
         nonce: of the folder, only to compare engines or files; None: drawn, or the one it has.
         repair: make the parts of a finished release again. The job fails where the rows are others
             than they were, which tells whoever may run it that they are.
+        parameters: public, of the configuration; the manifest holds them.
 
     Returns:
         PCollection[str]: the path of the manifest, once the release is there.
@@ -58,8 +60,10 @@ class ReleaseTrees(beam.PTransform):
         output: str,
         nonce: bytes | None = None,
         repair: bool = False,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self._parameters = dict(parameters or {})
         self._plan, self._key, self._output = plan, key, output
         self._nonce, self._repair = nonce, repair
 
@@ -87,7 +91,10 @@ class ReleaseTrees(beam.PTransform):
         record = RecordDraw(plan, self._key, self._output, nonce)
         recorded = (digests, balance) | "Record" >> record
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, self._key, self._output)
-        commit = Commit(plan, self._key, self._output, manifest_of(plan))
+        entries = manifest_of(plan)
+        if self._parameters:
+            entries["parameters"] = self._parameters
+        commit = Commit(plan, self._key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
 
 
