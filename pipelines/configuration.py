@@ -59,6 +59,7 @@ class ReleaseSection(Section):
     output: Text
     key_file: Annotated[str | None, PlainValidator(rules.key_file)] = None
     key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
+    signing_key: Annotated[str | None, PlainValidator(rules.signing_key)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
     trees: tuple[TreeSection, ...]
@@ -88,6 +89,8 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
+        signing_key: where the key lies that signs the manifest, as ``file:PATH`` or ``env:NAME``;
+            None: nothing is signed.
         parameters: the texts of those that the configuration holds, by name.
         id_of_all: whether the release's id is the same whatever the parameters are.
     """
@@ -102,6 +105,7 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    signing_key: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     id_of_all: bool = False
 
@@ -220,6 +224,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),
         trees=section.trees,
+        signing_key=section.signing_key,
         parameters=parameters.used,
         id_of_all=parameters.misses("release"),
     )

@@ -28,6 +28,32 @@ def run_keygen(path: str) -> int:
     return 0
 
 
+def run_signing_keygen(path: str) -> int:
+    """Writes a new pair of signing keys: the private one with mode 0600, the public one beside it.
+
+    Raises:
+        UserError: one of the files exists already, or cannot be made.
+    """
+    from pipelines.signature import PUBLIC_SUFFIX, new_signing_key
+
+    private, public = new_signing_key()
+    write_new(path, private)
+    try:
+        write_new(path + PUBLIC_SUFFIX, public, mode=0o644)
+    except UserError:
+        os.unlink(path)
+        raise
+    print_line(
+        f"{path}: a new signing key, for you alone to read; name it as signing_key in "
+        "configurations."
+    )
+    print_line(
+        f"{path}{PUBLIC_SUFFIX}: its public key. Give it to those who are to check with: dptrees "
+        f"verify RELEASE --signer {path}{PUBLIC_SUFFIX}"
+    )
+    return 0
+
+
 def run_rotation(path: str) -> int:
     """Makes a new key the current one of a key file, and keeps the others as retired.
 

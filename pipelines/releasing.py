@@ -27,6 +27,7 @@ from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.signature import SigningKey, sign_release
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -108,7 +109,9 @@ def run_release(
             f"{output}: a release of this specification is already there; no row was read, and "
             "nothing was drawn or spent again"
         )
-        return _finish(output, plan, standing=True)
+        return _finish(configuration, plan, standing=True)
+    if configuration.signing_key is not None:
+        SigningKey(reference=configuration.signing_key).load()  # seen before a row is read
     key = configuration.key.checked(None if wanted.discard else key_id_of_folder(output))
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
@@ -122,7 +125,7 @@ def run_release(
         _run(configuration, plan, key, options, wanted)
     if wanted.repair:
         _check_repaired(output)
-    return _finish(output, plan, standing=False)
+    return _finish(configuration, plan, standing=False)
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:
@@ -340,8 +343,12 @@ def _run(
     check_committed(output)
 
 
-def _finish(output: str, plan: ReleasePlan, *, standing: bool) -> int:
-    """Clears what is no part of the release, writes the report and tells what there is."""
+def _finish(configuration: Configuration, plan: ReleasePlan, *, standing: bool) -> int:
+    """Clears what is no part of the release, signs it, writes the report and tells what there
+    is."""
+    output = configuration.output
+    if configuration.signing_key is not None:
+        sign_release(output, SigningKey(reference=configuration.signing_key), made=not standing)
     folder = ReleaseFolder(output)
     sweep_unnamed(output, plan)
     sweep_temporary(output)

@@ -104,24 +104,33 @@ class KeyReference:
         return key
 
 
-def read_private_file(path: str) -> str:
+def read_private_file(
+    path: str, name: str = "key", kind: str = "release key", made_by: str = "keygen"
+) -> str:
     """The text of a file that only its owner, the user who runs or root, can read.
+
+    Args:
+        path: of the file.
+        name: what it is called in the configuration.
+        kind: what it holds.
+        made_by: the command of dptrees that makes such a file.
 
     Raises:
         KeyReferenceError: it is missing, another user's, readable by others or no text.
     """
     try:
         with open(path, encoding="ascii", opener=_open_at_once) as file:
-            _check_private(path, os.fstat(file.fileno()))
+            if broken := _broken_privacy(path, os.fstat(file.fileno())):
+                raise KeyReferenceError(f"{name}: {broken}")
             return file.read(LARGEST_TEXT + 1)
     except FileNotFoundError:
         raise KeyReferenceError(
-            f"key: {path} does not exist; make it with: dptrees keygen {path}"
+            f"{name}: {path} does not exist; make it with: dptrees {made_by} {path}"
         ) from None
     except UnicodeDecodeError:
-        raise KeyReferenceError(f"key: {path} is not a release key") from None
+        raise KeyReferenceError(f"{name}: {path} is not a {kind}") from None
     except OSError as error:
-        raise KeyReferenceError(f"key: {path} cannot be read: {error.strerror}") from None
+        raise KeyReferenceError(f"{name}: {path} cannot be read: {error.strerror}") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -129,20 +138,19 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _check_private(path: str, status: os.stat_result) -> None:
-    """Refuses what is not a private file of the user who runs.
+def _broken_privacy(path: str, status: os.stat_result) -> str:
+    """Why a file is no private file of the user who runs; "" where it is one.
 
     Judged is the file that was opened, wherever a link has led to it. Its owner knows the key and
     can change it; root can do so anyway, and owns the secrets that Kubernetes mounts.
     """
     if not stat.S_ISREG(status.st_mode):
-        raise KeyReferenceError(f"key: {path} is not a file")
+        return f"{path} is not a file"
     if status.st_uid not in (os.geteuid(), 0):
-        raise KeyReferenceError(
-            f"key: {path} belongs to user {status.st_uid}; it must belong to the user who runs "
+        return (
+            f"{path} belongs to user {status.st_uid}; it must belong to the user who runs "
             f"dptrees ({os.geteuid()}) or to root"
         )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise KeyReferenceError(
-            f"key: {path} can be read by others; allow its owner alone (chmod 600)"
-        )
+        return f"{path} can be read by others; allow its owner alone (chmod 600)"
+    return ""
