@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_query(commands)
     _add_sample(commands)
     _add_report(commands)
+    _add_verify(commands)
     return parser
 
 
@@ -289,6 +290,31 @@ def _add_report(commands: Commands) -> None:
         "and right below it; may be given several times",
     )
     parser.add_argument("--tree", help="the tree; may be left out where there is only one")
+
+
+def _add_verify(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if chosen.data:
+            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from pipelines.verifying import run_verify
+
+        return run_verify(chosen)
+
+    parser = _add(commands, "verify", "Check a release against itself, its key and its rows.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
+    parser.add_argument(
+        "--key", metavar="FILE", help="the release's key: its file, or env:NAME; see also --data"
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="CONFIG",
+        help="the release's configuration, or files of its rows: makes the release again in memory "
+        "and compares every bit, which tells whether the rows are those of the release",
+    )
+    _add_set(parser)
+    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -307,6 +308,24 @@ def _writable(folder: str) -> bool:
     return os.access(nearest, os.W_OK | os.X_OK)
 
 
+@contextmanager
+def job(options: PipelineOptions) -> Iterator[beam.Pipeline]:
+    """A pipeline, which runs at the end of the block; its failure is told in one sentence where it
+    has one.
+
+    Raises:
+        InputError: the job failed for a reason that its user can mend.
+    """
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            yield pipeline
+    except Exception as error:
+        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
+        if sentence is None:
+            raise
+        raise InputError(sentence) from None
+
+
 def _run(
     configuration: Configuration,
     plan: ReleasePlan,
@@ -314,32 +333,26 @@ def _run(
     options: PipelineOptions,
     wanted: Wanted,
 ) -> None:
-    """Builds and runs the job, and tells its failure in one sentence where it has one."""
+    """Builds and runs the job."""
     output = files.absolute(configuration.output)
     for question in plan.questions:
         question.prepare()  # before the plan is copied
     plan = share_universes(plan, output)
-    try:
-        with beam.Pipeline(options=options) as pipeline:
-            rows = pipeline | "Read" >> ReadBatches(
-                patterns=tuple(map(files.absolute, configuration.input_paths)),
-                format=configuration.input_format,
-                options=configuration.input_options,
-                plan=plan,
-            )
-            rows | "Release" >> ReleaseTrees(
-                plan,
-                key=key,
-                output=output,
-                nonce=wanted.nonce,
-                repair=wanted.repair,
-                parameters=configuration.parameters,
-            )
-    except Exception as error:
-        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
-        if sentence is None:
-            raise
-        raise InputError(sentence) from None
+    with job(options) as pipeline:
+        rows = pipeline | "Read" >> ReadBatches(
+            patterns=tuple(map(files.absolute, configuration.input_paths)),
+            format=configuration.input_format,
+            options=configuration.input_options,
+            plan=plan,
+        )
+        rows | "Release" >> ReleaseTrees(
+            plan,
+            key=key,
+            output=output,
+            nonce=wanted.nonce,
+            repair=wanted.repair,
+            parameters=configuration.parameters,
+        )
     check_committed(output)
 
 
