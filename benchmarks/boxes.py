@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from benchmarks.throughput import PEAK, RELEASE, measured
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 
 COLUMNS = 5
 FILES = 8
@@ -193,7 +194,7 @@ def _grow() -> None:
     from dpcore.noise.randomness import ReleaseKey
     from dpcore.ordered.number import NumberDomain
     from dpcore.partitions.choices import PartitionChoices
-    from dpcore.privacy.budget import Budget, Measure, Neighbors
+    from dpcore.privacy.budget import Budget, Measure
     from dpcore.questions.workload import Terms
     from dpcore.release.composition import Guarantee, plan_release
     from dpcore.release.in_memory import release_counts
@@ -211,7 +212,7 @@ def _grow() -> None:
         plan = plan_release(
             "grow",
             guarantee,
-            Terms(neighbors=Neighbors.ADD_REMOVE),
+            Terms(unit=ADD_REMOVE_ROW),
             [HypercubeWorkload(name="box", domain=domain, choices=choices)],
         )
         start = time.perf_counter()

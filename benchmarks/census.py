@@ -59,8 +59,9 @@ from dpcore.irregular.planner import (
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey, public_stream
 from dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import noise_law
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import (
@@ -266,13 +267,13 @@ def reference_methods(tree: IrregularTree, budget: Budget) -> list[Method]:
     """What the planner is compared with."""
     flat = IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=budget,
         level_amounts=(*[Fraction(0)] * tree.height, budget.amount),
     )
     pooled = IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=budget,
         level_amounts=(budget.amount / len(LEVELS),) * len(LEVELS),
     )
@@ -290,7 +291,7 @@ def planned_methods(tree: IrregularTree, budget: Budget) -> list[PlannedMethod]:
         PlannedMethod(
             name=name,
             plan=with_best_shares(
-                IrregularPlan(tree=tree, budget=budget, neighbors=Neighbors.ADD_REMOVE),
+                IrregularPlan(tree=tree, budget=budget, unit=ADD_REMOVE_ROW),
                 NodeWeights(levels=levels),
             ),
         )

@@ -21,7 +21,8 @@ import pyarrow.csv as pa_csv
 from dpcore.ordered.make import CategoryDomain, NumberDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.readers import csv_rows
@@ -41,16 +42,12 @@ def plan_of_domains() -> ReleasePlan:
         OrderedQuestion(
             name=domain.column,
             domain=domain,
-            plan=plan_tree(
-                TreeSetting(leaves=domain.cells, budget=share, neighbors=Neighbors.ADD_REMOVE)
-            ),
+            plan=plan_tree(TreeSetting(leaves=domain.cells, budget=share, unit=ADD_REMOVE_ROW)),
         )
         for domain in DOMAINS
     ]
     whole = Budget(measure=Measure.EPSILON, amount=len(questions))
-    return ReleasePlan(
-        name="csv", neighbors=Neighbors.ADD_REMOVE, budget=whole, questions=tuple(questions)
-    )
+    return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=whole, questions=tuple(questions))
 
 
 def table_of(rows: int) -> pa.Table:

@@ -18,7 +18,8 @@ import numpy as np
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.setting import TreeSetting
 
@@ -53,7 +54,7 @@ def main() -> int:
 
 def _run(leaves: int, measure: Measure, rows_per_leaf: float) -> None:
     budget = Budget(measure=measure, amount=Fraction(1))
-    plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE))
+    plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, unit=ADD_REMOVE_ROW))
     forest = UniformForest(plan)
     generator = np.random.default_rng(1)
     counts = generator.poisson(rows_per_leaf, leaves)

@@ -20,7 +20,8 @@ from fractions import Fraction
 
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
 from dpcore.uniform.setting import TreeSetting
 from dpcore.uniform.strategies import search_strategies
@@ -60,11 +61,11 @@ def shape(fanouts: tuple[int, ...]) -> str:
 def row(leaves: int, measure: Measure) -> str:
     """One line of the table."""
     budget = Budget(measure=measure, amount=Fraction(1))
-    substitute = Neighbors.SUBSTITUTE
+    substitute = SUBSTITUTE_ROW
     search_strategies.cache_clear()
     start = time.perf_counter()
     planned = plan_tree(
-        TreeSetting(leaves=leaves, budget=budget, neighbors=substitute, public_total=True)
+        TreeSetting(leaves=leaves, budget=budget, unit=substitute, public_total=True)
     )
     seconds = time.perf_counter() - start
     paper = {
@@ -83,14 +84,12 @@ def row(leaves: int, measure: Measure) -> str:
 
 def objective_row(leaves: int, measure: Measure, name: str) -> str:
     """One line of the second table."""
-    budget, neighbors = Budget(measure=measure, amount=Fraction(1)), Neighbors.ADD_REMOVE
+    budget, unit = Budget(measure=measure, amount=Fraction(1)), ADD_REMOVE_ROW
     objective = OBJECTIVES[name](leaves)
-    cdf_plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, neighbors=neighbors))
+    cdf_plan = plan_tree(TreeSetting(leaves=leaves, budget=budget, unit=unit))
     search_strategies.cache_clear()
     start = time.perf_counter()
-    own = plan_tree(
-        TreeSetting(leaves=leaves, budget=budget, neighbors=neighbors), objective=objective
-    )
+    own = plan_tree(TreeSetting(leaves=leaves, budget=budget, unit=unit), objective=objective)
     seconds = time.perf_counter() - start
     errors = [predicted_error(each, objective) for each in (own, cdf_plan)]
     return (

@@ -41,9 +41,10 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.source import MAX_COUNT
 from dpcore.papers.relative_estimation import smallest_threshold
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
@@ -103,7 +104,7 @@ def noise_errors(name: str, objective: RelativeObjective, digits: int | None) ->
     amount = EPSILON if digits is None else rho_of(EPSILON, Fraction(1, 10**digits))
     plan = IrregularPlan(
         tree=shape(name),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=amount),
     )
     found = noise_candidates(plan, objective)
@@ -129,8 +130,7 @@ def threshold_plan(
         GroupPrivacy(
             epsilon=EPSILON,
             delta=Fraction(1, 10**digits),
-            rows=1,
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         ),
         objective,
         root_bound=root_bound,

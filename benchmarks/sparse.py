@@ -23,7 +23,7 @@ import pyarrow.parquet
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("--delta", type=Fraction, default=Fraction(1, 10**8))
     arguments = parser.parse_args()
     domain = TREES[arguments.tree]
-    plan = plan_sparse(domain.names, arguments.epsilon, arguments.delta, Neighbors.ADD_REMOVE)
+    plan = plan_sparse(domain.names, arguments.epsilon, arguments.delta, ADD_REMOVE_ROW)
     before, began = peak(), time.perf_counter()
     rows, shards = count(arguments.folder, domain)
     counted = time.perf_counter()

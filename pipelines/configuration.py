@@ -24,7 +24,6 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
@@ -219,7 +218,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         guarantee=Guarantee(budget=section.privacy.budget, delta=section.privacy.delta),
         terms=Terms(
-            neighbors=Neighbors(section.privacy.neighbors),
+            unit=section.privacy.privacy_unit,
             confidence=section.confidence,
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),

@@ -69,7 +69,8 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
     if plan.stated is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
     print_line(
-        f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
+        f"{plan.name}: {budget_text(plan)}{behind}, {plan.unit.neighbors.value}, "
+        f"unit: {plan.unit.in_words}; "
         "errors are standard errors, after estimation"
     )
     for question, tree in zip(plan.questions, trees, strict=True):

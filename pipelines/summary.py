@@ -16,7 +16,10 @@ def print_summary(folder: ReleaseFolder, report: str) -> None:
         report: the path of its page.
     """
     plan = folder.plan
-    print_line(f"{plan.name}: {budget_text(plan)} per row, neighbours {plan.neighbors.value}")
+    print_line(
+        f"{plan.name}: {budget_text(plan)} per {plan.unit.name}, "
+        f"neighbours {plan.unit.neighbors.value}"
+    )
     for question in plan.questions:
         tree = folder.release.tree(question.name)
         for line in KINDS[question.kind].summary_lines(tree):

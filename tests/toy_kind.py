@@ -18,9 +18,10 @@ from pydantic import PlainValidator
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
@@ -69,10 +70,10 @@ class TotalsQuestion(Question):
 
     keys: KeyList
     share: Budget
-    relation: Neighbors
+    relation: PrivacyUnit
     columns = property(lambda self: (self.keys.column,))
     value_types = property(lambda self: {self.keys.column: self.keys.value_type})
-    neighbors = property(lambda self: self.relation)
+    unit = property(lambda self: self.relation)
     budget = property(lambda self: self.share)
     spending = property(lambda self: Spending(epsilon=self.share.amount))
     places = (ROOT,)
@@ -144,7 +145,7 @@ class TotalsWorkload(Workload[TotalsQuestion]):
 
     def planned(self, share: Share, terms: Terms) -> TotalsQuestion:
         assert self.keys is not None
-        own = {"keys": self.keys, "share": share.budget, "relation": terms.neighbors}
+        own = {"keys": self.keys, "share": share.budget, "relation": terms.unit}
         return TotalsQuestion(name=self.name, confidence=terms.confidence, **own)
 
 
@@ -161,7 +162,7 @@ class TotalsSection(TreeSection):
 def totals_from_spec(spec: Mapping[str, Any], terms: Any) -> TotalsQuestion:
     """The question of a specification."""
     share = Budget(measure=terms.measure, amount=Fraction(spec["budget"]))
-    own = {"keys": make_key_list(spec["keys"]), "share": share, "relation": terms.neighbors}
+    own = {"keys": make_key_list(spec["keys"]), "share": share, "relation": terms.unit}
     return TotalsQuestion(name=spec["name"], confidence=spec["confidence"], **own)
 
 

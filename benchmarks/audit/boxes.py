@@ -16,14 +16,15 @@ from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.workload import Share, Terms
 from dpcore.sketches.shape import SketchKind, SketchShape
 
 
-def box_draft(rng: Random, name: str, neighbors: Neighbors, *, sketches: bool = False) -> Draft:
+def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = False) -> Draft:
     """A box of one to three columns, of counts held exactly or in sketches."""
-    public = neighbors is Neighbors.SUBSTITUTE and rng.random() < 0.3
+    public = unit == SUBSTITUTE_ROW and rng.random() < 0.3
     axes, palettes = [], {}
     while len(axes) < rng.randint(1, 3):
         column = f"{name}_{len(axes)}"
@@ -34,7 +35,7 @@ def box_draft(rng: Random, name: str, neighbors: Neighbors, *, sketches: bool = 
     depths = tuple(rng.randint(1, min(3, cell_bits(axis))) for axis in axes)
     domain = HypercubeDomain(axes=tuple(axes), depths=depths)
     planner = _planned if rng.random() < 0.3 else _by_hand
-    make = planner(rng, domain, neighbors, sketches=sketches)
+    make = planner(rng, domain, unit, sketches=sketches)
     return Draft(
         make=lambda budget: HypercubeQuestion(name=name, domain=domain, plan=make(budget)),
         palettes=palettes,
@@ -42,10 +43,10 @@ def box_draft(rng: Random, name: str, neighbors: Neighbors, *, sketches: bool = 
 
 
 def _by_hand(
-    rng: Random, domain: HypercubeDomain, neighbors: Neighbors, *, sketches: bool
+    rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
 ) -> Callable[[Budget], Mechanism]:
     """Levels and their budgets that no planner would choose."""
-    public = _is_public(domain, neighbors)
+    public = _is_public(domain, unit)
     levels = _levels(rng, domain.bits)
     estimation, parts = rng.choice(list(Estimation)), rng.choice([None, None, 3])
     needed = estimation is Estimation.EVEN_SHARES or parts is not None
@@ -58,7 +59,7 @@ def _by_hand(
         depths=levels,
         amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
         measure=budget.measure,
-        neighbors=neighbors,
+        unit=unit,
         public_total=public,
         rule=rule,
         estimation=estimation,
@@ -68,7 +69,7 @@ def _by_hand(
 
 
 def _planned(
-    rng: Random, domain: HypercubeDomain, neighbors: Neighbors, *, sketches: bool
+    rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
 ) -> Callable[[Budget], Mechanism]:
     """As a section would have it, with splits where counts exceed their noise."""
     given: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
@@ -84,13 +85,13 @@ def _planned(
         **given,
     )
     workload = HypercubeWorkload(name="planned", domain=domain, choices=choices)
-    terms = Terms(neighbors=neighbors)
+    terms = Terms(unit=unit)
     return lambda budget: workload.planned(Share(budget=budget), terms).plan
 
 
-def _is_public(domain: HypercubeDomain, neighbors: Neighbors) -> bool:
+def _is_public(domain: HypercubeDomain, unit: PrivacyUnit) -> bool:
     """Whether the number of rows is public."""
-    return neighbors is Neighbors.SUBSTITUTE and not domain.drops_rows
+    return unit == SUBSTITUTE_ROW and not domain.drops_rows
 
 
 def _levels(rng: Random, bits: int) -> tuple[int, ...]:

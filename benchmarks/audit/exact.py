@@ -52,9 +52,10 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
@@ -129,25 +130,25 @@ class Loss:
 # --- releases -------------------------------------------------------------------------------------
 
 
-def _several(rng: Random, neighbors: Neighbors) -> list[Draft]:
+def _several(rng: Random, unit: PrivacyUnit) -> list[Draft]:
     """Trees that share a budget, of any kind."""
     return [
-        ordered_draft(rng, "first", neighbors, published=rng.random() < 0.5),
-        hierarchy_draft(rng, "second", neighbors, sums=rng.random() < 0.5),
-        ordered_draft(rng, "third", neighbors),
+        ordered_draft(rng, "first", unit, published=rng.random() < 0.5),
+        hierarchy_draft(rng, "second", unit, sums=rng.random() < 0.5),
+        ordered_draft(rng, "third", unit),
     ]
 
 
-def _boxes(rng: Random, neighbors: Neighbors) -> list[Draft]:
+def _boxes(rng: Random, unit: PrivacyUnit) -> list[Draft]:
     """Boxes of columns that share a budget with an ordered tree."""
     return [
-        box_draft(rng, "first", neighbors),
-        ordered_draft(rng, "second", neighbors),
-        box_draft(rng, "third", neighbors, sketches=True),
+        box_draft(rng, "first", unit),
+        ordered_draft(rng, "second", unit),
+        box_draft(rng, "third", unit, sketches=True),
     ]
 
 
-Drafts = Callable[[Random, Neighbors], list[Draft]]
+Drafts = Callable[[Random, ROW_UNITS], list[Draft]]
 KINDS: dict[str, Drafts] = {
     "ordered trees, planned": lambda rng, near: [ordered_draft(rng, "tree", near)],
     "ordered trees, published": lambda rng, near: [
@@ -156,7 +157,7 @@ KINDS: dict[str, Drafts] = {
     "hierarchies": lambda rng, near: [hierarchy_draft(rng, "tree", near)],
     "hierarchies, sums": lambda rng, near: [hierarchy_draft(rng, "tree", near, sums=True)],
     "hierarchies, public counts": lambda rng, near: [
-        hierarchy_draft(rng, "tree", Neighbors.SUBSTITUTE, invariants=True)
+        hierarchy_draft(rng, "tree", SUBSTITUTE_ROW, invariants=True)
     ],
     "several trees": _several,
     "boxes, exact counts": lambda rng, near: [box_draft(rng, "box", near)],
@@ -167,10 +168,10 @@ KINDS: dict[str, Drafts] = {
 
 def make_case(rng: Random, kind: str, measure: str) -> Case:
     """A random release of a kind under a measure."""
-    neighbors = rng.choice(list(Neighbors))
+    unit = rng.choice(ROW_UNITS)
     if kind == "hierarchies, public counts":
-        neighbors = Neighbors.SUBSTITUTE
-    drafts = KINDS[kind](rng, neighbors)
+        unit = SUBSTITUTE_ROW
+    drafts = KINDS[kind](rng, unit)
     parts = [rng.randint(1, 3) for _ in drafts]
     palettes = functools.reduce(lambda one, two: one | two, (each.palettes for each in drafts))
 
@@ -179,17 +180,15 @@ def make_case(rng: Random, kind: str, measure: str) -> Case:
         return tuple(draft.make(part) for draft, part in own)
 
     if measure == "epsilon, delta":
-        return Case(
-            plan=stated_release(questions, neighbors, *rng.choice(STATED)), palettes=palettes
-        )
+        return Case(plan=stated_release(questions, unit, *rng.choice(STATED)), palettes=palettes)
     budget = Budget(measure=Measure(measure), amount=rng.choice(AMOUNTS))
-    plan = ReleasePlan(name="r", neighbors=neighbors, budget=budget, questions=questions(budget))
+    plan = ReleasePlan(name="r", unit=unit, budget=budget, questions=questions(budget))
     return Case(plan=plan, palettes=palettes)
 
 
 def stated_release(
     questions: Callable[[Budget], tuple[Question, ...]],
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
     epsilon: Fraction,
     delta: Fraction,
 ) -> ReleasePlan:
@@ -206,7 +205,7 @@ def stated_release(
     budget = Budget(measure=Measure.RHO, amount=rho)
     return ReleasePlan(
         name="r",
-        neighbors=neighbors,
+        unit=unit,
         budget=budget,
         questions=questions(budget),
         stated=(epsilon, delta),
@@ -252,7 +251,7 @@ def neighbouring_counts(
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
     """The exact counts of two neighbouring tables; None if none were found that agree."""
     for _ in range(60):
-        tables = neighbouring_rows(rng, case.palettes, case.plan.neighbors, rng.randrange(12))
+        tables = neighbouring_rows(rng, case.palettes, case.plan.unit, rng.randrange(12))
         one, two = (exact_counts(rng, case, rows) for rows in tables)
         if are_neighbours(case, one, two):
             return one, two

@@ -36,7 +36,8 @@ from benchmarks.audit.rows import (
 )
 from benchmarks.audit.trees import sparse_draft
 from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ROW_UNITS
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.publication import publish_shard
@@ -55,7 +56,7 @@ def sparse_plan(question: Any, epsilon: Fraction, delta: Fraction) -> ReleasePla
     """The release of one sparse tree."""
     return ReleasePlan(
         name="r",
-        neighbors=question.neighbors,
+        unit=question.unit,
         budget=Budget(measure=Measure.EPSILON, amount=epsilon),
         questions=(question,),
         stated=(epsilon, delta),
@@ -178,12 +179,12 @@ def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
     """Random sparse trees, each with random pairs of neighbouring tables; as `exact.audit`."""
     rng, found = Random(f"sparse {seed}"), Finding()
     for _ in range(plans):
-        neighbors = rng.choice(list(Neighbors))
+        unit = rng.choice(ROW_UNITS)
         epsilon, delta = rng.choice(STATED)
-        question, palettes = sparse_draft(rng, "tree", neighbors, epsilon, delta)
+        question, palettes = sparse_draft(rng, "tree", unit, epsilon, delta)
         plan = sparse_plan(question, epsilon, delta)
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, neighbors, rng.choice([0, 3, 12, 40]))
+            tables = neighbouring_rows(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
             leaves = [sparse_leaf_counts(question, batches(rng, palettes, rows)) for rows in tables]
             first, second = (recorded_release(plan, {"tree": own}) for own in leaves)
             laws = [published_laws(each) for each in (first, second)]

@@ -23,7 +23,7 @@ from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
@@ -97,12 +97,12 @@ def random_row(rng: Random, palettes: Palettes) -> Row:
 
 
 def neighbouring_rows(
-    rng: Random, palettes: Palettes, neighbors: Neighbors, size: int
+    rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
 ) -> tuple[list[Row], list[Row]]:
     """Two tables of about ``size`` rows, the second with a row more or with one row exchanged."""
     rows = [random_row(rng, palettes) for _ in range(size)]
     place = rng.randrange(size + 1)
-    if neighbors is Neighbors.ADD_REMOVE:
+    if unit == ADD_REMOVE_ROW:
         return rows, [*rows[:place], random_row(rng, palettes), *rows[place:]]
     first, second = random_row(rng, palettes), random_row(rng, palettes)
     if rng.random() < 0.5:  # the same but for one column: another value in the same leaf, say

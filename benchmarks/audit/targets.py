@@ -31,7 +31,8 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
@@ -49,7 +50,7 @@ from dpcore.uniform.plan import TreePlan
 NAME = "tree"
 # Exact counts of a box are in many shards, whatever their number.
 BOX_COST = 3
-ADD_REMOVE = Neighbors.ADD_REMOVE
+ADD_REMOVE = ADD_REMOVE_ROW
 ONE = Fraction(1)
 
 
@@ -164,7 +165,7 @@ def _of_budget(
 ) -> Target:
     budget = question.budget
     assert budget is not None
-    plan = ReleasePlan(name="r", neighbors=ADD_REMOVE, budget=budget, questions=(question,))
+    plan = ReleasePlan(name="r", unit=ADD_REMOVE, budget=budget, questions=(question,))
     claim = Claim(measure=budget.measure.value, amount=budget.amount)
     return Target(plan=plan, claim=claim, read=read, **data)
 
@@ -172,7 +173,7 @@ def _of_budget(
 def _ordered(budget: Budget, fanouts: tuple[int, ...], *shares: Fraction) -> Target:
     plan = TreePlan(
         tree=Tree(leaves=math.prod(fanouts), fanouts=fanouts),
-        neighbors=ADD_REMOVE,
+        unit=ADD_REMOVE,
         budget=budget,
         level_amounts=tuple(share * budget.amount for share in shares),
     )
@@ -193,7 +194,7 @@ def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
             domain.tree.shape, ADD_REMOVE, lower=measure.lower, upper=measure.upper
         )
     plan = IrregularPlan(
-        tree=domain.tree.shape, neighbors=ADD_REMOVE, budget=budget, sensitivities=sensitivities
+        tree=domain.tree.shape, unit=ADD_REMOVE, budget=budget, sensitivities=sensitivities
     )
     question = HierarchyQuestion(
         name=NAME,
@@ -240,7 +241,7 @@ def _sparse() -> Target:
     return Target(
         plan=ReleasePlan(
             name="r",
-            neighbors=ADD_REMOVE,
+            unit=ADD_REMOVE,
             budget=Budget(measure=Measure.EPSILON, amount=ONE),
             questions=(question,),
             stated=(ONE, delta),
@@ -269,7 +270,7 @@ def _box(
         depths=depths,
         amounts=tuple(share * budget.amount for share in shares),
         measure=measure,
-        neighbors=ADD_REMOVE,
+        unit=ADD_REMOVE,
         rule=GrowthRule(most=most),
         holding=holding,
         sketches=sketches,

@@ -30,7 +30,8 @@ from dpcore.hierarchy.leaves import universe_from_paths
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
@@ -56,7 +57,7 @@ def _round(rng: Random, tau: int) -> ThresholdRound:
 
 
 def threshold_question(
-    rng: Random, neighbors: Neighbors, *, keyed: bool
+    rng: Random, unit: PrivacyUnit, *, keyed: bool
 ) -> tuple[ThresholdQuestion, Palettes]:
     """A small tree searched in one or two rounds, which claims what these spend."""
     paths = ("a", "b") if keyed else rng.choice(TREES)
@@ -64,9 +65,7 @@ def threshold_question(
     domain = HierarchyDomain(universe=universe, columns=("path",))
     taus = [rng.randint(2, 6)] if keyed else sorted(rng.sample(range(2, 12), rng.choice([1, 1, 2])))
     rounds = tuple(_round(rng, tau) for tau in taus)
-    plan = TreeThresholds(
-        tree=domain.tree.shape, thresholds=claiming(rounds, neighbors), keyed=keyed
-    )
+    plan = TreeThresholds(tree=domain.tree.shape, thresholds=claiming(rounds, unit), keyed=keyed)
     keys = KeyList(column="by", keys=("AA", "DL")) if keyed else None
     question = ThresholdQuestion(
         name="tree", domain=domain, plan=plan, keys=keys, objective=OBJECTIVE
@@ -75,18 +74,18 @@ def threshold_question(
     return question, palettes if keys is None else palettes | {"by": key_palette(keys)}
 
 
-def claiming(rounds: tuple[ThresholdRound, ...], neighbors: Neighbors) -> ThresholdPlan:
+def claiming(rounds: tuple[ThresholdRound, ...], unit: PrivacyUnit) -> ThresholdPlan:
     """The least claim that rounds keep: of one row, or of two for a row that is exchanged."""
     epsilon = sum((each.epsilon for each in rounds), Fraction(0))
     delta = sum((each.delta for each in rounds), Fraction(0))
     steps, growth = 1, Fraction(1)
-    if neighbors is Neighbors.SUBSTITUTE:
+    if unit == SUBSTITUTE_ROW:
         # delta (1 + e^epsilon), to the next thousandth.
         steps, growth = 2, 1 + Fraction(math.ceil(1000 * math.exp(epsilon)), 1000)
     return ThresholdPlan(
         epsilon=steps * epsilon,
         delta=growth * delta,
-        neighbors=neighbors,
+        unit=unit,
         least=Fraction(1),
         rounds=rounds,
     )
@@ -97,7 +96,7 @@ def threshold_plan(question: ThresholdQuestion) -> ReleasePlan:
     epsilon, delta = question.spending.own
     return ReleasePlan(
         name="r",
-        neighbors=question.neighbors,
+        unit=question.unit,
         budget=Budget(measure=Measure.EPSILON, amount=epsilon),
         questions=(question,),
         stated=(epsilon, delta),
@@ -129,11 +128,11 @@ def audit_thresholds(*, plans: int, pairs: int, seed: int = 0) -> Finding:
     """Random searches, each with random pairs of neighbouring tables; as `exact.audit`."""
     rng, found = Random(f"thresholds {seed}"), Finding()
     for number in range(plans):
-        neighbors = rng.choice(list(Neighbors))
-        question, palettes = threshold_question(rng, neighbors, keyed=number % 4 == 3)
+        unit = rng.choice(ROW_UNITS)
+        question, palettes = threshold_question(rng, unit, keyed=number % 4 == 3)
         epsilon, delta = question.spending.own
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, neighbors, rng.randrange(30))
+            tables = neighbouring_rows(rng, palettes, unit, rng.randrange(30))
             one, two = (leaf_counts(question, batches(rng, palettes, rows)) for rows in tables)
             ratio = threshold_loss(question, one, two, float(delta)) / float(epsilon)
             found.add(ratio, shows_more(question, one, two))

@@ -37,7 +37,8 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.planner import plan_mechanism, plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
@@ -144,12 +145,10 @@ def _published(rng: Random, *, public_total: bool) -> Callable[..., TreePlan]:
     return lambda setting: plan_mechanism(name, setting, estimator=estimator)
 
 
-def ordered_draft(
-    rng: Random, name: str, neighbors: Neighbors, *, published: bool = False
-) -> Draft:
+def ordered_draft(rng: Random, name: str, unit: PrivacyUnit, *, published: bool = False) -> Draft:
     """An ordered tree: planned, planned by hand, or as the papers have it."""
     keys = random_keys(rng, name) if rng.random() < 0.4 else None
-    public = keys is None and neighbors is Neighbors.SUBSTITUTE and rng.random() < 0.5
+    public = keys is None and unit == SUBSTITUTE_ROW and rng.random() < 0.5
     domain, palette = ordered_domain(rng, f"{name}_value", drops=not public)
     hand = _by_hand(rng, domain.cells) if rng.random() < 0.5 else plan_tree
     planner = _published(rng, public_total=public) if published else hand
@@ -161,7 +160,7 @@ def ordered_draft(
             TreeSetting(
                 leaves=domain.cells,
                 budget=budget,
-                neighbors=neighbors,
+                unit=unit,
                 public_total=public,
                 keyed=keys is not None,
             )
@@ -253,7 +252,7 @@ def _split(rng: Random, height: int) -> Callable[[IrregularPlan], IrregularPlan]
 def hierarchy_draft(
     rng: Random,
     name: str,
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
     *,
     sums: bool = False,
     invariants: bool = False,
@@ -281,12 +280,12 @@ def hierarchy_draft(
             ()
             if measure is None
             else sum_sensitivities(
-                shape, neighbors, lower=measure.lower, upper=measure.upper, keyed=keyed
+                shape, unit, lower=measure.lower, upper=measure.upper, keyed=keyed
             )
         )
         plan = IrregularPlan(
             tree=shape,
-            neighbors=neighbors,
+            unit=unit,
             budget=budget,
             public_level=public,
             keyed=keyed,
@@ -320,7 +319,7 @@ URLS = ("a", "a/b", "a/b/c", "/a/b", "a//b", "b", "/", "", "a/c", None)
 
 
 def sparse_draft(
-    rng: Random, name: str, neighbors: Neighbors, epsilon: Fraction, delta: Fraction
+    rng: Random, name: str, unit: PrivacyUnit, epsilon: Fraction, delta: Fraction
 ) -> tuple[SparseQuestion, Palettes]:
     """A sparse tree of addresses, paths or labels, and its columns."""
     domain: SparseDomain
@@ -333,7 +332,7 @@ def sparse_draft(
     else:
         domain = LabelDomain(label_columns=(f"{name}_one", f"{name}_two"))
         values = [("x", "y", "x/y", "", None), ("u", "v", None)]
-    plan = plan_sparse(domain.names, epsilon, delta, neighbors, root_weight=Fraction(1, 4))
+    plan = plan_sparse(domain.names, epsilon, delta, unit, root_weight=Fraction(1, 4))
     question = SparseQuestion(name=name, domain=domain, plan=plan, shards=rng.choice([1, 2]))
     palettes = {
         column: Palette(type=pa.string(), values=tuple(own))

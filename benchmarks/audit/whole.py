@@ -26,8 +26,9 @@ from benchmarks.audit.rows import (
 from benchmarks.audit.searches import threshold_loss
 from benchmarks.audit.threshold_cases import threshold_question
 from benchmarks.audit.trees import hierarchy_draft, ordered_draft, sparse_draft
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 
 # What the trees spend that share a rho, and what the pure and the sparse tree spend.
@@ -36,14 +37,14 @@ _PURE = Fraction(1, 2)
 _SPARSE = (Fraction(1), Fraction(1, 10**3))
 
 
-def whole_release(rng: Random, neighbors: Neighbors) -> tuple[ReleasePlan, Palettes]:
+def whole_release(rng: Random, unit: PrivacyUnit) -> tuple[ReleasePlan, Palettes]:
     """A release of five trees, and the columns that they read."""
-    sparse, columns = sparse_draft(rng, "sparse", neighbors, *_SPARSE)
-    search, path = threshold_question(rng, neighbors, keyed=False)
+    sparse, columns = sparse_draft(rng, "sparse", unit, *_SPARSE)
+    search, path = threshold_question(rng, unit, keyed=False)
     drafts = [
-        ordered_draft(rng, "ordered", neighbors),
-        hierarchy_draft(rng, "hierarchy", neighbors, sums=True),
-        hierarchy_draft(rng, "pure", neighbors),
+        ordered_draft(rng, "ordered", unit),
+        hierarchy_draft(rng, "hierarchy", unit, sums=True),
+        hierarchy_draft(rng, "pure", unit),
     ]
     rho = Budget(measure=Measure.RHO, amount=rho_of(*_SHARED))
     budgets = [rho.share(Fraction(1, 3)), rho.share(Fraction(2, 3))]
@@ -52,7 +53,7 @@ def whole_release(rng: Random, neighbors: Neighbors) -> tuple[ReleasePlan, Palet
     epsilon, delta = search.spending.own
     plan = ReleasePlan(
         name="r",
-        neighbors=neighbors,
+        unit=unit,
         budget=rho,
         questions=(*made, sparse, search),
         stated=(_SHARED[0] + _PURE + _SPARSE[0] + epsilon, _SHARED[1] + _SPARSE[1] + delta),
@@ -90,11 +91,11 @@ def audit_whole(*, plans: int, pairs: int, seed: int = 0) -> Finding:
     """Random releases of all kinds, each with random pairs of tables; as `exact.audit`."""
     rng, found = Random(f"whole {seed}"), Finding()
     for _ in range(plans):
-        neighbors = rng.choice(list(Neighbors))
-        plan, palettes = whole_release(rng, neighbors)
+        unit = rng.choice(ROW_UNITS)
+        plan, palettes = whole_release(rng, unit)
         assert plan.stated is not None
         for _ in range(pairs):
-            tables = neighbouring_rows(rng, palettes, neighbors, rng.randrange(20))
+            tables = neighbouring_rows(rng, palettes, unit, rng.randrange(20))
             loss = whole_loss(rng, plan, palettes, tables)
             found.add(loss / float(plan.stated[0]), leaked=False)
     return found

@@ -12,7 +12,8 @@ from benchmarks.reproduction.markdown import deviation, holds, measured, number,
 from benchmarks.reproduction.simulation import Mean, prefix_error
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse
 from dpcore.papers.cdf_errors import histogram_error, independent_error, refined_error, tree_error
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -48,7 +49,7 @@ def public_total_plan(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=measure, amount=amount),
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
         ),
         **fields,

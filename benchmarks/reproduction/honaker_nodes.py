@@ -12,7 +12,8 @@ from benchmarks.reproduction.markdown import deviation, holds, measured, table
 from benchmarks.reproduction.simulation import Mean, poisson_counts, simulate
 from dpcore.ordered.planner import plan_mechanism
 from dpcore.papers.estimator_errors import EstimatorErrors
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.plan import Estimator, TreePlan
 from dpcore.uniform.setting import TreeSetting
 
@@ -37,7 +38,7 @@ def binary_plan(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=Measure.RHO, amount=Fraction(levels, 2 * SIGMA_SQUARED)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         ),
         estimator=estimator,
     )

@@ -78,9 +78,7 @@ def make_release_plan(
         missing="first" if plan.public_total else "drop",
     )
     question = OrderedQuestion(name=TREE, domain=domain, plan=plan, consistency=consistency)
-    return ReleasePlan(
-        name=name, neighbors=plan.neighbors, budget=plan.budget, questions=(question,)
-    )
+    return ReleasePlan(name=name, unit=plan.unit, budget=plan.budget, questions=(question,))
 
 
 def simulate(

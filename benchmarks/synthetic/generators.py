@@ -22,7 +22,8 @@ from benchmarks.synthetic.partition import Partition, whole_cube
 from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
 from dpcore.arrays import Floats
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.setting import TreeSetting
 
 PLANNED_LEAVES = 2**16
@@ -137,7 +138,7 @@ def _planned(points: Floats, epsilon: float, rng: np.random.Generator) -> Releas
     """
     leaves = min(2 ** effective_depth(len(points), epsilon), PLANNED_LEAVES)
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6))
-    setting = TreeSetting(leaves=leaves, budget=budget, neighbors=Neighbors.ADD_REMOVE)
+    setting = TreeSetting(leaves=leaves, budget=budget, unit=ADD_REMOVE_ROW)
     counts = np.histogram(points[:, 0], leaves, (0, 1))[0]
     # Noise is of the name, the plan and the counts: the rng makes it that of one run.
     name = f"planned, {rng.integers(2**62)}"

@@ -25,7 +25,8 @@ from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import Holding
 from dpcore.partitions.planner import plan_partition, plan_privtree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 
@@ -53,7 +54,7 @@ def planned(
         diameters=lambda bits: max(domain.widths(bits)),
         dimensions=len(domain.axes),
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
     )
     choices = PartitionChoices.of(mechanism, rows=rows, **given)
     return (plan_privtree if mechanism == "privtree" else plan_partition)(setting, choices)
@@ -68,7 +69,7 @@ def real(name: str, mechanism: str, **given: Any) -> Generator:
         question = HypercubeQuestion(name=TREE, domain=domain, plan=plan)
         release_plan = ReleasePlan(
             name="study",
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
             budget=Budget(measure=Measure.EPSILON, amount=plan.spending.epsilon),
             questions=(question,),
         )

@@ -24,9 +24,10 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
 from dpcore.rows.keys import KeyList, make_key_list
@@ -51,6 +52,7 @@ class HierarchyQuestion(UniverseQuestion):
     Raises:
         ValueError: parts that do not fit each other.
 
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.hierarchy.domain import HierarchyDomain
     >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.hierarchy.leaves import universe_from_codes
@@ -58,7 +60,7 @@ class HierarchyQuestion(UniverseQuestion):
     ...     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)),
     ...     columns=("place",))
     >>> plan = IrregularPlan(
-    ...     tree=places.tree.shape, neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=places.tree.shape, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> question = HierarchyQuestion(
     ...     name="people", domain=places, plan=with_best_shares(plan))
@@ -85,7 +87,7 @@ class HierarchyQuestion(UniverseQuestion):
         if self.measure is not None:
             needed = sum_sensitivities(
                 tree,
-                self.plan.neighbors,
+                self.plan.unit,
                 lower=self.measure.lower,
                 upper=self.measure.upper,
                 keyed=self.plan.keyed,
@@ -124,10 +126,12 @@ class HierarchyQuestion(UniverseQuestion):
     def moved_counts(self) -> MovedCounts | None:
         """As `TreeQuestion.moved_counts`: None where levels are pooled or values are summed."""
         plan, tree = self.plan, self.plan.tree
-        if self.measure is not None or any((fanouts == 1).any() for fanouts in tree.fanouts):
+        if not plan.unit.moves_by_one(keyed=plan.keyed) or self.measure is not None:
+            return None
+        if any((fanouts == 1).any() for fanouts in tree.fanouts):
             return None
         return tuple(
-            (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
+            (law, level_sensitivity(plan.unit, single_node=level == 0 and not plan.keyed)[0])
             for level in range(tree.height + 1)
             if (law := plan.law(level, 0)) is not None
         )
@@ -227,7 +231,7 @@ class HierarchyQuestion(UniverseQuestion):
 
 
 def hierarchy_question_from_spec(
-    spec: Mapping[str, object], neighbors: Neighbors, measure: Measure, universe: Universe
+    spec: Mapping[str, object], unit: PrivacyUnit, measure: Measure, universe: Universe
 ) -> HierarchyQuestion:
     """The question of a specification, as `HierarchyQuestion.spec` tells it, over its universe.
 
@@ -244,7 +248,7 @@ def hierarchy_question_from_spec(
     key_list: KeyList | None = make_key_list(keys) if isinstance(keys, dict) else None
     plan = IrregularPlan(
         tree=places.tree.shape,
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         level_amounts=tuple(Fraction(amount) for amount in amounts),
         public_level=public_level,

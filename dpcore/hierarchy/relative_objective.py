@@ -188,10 +188,11 @@ class RelativeObjective:
         """Predict the objective after least squares on the measurements of a plan.
 
         >>> from dpcore.trees.irregular import IrregularTree
-        >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+        >>> from dpcore.privacy.budget import Budget, Measure
+        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
         >>> from fractions import Fraction
         >>> plan = IrregularPlan(
-        ...     tree=IrregularTree.from_fanouts([[2]]), neighbors=Neighbors.ADD_REMOVE,
+        ...     tree=IrregularTree.from_fanouts([[2]]), unit=ADD_REMOVE_ROW,
         ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)),
         ...     level_amounts=(Fraction(1, 400), Fraction(1, 400)))
         >>> objective = RelativeObjective(metric="alpha_mrmse", alpha=0.5)

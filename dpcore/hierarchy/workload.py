@@ -21,8 +21,9 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
 from dpcore.irregular.planner import predicted_node_rmse, with_best_shares, with_equal_shares
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.sums import MeasureColumn
@@ -128,9 +129,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
         assert self.objective is not None
         found = _threshold_candidate(
             self.domain.tree.shape,
-            GroupPrivacy(
-                epsilon=share.budget.amount, delta=share.delta, rows=1, neighbors=terms.neighbors
-            ),
+            GroupPrivacy(epsilon=share.budget.amount, delta=share.delta, unit=terms.unit),
             self.objective,
             root_bound=self.rows_at_most,
         )
@@ -162,7 +161,11 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
             Refusal: levels are declared public where the relation or the keys forbid it.
         """
         if self.public_level is not None:
-            if terms.neighbors is not Neighbors.SUBSTITUTE:
+            if not terms.unit.is_row:
+                raise Refusal(
+                    "invariants", "need a unit that is the row: rows of other units may be left out"
+                )
+            if not terms.unit.substitutes:
                 raise Refusal(
                     "invariants",
                     "under add_remove no count can be public, since neighbouring data sets differ "
@@ -172,7 +175,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
                 raise Refusal("invariants", "does not go with by, whose keys a row may change")
             return self.public_level
         total = (
-            terms.neighbors is Neighbors.SUBSTITUTE
+            terms.unit == SUBSTITUTE_ROW
             and not terms.drops_rows
             and self.keys is None
             and self.measure is None
@@ -188,14 +191,14 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
         if self.measure is not None:
             sensitivities = sum_sensitivities(
                 shape,
-                terms.neighbors,
+                terms.unit,
                 lower=self.measure.lower,
                 upper=self.measure.upper,
                 keyed=keyed,
             )
         leaves_only = IrregularPlan(
             tree=shape,
-            neighbors=terms.neighbors,
+            unit=terms.unit,
             budget=budget,
             public_level=self._public_level(terms),
             keyed=keyed,

@@ -23,8 +23,9 @@ from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.mechanisms import mechanism_from_spec
 from dpcore.partitions.plan import Holding, PartitionPlan
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry
 from dpcore.questions.place import (
     Counter,
@@ -137,8 +138,8 @@ class HypercubeQuestion(Question):
             yield Part(kind=NODES, tree=self.name, key=0, index=depth)
 
     @property
-    def neighbors(self) -> Neighbors:
-        return self.plan.neighbors
+    def unit(self) -> PrivacyUnit:
+        return self.plan.unit
 
     @property
     def spending(self) -> Spending:

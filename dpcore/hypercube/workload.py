@@ -10,7 +10,8 @@ from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
 
@@ -45,11 +46,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
     def public_total(self, terms: Terms) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
         drops rows."""
-        return (
-            terms.neighbors is Neighbors.SUBSTITUTE
-            and not self.domain.drops_rows
-            and not terms.drops_rows
-        )
+        return terms.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not terms.drops_rows
 
     def setting(self, share: Share, terms: Terms) -> PartitionSetting:
         """What the plan is made for."""
@@ -58,7 +55,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             diameters=lambda depth: max(self.domain.widths(depth)),
             dimensions=len(self.domain.axes),
             budget=share.budget,
-            neighbors=terms.neighbors,
+            unit=terms.unit,
             public_total=self.public_total(terms),
         )
 

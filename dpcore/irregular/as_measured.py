@@ -36,9 +36,10 @@ class AsMeasuredForest(IrregularForest):
     >>> from fractions import Fraction
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from dpcore.irregular.planner import with_best_shares, with_equal_shares
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))
     >>> [margins.tolist() for margins in AsMeasuredForest(plan).margins(0.95)]
     [[3.0], [3.0, 1.0], [3.0, 1.0]]

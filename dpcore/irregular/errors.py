@@ -86,10 +86,11 @@ class IrregularErrors:
 
     >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), public_level=0))
     >>> errors = IrregularErrors(plan)
     >>> law, moments = errors.node(1, 0), errors.moments(1)

@@ -20,7 +20,6 @@ from dpcore.arrays import Floats, Integers
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.least_squares import EstimationWeights, estimation_weights
@@ -41,10 +40,11 @@ class IrregularForest(LinearForest):
 
     >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.trees.irregular import IrregularTree
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[3], [4, 1, 6]]), neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=IrregularTree.from_fanouts([[3], [4, 1, 6]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> len(IrregularForest(plan, chunk_leaves=6).chunking)
     2
@@ -60,7 +60,7 @@ class IrregularForest(LinearForest):
         *,
         signed: bool = False,
     ) -> None:
-        if keys > 1 and not plan.keyed and plan.neighbors is Neighbors.SUBSTITUTE:
+        if keys > 1 and not plan.keyed and plan.unit.substitutes:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
         self.plan, self.signed = plan, signed

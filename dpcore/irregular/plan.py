@@ -40,40 +40,41 @@ import numpy as np
 
 from dpcore.arrays import Floats
 from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.irregular import IrregularTree
 
 Sensitivities = tuple[tuple[int, int], ...]
 
 
 def level_sensitivities(
-    tree: IrregularTree, neighbors: Neighbors, *, keyed: bool = False
+    tree: IrregularTree, unit: PrivacyUnit, *, keyed: bool = False
 ) -> Sensitivities:
-    """(h + 1,) the (L1, L2^2) sensitivity of the counts of each level, for one row.
+    """(h + 1,) the (L1, L2^2) sensitivity of the counts of each level, for one unit.
 
     Args:
         tree: of one root.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         keyed: the tree stands once per key, so no level has a single node.
 
-    >>> level_sensitivities(IrregularTree.from_fanouts([[1], [2]]), Neighbors.SUBSTITUTE)
+    >>> level_sensitivities(IrregularTree.from_fanouts([[1], [2]]), SUBSTITUTE_ROW)
     ((1, 1), (1, 1), (2, 2))
     """
     return tuple(
-        level_sensitivity(neighbors, single_node=size == 1 and not keyed)
+        level_sensitivity(unit, single_node=size == 1 and not keyed, keyed=keyed)
         for size in tree.level_sizes
     )
 
 
 def sum_sensitivities(
-    tree: IrregularTree, neighbors: Neighbors, *, lower: int, upper: int, keyed: bool = False
+    tree: IrregularTree, unit: PrivacyUnit, *, lower: int, upper: int, keyed: bool = False
 ) -> Sensitivities:
-    """(h + 1,) the (L1, L2^2) sensitivity of bounded sums over each level, for one row.
+    """(h + 1,) the (L1, L2^2) sensitivity of bounded sums over each level, for one unit.
 
     Args:
         tree: of one root.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         lower: the least value of a row.
         upper: the largest.
         keyed: the tree stands once per key, so no level has a single node.
@@ -81,12 +82,12 @@ def sum_sensitivities(
     Raises:
         ValueError: the bounds are not in order, or both 0.
 
-    >>> sum_sensitivities(IrregularTree.from_fanouts([[2]]), Neighbors.SUBSTITUTE,
+    >>> sum_sensitivities(IrregularTree.from_fanouts([[2]]), SUBSTITUTE_ROW,
     ...                   lower=-1, upper=3)
     ((4, 16), (6, 18))
     """
     return tuple(
-        sum_sensitivity(neighbors, lower, upper, single_node=size == 1 and not keyed)
+        sum_sensitivity(unit, lower, upper, single_node=size == 1 and not keyed, keyed=keyed)
         for size in tree.level_sizes
     )
 
@@ -97,7 +98,7 @@ class IrregularPlan:
 
     Args:
         tree: its shape, of one root.
-        neighbors: the neighbouring relation of the guarantee.
+        unit: what neighbours differ in.
         budget: what all levels may spend together.
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
             0: not measured by itself. The leaves' is above 0, and that of a public level is 0. By
@@ -114,8 +115,9 @@ class IrregularPlan:
             relation or the keys forbid them, sensitivities below those of a row.
 
     >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[2], [1, 3]]), neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=IrregularTree.from_fanouts([[2], [1, 3]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1, 4), Fraction(3, 4)))
     >>> plan.law(2, 0), plan.law(2, 1)  # a leaf with siblings, and one that repeats its parent
@@ -123,7 +125,7 @@ class IrregularPlan:
     """
 
     tree: IrregularTree
-    neighbors: Neighbors
+    unit: PrivacyUnit
     budget: Budget
     level_amounts: tuple[Fraction, ...] = ()
     public_level: int | None = None
@@ -131,7 +133,7 @@ class IrregularPlan:
     sensitivities: Sensitivities = ()
 
     def __post_init__(self) -> None:
-        least = level_sensitivities(self.tree, self.neighbors, keyed=self.keyed)
+        least = level_sensitivities(self.tree, self.unit, keyed=self.keyed)
         if not self.sensitivities:
             object.__setattr__(self, "sensitivities", least)
         if not self.level_amounts:
@@ -142,7 +144,7 @@ class IrregularPlan:
             for pair, row in zip(self.sensitivities, least, strict=False)
             for given, needed in zip(pair, row, strict=True)
         ):
-            raise ValueError("sensitivities: they must be one pair a level, each at least a row's")
+            raise ValueError("sensitivities: one pair a level, each at least that of counts")
         if self.tree.roots != 1:
             raise ValueError(f"tree: {self.tree.roots} roots, a plan is for one")
         self._check_public()
@@ -151,7 +153,7 @@ class IrregularPlan:
     def _check_public(self) -> None:
         if self.public_level is None:
             return
-        if self.neighbors is not Neighbors.SUBSTITUTE or self.keyed:
+        if self.unit != SUBSTITUTE_ROW or self.keyed:
             raise ValueError(
                 "public_level: counts are public only under substitute and without keys"
             )

@@ -68,12 +68,13 @@ def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) ->
     Raises:
         ValueError: weights that do not fit the tree.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.trees.irregular import IrregularTree
     >>> plan = with_best_shares(
     ...     IrregularPlan(
     ...         tree=IrregularTree.from_fanouts([[3], [40, 1, 60]]),
-    ...         neighbors=Neighbors.ADD_REMOVE,
+    ...         unit=ADD_REMOVE_ROW,
     ...         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
     ...     NodeWeights(levels=(1, 1, 1)))
     >>> [round(float(amount), 2) for amount in plan.level_amounts]
@@ -108,10 +109,11 @@ def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.trees.irregular import IrregularTree
     >>> plan = IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[4]]), neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=IrregularTree.from_fanouts([[4]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
     >>> plan = with_best_shares(plan, NodeWeights(levels=(1, 1)))
     >>> [round(rmse, 2) for rmse in predicted_level_rmse(plan)]

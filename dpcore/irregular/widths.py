@@ -141,10 +141,11 @@ def irregular_widths(
 
     >>> from dpcore.irregular.planner import with_best_shares
     >>> from dpcore.trees.irregular import IrregularTree
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
-    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 200)), public_level=0))
     >>> [round(level.widest, 1) for level in irregular_widths(plan, 0.95).levels]
     [0.0, 2.0, 2.0]

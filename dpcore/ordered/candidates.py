@@ -45,11 +45,12 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[Candidate, .
 
     >>> from fractions import Fraction
     >>> from dpcore.ordered.planner import predicted_cdf_rmse
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.uniform.setting import TreeSetting
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
+    ...     unit=SUBSTITUTE_ROW, public_total=True))
     >>> for each in candidates(plan):
     ...     error = predicted_cdf_rmse(each.plan)
     ...     print(f"{each.label:12}{each.plan.estimator.value:8}{error:8.1f}")

@@ -29,11 +29,12 @@ def errors_of(plan: TreePlan) -> PlanErrors:
     """The laws of a plan's own estimates.
 
     >>> from dpcore.papers.mechanisms import independent_mechanism
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> from dpcore.uniform.setting import TreeSetting
     >>> plan = independent_mechanism(TreeSetting(
-    ...     leaves=9, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     leaves=9, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(8))))
     >>> errors_of(plan).prefix(3).terms
     ((DiscreteLaplace(scale=Fraction(1, 1)), 1.0, 1),)
@@ -108,9 +109,10 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     Source: the design, section 5 ("ranges take two boundaries").
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.ADD_REMOVE,
+    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)))
     >>> range_error(plan, 1, 3).terms  # two leaves

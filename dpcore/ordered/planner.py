@@ -58,10 +58,11 @@ def plan_tree(
             budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
             that do not fit the leaves.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
+    ...     unit=SUBSTITUTE_ROW, public_total=True))
     >>> plan.tree.fanouts, round(predicted_cdf_rmse(plan), 1)
     ((16, 16), 12.6)
     """
@@ -104,9 +105,10 @@ def plan_mechanism(
     Raises:
         ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan_mechanism("tree", TreeSetting(
-    ...     leaves=27, neighbors=Neighbors.ADD_REMOVE,
+    ...     leaves=27, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
     ...     fanouts=(3, 9), level_budgets="equal").level_amounts
     (Fraction(0, 1), Fraction(1, 2), Fraction(1, 2))
@@ -144,11 +146,12 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     Returns:
         The error in rows (of quantiles with guesses: in leaves).
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.uniform.objectives import RangeObjective
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))
+    ...     unit=SUBSTITUTE_ROW, public_total=True))
     >>> round(predicted_error(plan, CDF), 2), round(predicted_error(plan, RangeObjective()), 2)
     (3.09, 3.99)
     """
@@ -168,10 +171,11 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
 
     Source: `dpcore.uniform.prefix_error`; of the papers' estimates, `dpcore.papers.mechanisms`.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.papers.mechanisms import histogram_mechanism
     >>> flat = histogram_mechanism(TreeSetting(
-    ...     leaves=4, neighbors=Neighbors.ADD_REMOVE,
+    ...     leaves=4, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2))))
     >>> round(predicted_cdf_rmse(flat) ** 2, 3)  # (1 + 2 + 3 + 4) / 4 times sigma^2 = 1
     2.5
@@ -198,11 +202,12 @@ def budget_for_target(
         ValueError: a target that is not positive and finite, that asks for no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> def error(amount):
     ...     return predicted_cdf_rmse(plan_tree(TreeSetting(
     ...         leaves=256, budget=Budget(measure=Measure.EPSILON, amount=amount),
-    ...         neighbors=Neighbors.SUBSTITUTE, public_total=True)))
+    ...         unit=SUBSTITUTE_ROW, public_total=True)))
     >>> budget_for_target(12.6, error, Measure.EPSILON)
     Fraction(9997, 10000)
     """

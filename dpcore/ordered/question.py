@@ -17,8 +17,9 @@ from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
 from dpcore.papers.forest import PapersForest
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Part
@@ -101,7 +102,7 @@ class OrderedQuestion(TreeQuestion):
         return self.plan.public_total
 
     @property
-    def moved_counts(self) -> MovedCounts:
+    def moved_counts(self) -> MovedCounts | None:
         return moved_counts(self.plan)
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
@@ -176,7 +177,7 @@ class OrderedQuestion(TreeQuestion):
 
 
 def ordered_question_from_spec(
-    spec: Mapping[str, object], neighbors: Neighbors, measure: Measure
+    spec: Mapping[str, object], unit: PrivacyUnit, measure: Measure
 ) -> OrderedQuestion:
     """The question of a specification, as `OrderedQuestion.spec` tells it."""
     fanouts, amounts, quantiles = spec["fanouts"], spec["level_amounts"], spec["quantiles"]
@@ -184,7 +185,7 @@ def ordered_question_from_spec(
     keys = spec["keys"]
     plan = TreePlan(
         tree=Tree(leaves=int(str(spec["leaves"])), fanouts=tuple(fanouts)),
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         level_amounts=tuple(Fraction(amount) for amount in amounts),
         public_total=bool(spec["public_total"]),

@@ -9,7 +9,7 @@ from typing import Literal
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -29,11 +29,12 @@ class OrderedWorkload(Workload[OrderedQuestion]):
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> ages = OrderedWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
     ...      "outside": "clamp", "missing": "first"}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> question = ages.planned(one, Terms(neighbors=Neighbors.SUBSTITUTE))
+    >>> question = ages.planned(one, Terms(unit=SUBSTITUTE_ROW))
     >>> question.plan.public_total, round(ages.predicted(question), 1)
     (True, 10.2)
     """
@@ -55,7 +56,7 @@ class OrderedWorkload(Workload[OrderedQuestion]):
         """Whether the number of rows that are counted is public, so that the root is exact: under
         substitute, without keys, and where nothing drops rows."""
         return (
-            terms.neighbors is Neighbors.SUBSTITUTE
+            terms.unit == SUBSTITUTE_ROW
             and self.keys is None
             and not self.domain.drops_rows
             and not terms.drops_rows
@@ -67,7 +68,7 @@ class OrderedWorkload(Workload[OrderedQuestion]):
             TreeSetting(
                 leaves=self.domain.cells,
                 budget=share.budget,
-                neighbors=terms.neighbors,
+                unit=terms.unit,
                 public_total=self.public_total(terms),
                 keyed=self.keys is not None,
             ),

@@ -25,8 +25,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.trees.uniform import MAX_LEAVES
 
 Amount = float | Fraction
@@ -54,7 +55,7 @@ def level_variance(amount: Amount, measure: Measure = Measure.EPSILON) -> float:
     (32.0, 2.0)
     """
     budget = _positive(measure.value, amount)
-    l1, l2_squared = level_sensitivity(Neighbors.SUBSTITUTE, single_node=False)
+    l1, l2_squared = level_sensitivity(SUBSTITUTE_ROW, single_node=False)
     if measure is Measure.EPSILON:
         return _positive("variance", 2 * (l1 / budget) * (l1 / budget))
     return _positive("variance", l2_squared / 2 / budget)

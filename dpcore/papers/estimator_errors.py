@@ -80,9 +80,10 @@ class EstimatorErrors:
         ValueError: REFINED where N is not public.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(2, 2)), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=Tree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
     ...     level_amounts=(Fraction(0), Fraction(1), Fraction(1)), public_total=True)
     >>> for estimator in Estimator:

@@ -55,9 +55,10 @@ def tree_mechanism(
 
     Source: Rameshwar, Tandon, Sharma, Definition IV.1, Theorem IV.2, Section V.
 
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = tree_mechanism(
-    ...     TreeSetting(leaves=256, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     TreeSetting(leaves=256, unit=SUBSTITUTE_ROW, public_total=True,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
     ...     estimator=Estimator.NONE)
     >>> plan.tree.fanouts, round(published_prefix_variance(plan), -1)
@@ -77,9 +78,10 @@ def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.F
 
     Source: Honaker, Section 3.
 
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> binary_mechanism(TreeSetting(
-    ...     leaves=16, neighbors=Neighbors.ADD_REMOVE,
+    ...     leaves=16, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)))).level_amounts[0]
     Fraction(1, 5)
     """
@@ -111,9 +113,10 @@ def independent_mechanism(setting: TreeSetting) -> TreePlan:
 
     Source: Rameshwar, Tandon, Sharma, Section III-A.
 
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = independent_mechanism(TreeSetting(
-    ...     leaves=5, neighbors=Neighbors.SUBSTITUTE, public_total=True,
+    ...     leaves=5, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> plan.laws
     (None, DiscreteLaplace(scale=Fraction(4, 1)))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
 
@@ -26,7 +27,7 @@ class PartitionSetting:
         diameters: gamma of the nodes of each depth 0..bits, that of the whole being 1.
         dimensions: d, of the domain.
         budget: of the whole tree.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         public_total: the number of rows is public.
     """
 
@@ -34,7 +35,7 @@ class PartitionSetting:
     diameters: Callable[[int], float]
     dimensions: int
     budget: Budget
-    neighbors: Neighbors
+    unit: PrivacyUnit
     public_total: bool = False
 
 

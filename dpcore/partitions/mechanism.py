@@ -15,8 +15,9 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.consistency import Running
 from dpcore.partitions.measurement import Measurement
 from dpcore.partitions.tree import GrownTree, Hierarchy
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,13 +41,13 @@ class Mechanism(ABC):
     Attributes:
         depths: (h + 1,) of the levels, in bits, the root's 0 first.
         measure: of the budget.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         public_total: the number of rows is public.
     """
 
     depths: tuple[int, ...]
     measure: Measure
-    neighbors: Neighbors
+    unit: PrivacyUnit
     public_total: bool
 
     @property

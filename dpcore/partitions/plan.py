@@ -34,9 +34,10 @@ from dpcore.partitions.measurement import Measurement
 from dpcore.partitions.mechanism import EstimatedTree, Mechanism
 from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
 from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import Estimator, estimators_of
 from dpcore.sketches.shape import SketchKind, SketchShape
 
@@ -93,7 +94,7 @@ class PartitionPlan(Mechanism):
         amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
             not measured, or public.
         measure: of the amounts.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         public_total: the number of rows is public: under ``substitute``, where no row is dropped.
         rule: which nodes are split.
         estimation: of the counts.
@@ -103,9 +104,10 @@ class PartitionPlan(Mechanism):
     Raises:
         ValueError: fields out of range, or that do not fit each other.
 
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = PartitionPlan(
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
-    ...     measure=Measure.EPSILON, neighbors=Neighbors.ADD_REMOVE,
+    ...     measure=Measure.EPSILON, unit=ADD_REMOVE_ROW,
     ...     rule=GrowthRule(most=2**14, errors=4.0))
     >>> plan.law(1), plan.spending.epsilon
     (DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
@@ -116,7 +118,7 @@ class PartitionPlan(Mechanism):
     depths: tuple[int, ...]
     amounts: tuple[Fraction, ...]
     measure: Measure
-    neighbors: Neighbors
+    unit: PrivacyUnit
     rule: GrowthRule
     public_total: bool = False
     estimation: Estimation = Estimation.SHRUNK
@@ -139,7 +141,7 @@ class PartitionPlan(Mechanism):
             raise ValueError("counters: no level is left for a sketch")
 
     def _check_root(self) -> None:
-        if self.public_total and (self.neighbors is not Neighbors.SUBSTITUTE or self.amounts[0]):
+        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
             raise ValueError("public_total: under substitute only, and the root then costs nothing")
         known = self.public_total or self.amounts[0] > 0
         if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
@@ -153,8 +155,8 @@ class PartitionPlan(Mechanism):
         """L1 and squared L2 of what is measured of a level."""
         if self.sketches is not None and self.is_sketched(level):
             shape = self.sketches.shape
-            return sketch_sensitivity(self.neighbors, shape.rows, signed=shape.signed)
-        return level_sensitivity(self.neighbors, single_node=level == 0)
+            return sketch_sensitivity(self.unit, shape.rows, signed=shape.signed)
+        return level_sensitivity(self.unit, single_node=level == 0)
 
     @cached_property
     def laws(self) -> tuple[NoiseLaw | None, ...]:
@@ -205,7 +207,7 @@ class PartitionPlan(Mechanism):
         """How many counts, or cells, of each law a row moves by one; None where it moves a cell of
         a count sketch by two."""
         signed = self.sketches is not None and self.sketches.shape.signed
-        if signed and self.neighbors is Neighbors.SUBSTITUTE:
+        if not self.unit.moves_by_one(keyed=False) or (signed and self.unit.substitutes):
             return None
         return tuple(
             (law, self._sensitivity(level)[0]) for level, law in enumerate(self.laws) if law
@@ -251,7 +253,7 @@ class PartitionPlan(Mechanism):
         return {
             "mechanism": "partition",
             "measure": self.measure.value,
-            "neighbors": self.neighbors.value,
+            **self.unit.spec(),
             "public_total": self.public_total,
             "levels": self.levels(),
             "split": {
@@ -276,7 +278,7 @@ class PartitionPlan(Mechanism):
             depths=tuple(level["depth"] for level in spec["levels"]),
             amounts=tuple(Fraction(level[measure.value]) for level in spec["levels"]),
             measure=measure,
-            neighbors=Neighbors(spec["neighbors"]),
+            unit=PrivacyUnit.from_spec(spec),
             public_total=spec["public_total"],
             rule=GrowthRule(
                 most=split["most"],

@@ -30,7 +30,8 @@ from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.partitions.privtree import PrivTreePlan
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind, SketchShape
 
@@ -68,10 +69,11 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
 
     >>> from fractions import Fraction
     >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = plan_partition(
     ...     PartitionSetting(bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                      neighbors=Neighbors.ADD_REMOVE),
+    ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices(rows=10**6))
     >>> plan.depths, plan.holding.value
     ((0, 4, 8, 12, 16, 20, 24), 'sparse')
@@ -83,7 +85,7 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
         depths=depths,
         amounts=_amounts(setting, choices, depths, most),
         measure=setting.budget.measure,
-        neighbors=setting.neighbors,
+        unit=setting.unit,
         public_total=setting.public_total,
         rule=GrowthRule(most=most, parts=choices.parts, errors=choices.split_errors or None),
         estimation=_estimation(setting, choices),
@@ -130,7 +132,7 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         finest=finest,
         split_epsilon=half,
         count_epsilon=setting.budget.amount - half,
-        neighbors=setting.neighbors,
+        unit=setting.unit,
         dense=_is_dense(choices, finest),
     )
 
@@ -162,12 +164,11 @@ def useful_depth(setting: PartitionSetting, rows: int) -> int:
     """The depth at which a part would hold as many rows as noise, were rows spread evenly.
 
     log2(epsilon N), as in the paper's Theorem 1. Gaussian noise of rho counts like Laplace noise of
-    epsilon = 2 sqrt(rho), and ``substitute`` halves both.
+    epsilon = 2 sqrt(rho), and ``substitute`` halves both, and a unit of c rows takes a c-th.
     """
     amount = float(setting.budget.amount)
     epsilon = amount if setting.budget.measure is Measure.EPSILON else 2 * math.sqrt(amount)
-    if setting.neighbors is Neighbors.SUBSTITUTE:
-        epsilon /= 2
+    epsilon /= level_sensitivity(setting.unit, single_node=False)[0]
     return math.ceil(math.log2(max(2.0, epsilon * rows)))
 
 

@@ -21,7 +21,9 @@ while its splits count in the other direction, so the bound holds for a row less
 under ``substitute`` a row leaves one path, whose splits tell that much, and enters another, whose
 end tells at most 1 / lambda, while its splits count in the other direction: lambda = (3 beta - 2) /
 ((beta - 1) epsilon_1). The parts are disjoint, so their counts are epsilon_2-private with noise of
-scale 1 / epsilon_2, or twice that; both add up.
+scale 1 / epsilon_2, or twice that; both add up. A unit of c rows is c such steps, each for a row
+added, removed or substituted (rows that are not there before or after are steps of an end alone,
+which tell less): lambda and the scale of the counts grow c times.
 
 A tree that ends at a finest depth is a function of the one that does not.
 
@@ -48,9 +50,10 @@ from dpcore.partitions.measurement import Measurement, NodeNoise
 from dpcore.partitions.mechanism import EstimatedTree, Mechanism
 from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
 from dpcore.partitions.whole_counts import whole_counts
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +65,15 @@ class PrivTreePlan(Mechanism):
         finest: the depth at which no node is split, in bits; a multiple of `bits_apart`.
         split_epsilon: epsilon_1, for the splits.
         count_epsilon: epsilon_2, for the counts of the parts.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         dense: whether a counter for every node of the finest depth is held.
 
     Raises:
         ValueError: a field out of range.
 
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = PrivTreePlan(bits_apart=2, finest=8, split_epsilon=Fraction(1, 2),
-    ...                     count_epsilon=Fraction(1, 2), neighbors=Neighbors.ADD_REMOVE)
+    ...                     count_epsilon=Fraction(1, 2), unit=ADD_REMOVE_ROW)
     >>> plan.split_law, plan.decay
     (DiscreteLaplace(scale=Fraction(14, 3)), 7)
     >>> PrivTreePlan.from_spec(plan.spec()) == plan
@@ -80,7 +84,7 @@ class PrivTreePlan(Mechanism):
     finest: int
     split_epsilon: Fraction
     count_epsilon: Fraction
-    neighbors: Neighbors
+    unit: PrivacyUnit
     dense: bool = False
     measure: Measure = field(default=Measure.EPSILON, init=False)
     public_total: bool = field(default=False, init=False)
@@ -99,16 +103,17 @@ class PrivTreePlan(Mechanism):
 
     @property
     def _moved(self) -> int:
-        """In how many paths a row counts."""
-        return level_sensitivity(self.neighbors, single_node=False)[0]
+        """How far a unit moves the counts of all parts together."""
+        return level_sensitivity(self.unit, single_node=False)[0]
 
     @cached_property
     def split_law(self) -> DiscreteLaplace:
         """The noise of a split."""
         fanout = 1 << self.bits_apart
         told = Fraction(2 * fanout - 1, fanout - 1)
-        if self.neighbors is Neighbors.SUBSTITUTE:
+        if self.unit.substitutes:
             told += 1
+        told *= self.unit.rows
         return DiscreteLaplace(scale=told / self.split_epsilon)
 
     @cached_property
@@ -209,7 +214,7 @@ class PrivTreePlan(Mechanism):
     def spec(self) -> dict[str, Any]:
         return {
             "mechanism": "privtree",
-            "neighbors": self.neighbors.value,
+            **self.unit.spec(),
             "levels": self.levels(),
             "bits_apart": self.bits_apart,
             "split_epsilon": str(self.split_epsilon),
@@ -231,7 +236,7 @@ class PrivTreePlan(Mechanism):
             finest=spec["levels"][-1]["depth"],
             split_epsilon=Fraction(spec["split_epsilon"]),
             count_epsilon=Fraction(spec["count_epsilon"]),
-            neighbors=Neighbors(spec["neighbors"]),
+            unit=PrivacyUnit.from_spec(spec),
             dense=spec["holding"] == "dense",
         )
         if plan.spec() != dict(spec):

@@ -19,4 +19,5 @@ FACE = {
         "sum_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending"),
+    "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW"),
 }

@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpcore.noise.exponential_bounds import exp_bounds
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.unit import PrivacyUnit
 
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 BUDGET_BITS = 40
@@ -24,40 +24,36 @@ class GroupPrivacy:
     """What one row may cost so that a unit of several rows keeps (epsilon, delta).
 
     A mechanism that is (row_epsilon, row_delta)-DP for one row added or removed is (epsilon, delta)
-    -DP for units of at most `rows` rows. Such a unit, added or removed, is a path of k = rows steps
-    of one row each; substituted, of k = 2 rows steps. Along it epsilon is the sum of k row_epsilon,
+    -DP for units of at most c rows. Such a unit, added or removed, is a path of k = c steps of one
+    row each; substituted, of k = 2 c steps. Along it epsilon is the sum of k row_epsilon,
     and delta = row_delta (1 + e^row_epsilon + ... + e^((k - 1) row_epsilon)).
 
     Args:
         epsilon, delta: the claim for a unit; positive, delta below 1.
-        rows: c, the most rows of a unit in the tree.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in, with c, the most of its rows in the tree.
 
     Raises:
         ValueError: an argument out of range.
 
     Source: Ghazi et al., Fact 2.2.
 
-    >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 1000), rows=1,
-    ...                     neighbors=Neighbors.SUBSTITUTE)
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 1000), unit=SUBSTITUTE_ROW)
     >>> unit.row_epsilon, round(float(unit.row_delta), 9)
     (Fraction(1, 2), 0.000377541)
     """
 
     epsilon: Fraction
     delta: Fraction
-    rows: int
-    neighbors: Neighbors
+    unit: PrivacyUnit
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise ValueError(f"rows is {self.rows!r}; it must be a positive integer")
 
     @property
     def steps(self) -> int:
-        """k = ||x - x'||_1 at most: `rows`, or twice as many under substitution."""
-        return self.rows * level_sensitivity(self.neighbors, single_node=False)[0]
+        """k = ||x - x'||_1 at most: c, or twice as many under substitution."""
+        return level_sensitivity(self.unit, single_node=False)[0]
 
     @property
     def row_epsilon(self) -> Fraction:

@@ -1,4 +1,4 @@
-"""How far one row moves what is measured, and the noise that hides it.
+"""How far one privacy unit moves what is measured, and the noise that hides it.
 
 The one owner of every sensitivity of a level: the design, section 4, in integers.
 """
@@ -6,52 +6,79 @@ The one owner of every sensitivity of a level: the design, section 4, in integer
 from __future__ import annotations
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import PrivacyUnit
 
 
-def level_sensitivity(neighbors: Neighbors, *, single_node: bool) -> tuple[int, int]:
-    """The L1 and the squared L2 sensitivity of the counts of one level, for one row.
+def level_sensitivity(
+    unit: PrivacyUnit, *, single_node: bool, keyed: bool = False
+) -> tuple[int, int]:
+    """The L1 and the squared L2 sensitivity of the counts of one level, for one privacy unit.
 
     The nodes of a level, over all keys, are disjoint sets of rows, so a row counts in at most one
-    of them. Under ``add_remove`` one count moves by one: L1 = 1, L2^2 = 1. Under ``substitute`` a
-    row may leave one node and enter another: L1 = 2, L2^2 = 2. A level of a single node can only
-    gain or lose that row (when a policy drops it in one data set): L1 = L2^2 = 1 under either.
+    of them, and what a unit's rows add to the level is a vector v of whole numbers >= 0, of norms
+    that `PrivacyUnit.moved` bounds: |v| <= m_1, |v|^2 <= m_2 (of a unit that is a row 1 and 1).
+    Under ``add_remove`` the counts move by v: L1 = m_1, L2^2 = m_2. Under ``substitute`` they move
+    by v - w, w of the unit's other rows: L1 <= |v| + |w| = 2 m_1, and since v w >= 0, |v - w|^2 <=
+    |v|^2 + |w|^2: L2^2 = 2 m_2. Attained where v and w lie in other nodes (of other keys). A level
+    of a single node can only gain or lose the unit's rows (where some are dropped in one data set):
+    L1 = m_1, L2^2 = m_1^2 under either.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         single_node: the level has one node in all, that is the root of a tree without keys.
+        keyed: there is a tree for each key.
 
     Returns:
         (L1, L2^2).
 
-    >>> level_sensitivity(Neighbors.SUBSTITUTE, single_node=False)
+    Source: the design, section 4; all are compared with brute force in the tests.
+
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> level_sensitivity(SUBSTITUTE_ROW, single_node=False)
     (2, 2)
     """
-    if neighbors is Neighbors.ADD_REMOVE or single_node:
-        return 1, 1
-    return 2, 2
+    l1, l2_squared = unit.moved(keyed=keyed)
+    if single_node:
+        return l1, l1**2
+    both = 2 if unit.substitutes else 1
+    return both * l1, both * l2_squared
 
 
 def sum_sensitivity(
-    neighbors: Neighbors, lower: int, upper: int, *, single_node: bool
+    unit: PrivacyUnit, lower: int, upper: int, *, single_node: bool, keyed: bool = False
 ) -> tuple[int, int]:
-    """The L1 and the squared L2 sensitivity of bounded sums over one level, for one row.
+    """The L1 and the squared L2 sensitivity of bounded sums over one level, for one privacy unit.
 
     A row adds a whole number in [lower, upper] to at most one node of a level; where a policy drops
     it, it adds 0. Let B = max(|lower|, |upper|) be the most that it adds, and W = max(upper, 0) -
-    min(lower, 0) the largest distance between two of its contributions; B <= W <= 2 B.
+    min(lower, 0) the largest distance between two of its contributions; B <= W <= 2 B. Let m_1 and
+    m_2 bound the counts that a unit's rows add, as in `level_sensitivity`.
 
-    Under ``add_remove`` one sum moves by at most B: L1 = B, L2^2 = B^2. Under ``substitute`` a row
-    may take x from one node and add y to another, L1 = |x| + |y| <= 2 B and L2^2 = x^2 + y^2 <=
-    2 B^2, or stay in its node, which moves by |y - x| <= W: L1 = 2 B, L2^2 = max(2 B^2, W^2). A
-    single node moves by at most W: L1 = W, L2^2 = W^2. All are attained where a policy may drop
-    rows. A count has lower = upper = 1, see `level_sensitivity`.
+    The sums move by a convex function of the counts and values of a unit, so most at corners: nodes
+    with r rows and one with the rest (`PrivacyUnit.heaviest`), all of the value that is farthest
+    from 0. Let m_1 and m_2 be their sum and sum of squares.
+
+    Under ``add_remove``: L1 = B m_1, L2^2 = B^2 m_2. Under ``substitute`` the rows before and those
+    after may lie in nodes of their own, or in the same with values at both ends. L1 = 2 B m_1. For
+    the squares a node with v rows before and w after moves by v B + w (W - B) at most, where v >= w
+    > 0, or by v B. Nodes of equally many rows: max(2 B^2, W^2) times their square, in all
+
+        L2^2 = max(2 B^2, W^2) m_2.
+
+    Where there is a rest, it may also meet r rows, once or twice (before, after). With x =
+    (r B + rest (W - B))^2 the three cases are that, 2 x + max(2 B^2, W^2) (q - 1) r^2, and
+    x + (r^2 + rest^2) B^2 + max(2 B^2, W^2) (q - 1) r^2, and L2^2 is the largest. (The design has
+    the first alone, which is too small where values of both signs meet a rest.) A single node moves
+    by at most W m_1: L1 = W m_1, L2^2 = (W m_1)^2. All are attained where a policy may drop rows. A
+    count has lower = upper = 1, see `level_sensitivity`.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         lower: the least value of a row.
         upper: the largest.
         single_node: as in `level_sensitivity`.
+        keyed: there is a tree for each key.
 
     Returns:
         (L1, L2^2), whole numbers.
@@ -61,9 +88,10 @@ def sum_sensitivity(
 
     Source: the design, section 4; all are compared with brute force in the tests.
 
-    >>> sum_sensitivity(Neighbors.SUBSTITUTE, 0, 10, single_node=False)
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> sum_sensitivity(SUBSTITUTE_ROW, 0, 10, single_node=False)
     (20, 200)
-    >>> sum_sensitivity(Neighbors.SUBSTITUTE, -10, 10, single_node=False)
+    >>> sum_sensitivity(SUBSTITUTE_ROW, -10, 10, single_node=False)
     (20, 400)
     """
     if lower > upper or lower == upper == 0:
@@ -71,28 +99,40 @@ def sum_sensitivity(
             f"lower {lower}, upper {upper}: lower must not be above upper, nor both be 0"
         )
     largest, width = max(abs(lower), abs(upper)), max(upper, 0) - min(lower, 0)
-    if neighbors is Neighbors.ADD_REMOVE:
-        return largest, largest**2
+    l1, l2_squared = unit.moved(keyed=keyed)
+    if not unit.substitutes:
+        return largest * l1, largest**2 * l2_squared
     if single_node:
-        return width, width**2
-    return 2 * largest, max(2 * largest**2, width**2)
+        return width * l1, (width * l1) ** 2
+    alike = max(2 * largest**2, width**2)
+    full, per_key, rest = unit.heaviest(keyed=keyed)
+    met = (per_key * largest + rest * (width - largest)) ** 2 if rest else 0
+    others = alike * (full - 1) * per_key**2
+    return 2 * largest * l1, max(
+        alike * l2_squared,
+        2 * met + others,
+        met + (per_key**2 + rest**2) * largest**2 + others if rest else 0,
+    )
 
 
 def prefix_sensitivity(
-    neighbors: Neighbors, leaves: int, *, public_total: bool, keyed: bool
+    unit: PrivacyUnit, leaves: int, *, public_total: bool, keyed: bool
 ) -> tuple[int, int]:
-    """The L1 and the squared L2 sensitivity of the counts of all prefixes, for one row.
+    """The L1 and the squared L2 sensitivity of the counts of all prefixes, for one privacy unit.
 
     A row in leaf i counts in the prefixes i to K - 1, so one row more moves at most K of them by
     one. Substituting a row between two leaves of a tree moves at most the K - 1 prefixes between
     them, but where a policy may drop rows it may also leave, which moves K. With keys it may leave
     one key's tree and enter another's: 2 K. Where the total is public the last prefix is not
-    measured and no row is dropped: K - 1. All move by one, so L2^2 = L1.
+    measured and no row is dropped: K - 1. All move by one, so L2^2 = L1. The rows of a unit of
+    several move most where they all lie in the first leaf of their trees: as many prefixes, each by
+    the rows of a key. With m_1 and m_2 of `PrivacyUnit.moved`, L1 is m_1 times and L2^2 is m_2
+    times that of a row.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         leaves: K.
-        public_total: the number of rows is public (substitute without keys only).
+        public_total: the number of rows is public (substitute of rows without keys only).
         keyed: there is a tree for each key.
 
     Returns:
@@ -100,18 +140,18 @@ def prefix_sensitivity(
 
     Source: Rameshwar, Tandon, Sharma, Section II-C (K - 1); the others derived here.
 
-    >>> prefix_sensitivity(Neighbors.SUBSTITUTE, 10, public_total=True, keyed=False)
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> prefix_sensitivity(SUBSTITUTE_ROW, 10, public_total=True, keyed=False)
     (9, 9)
     """
-    if public_total:
-        moved = leaves - 1
-    else:
-        moved = 2 * leaves if keyed and neighbors is Neighbors.SUBSTITUTE else leaves
-    return moved, moved
+    trees = 2 if keyed and unit.substitutes else 1
+    moved = leaves - 1 if public_total else trees * leaves
+    l1, l2_squared = unit.moved(keyed=keyed)
+    return l1 * moved, l2_squared * moved
 
 
-def sketch_sensitivity(neighbors: Neighbors, rows: int, *, signed: bool) -> tuple[int, int]:
-    """The L1 and the squared L2 sensitivity of a sketch's table, for one row of data.
+def sketch_sensitivity(unit: PrivacyUnit, rows: int, *, signed: bool) -> tuple[int, int]:
+    """The L1 and the squared L2 sensitivity of a sketch's table, for one privacy unit.
 
     A row of data counts in one cell of each of the sketch's j rows, by 1 or, if signed, by -1; its
     hash functions do not depend on the data, so they are the same for both neighbours, and nothing
@@ -122,10 +162,11 @@ def sketch_sensitivity(neighbors: Neighbors, rows: int, *, signed: bool) -> tupl
     one: 2 and 2. In one cell the counts of a count-min sketch cancel; those of a count sketch
     cancel or, of opposite signs, move that cell by two: 2 and 4. So L1 = 2 j, L2^2 = 2 j unsigned
     and 4 j signed; all are attained, in all rows at once. A row that a policy drops from one of
-    the data sets moves no more than under ``add_remove``.
+    the data sets moves no more than under ``add_remove``. The rows of a unit of c may all hash into
+    one cell of each row of the sketch: L1 is c times and L2^2 is c^2 times that.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         rows: of the sketch, j.
         signed: whether rows of data count with a sign (a count sketch).
 
@@ -135,12 +176,14 @@ def sketch_sensitivity(neighbors: Neighbors, rows: int, *, signed: bool) -> tupl
     Source: Holland et al., section 4.1, for L1 under add_remove; all are compared with brute force
     in the tests.
 
-    >>> sketch_sensitivity(Neighbors.SUBSTITUTE, 3, signed=True)
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> sketch_sensitivity(SUBSTITUTE_ROW, 3, signed=True)
     (6, 12)
     """
-    if neighbors is Neighbors.ADD_REMOVE:
-        return rows, rows
-    return 2 * rows, (4 if signed else 2) * rows
+    l1, l2_squared = unit.moved(keyed=False)
+    if not unit.substitutes:
+        return rows * l1, rows * l2_squared
+    return 2 * rows * l1, (4 if signed else 2) * rows * l2_squared
 
 
 def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
@@ -161,20 +204,23 @@ def noise_law(budget: Budget, l1: int, l2_squared: int) -> NoiseLaw:
     return DiscreteGaussian(sigma_squared=l2_squared / (2 * budget.amount))
 
 
-def level_law(neighbors: Neighbors, budget: Budget, *, single_node: bool) -> NoiseLaw:
-    """The noise that spends ``budget`` on the counts of one level, for one row; see `noise_law`.
+def level_law(
+    unit: PrivacyUnit, budget: Budget, *, single_node: bool, keyed: bool = False
+) -> NoiseLaw:
+    """The noise that spends ``budget`` on the counts of one level, for one unit; see `noise_law`.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         budget: what the level may spend.
-        single_node: as in `level_sensitivity`.
+        single_node, keyed: as in `level_sensitivity`.
 
     Raises:
         ValueError: the noise would be too large for 64-bit counts.
 
     >>> from fractions import Fraction
-    >>> level_law(Neighbors.SUBSTITUTE, Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> level_law(SUBSTITUTE_ROW, Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
     ...           single_node=False)
     DiscreteLaplace(scale=Fraction(4, 1))
     """
-    return noise_law(budget, *level_sensitivity(neighbors, single_node=single_node))
+    return noise_law(budget, *level_sensitivity(unit, single_node=single_node, keyed=keyed))

@@ -19,13 +19,13 @@ MovedCounts = tuple[tuple[NoiseLaw, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What is spent on one row.
+    """What is spent on one privacy unit.
 
     Args:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
         rho: of zCDP, beside them.
-        moved: the noise laws behind the rho, and how many counts of each a row moves by one; None
-            where a row may move them otherwise, or other counts of other laws.
+        moved: the noise laws behind the rho, and how many counts of each a unit moves by one; None
+            where it may move them otherwise, or other counts of other laws.
 
     Raises:
         ValueError: an amount below 0.

@@ -73,49 +73,119 @@ class PrivacyUnit:
         return not self.columns
 
     @property
+    def name(self) -> str:
+        """The row, or the columns."""
+        return ", ".join(self.columns) or "row"
+
+    @property
+    def in_words(self) -> str:
+        """The unit and its bounds, for a person.
+
+        >>> PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3).in_words
+        'user, at most 10 rows and 3 keys of each'
+        """
+        return self.name if self.is_row else f"{self.name}, {self.bounds_in_words} of each"
+
+    @property
+    def bounds_in_words(self) -> str:
+        """How much of a unit is counted."""
+        bounds = [_several(self.rows, "row")]
+        if self.keys is not None:
+            bounds.append(_several(self.keys, "key"))
+        if self.rows_per_key is not None:
+            bounds.append(f"{_several(self.rows_per_key, 'row')} a key")
+        return f"at most {' and '.join(bounds)}"
+
+    @property
+    def substitutes(self) -> bool:
+        """Whether neighbours differ in the rows of a unit, not in whether it is there."""
+        return self.neighbors is Neighbors.SUBSTITUTE
+
+    @property
     def drops_rows(self) -> bool:
         """Whether rows of a unit may be left out, so that the number of those that are counted is
         never public."""
         return not self.is_row
 
+    def heaviest(self, *, keyed: bool) -> tuple[int, int, int]:
+        """The unit that moves the counts of a level most: q nodes with r of its rows each, and one
+        node with the rest.
+
+        A unit has at most c rows, and without keys all may lie in one node: q = 1, r = c. With at
+        most r rows under a key and m keys it has c' = min(c, m r). A node belongs to one key, so at
+        most r rows lie in it; the vectors of counts are sums of at most c' of which no entry is
+        above r, whose hull has the corners of q = floor(c' / r) entries r and one that is the rest.
+        A convex function of the counts, as a norm is, is largest at a corner.
+
+        Args:
+            keyed: there is a tree for each key.
+
+        Returns:
+            (q, r, rest), rest below r.
+        """
+        if not keyed:
+            return 1, self.rows, 0
+        per_key = min(self.rows_per_key or self.rows, self.rows)
+        rows = self.rows if self.keys is None else min(self.rows, self.keys * per_key)
+        full, rest = divmod(rows, per_key)
+        return full, per_key, rest
+
     def moved(self, *, keyed: bool) -> tuple[int, int]:
         """The most that one unit's rows add to the counts of one level: L1, and squared L2.
 
-        A unit has at most c rows, so without keys L1 = c; all may lie in one node, L2^2 = c^2.
-        With at most r rows under a key and m keys, L1 = c' = min(c, m r). A node belongs to one
-        key, so at most r rows lie in it. The square is convex, so the sum of squares of counts
-        that sum to at most c', each at most r, is largest where as many as can be are r, q =
-        floor(c' / r), and one is the rest: L2^2 = q r^2 + (c' - q r)^2. Both are attained, with
-        the rows of each key in one node.
+        Both are attained by the `heaviest`: c' = q r + rest, and q r^2 + rest^2.
 
         Args:
             keyed: there is a tree for each key.
 
         Source: the design, section 4.
         """
-        if not keyed:
-            return self.rows, self.rows**2
-        per_key = min(self.rows_per_key or self.rows, self.rows)
-        rows = self.rows if self.keys is None else min(self.rows, self.keys * per_key)
-        full, rest = divmod(rows, per_key)
-        return rows, full * per_key**2 + rest**2
+        full, per_key, rest = self.heaviest(keyed=keyed)
+        return full * per_key + rest, full * per_key**2 + rest**2
+
+    def moves_by_one(self, *, keyed: bool) -> bool:
+        """Whether a unit moves no more counts, and by no more, than a row."""
+        return self.moved(keyed=keyed) == (1, 1)
 
     def spec(self) -> dict[str, object]:
-        """As plain JSON values, without the relation."""
-        return {
-            "columns": list(self.columns),
-            "rows": self.rows,
-            "keys": self.keys,
-            "rows_per_key": self.rows_per_key,
-            "nulls": self.nulls.value,
+        """As entries of a specification, plain JSON values: the relation, and what is not a row.
+
+        >>> ADD_REMOVE_ROW.spec()
+        {'neighbors': 'add_remove'}
+        """
+        relation: dict[str, object] = {"neighbors": self.neighbors.value}
+        if self.is_row:
+            return relation
+        return relation | {
+            "unit": {
+                "columns": list(self.columns),
+                "rows": self.rows,
+                "keys": self.keys,
+                "rows_per_key": self.rows_per_key,
+                "nulls": self.nulls.value,
+            }
         }
 
     @classmethod
-    def from_spec(cls, neighbors: Neighbors, spec: Mapping[str, object] | str) -> PrivacyUnit:
-        """The inverse of `spec`; "row" is the row."""
-        if isinstance(spec, str):
+    def from_spec(cls, spec: Mapping[str, object]) -> PrivacyUnit:
+        """The unit of a specification that has the entries of `spec`; "row" is the row too."""
+        neighbors, unit = Neighbors(spec["neighbors"]), spec.get("unit", "row")
+        if not isinstance(unit, Mapping):
             return cls(neighbors=neighbors)
-        columns, nulls = spec["columns"], NullUnits(spec["nulls"])
-        assert isinstance(columns, list)
-        bounds = {name: spec[name] for name in ("rows", "keys", "rows_per_key")}
-        return cls(neighbors=neighbors, columns=tuple(columns), nulls=nulls, **bounds)  # type: ignore[arg-type]
+        return cls(
+            neighbors=neighbors,
+            columns=tuple(unit["columns"]),
+            rows=unit["rows"],
+            keys=unit["keys"],
+            rows_per_key=unit["rows_per_key"],
+            nulls=NullUnits(unit["nulls"]),
+        )
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number > 1)}"
+
+
+ADD_REMOVE_ROW = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
+SUBSTITUTE_ROW = PrivacyUnit(neighbors=Neighbors.SUBSTITUTE)
+ROW_UNITS = (ADD_REMOVE_ROW, SUBSTITUTE_ROW)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.trees.shape import Shape
 
 
@@ -53,7 +54,7 @@ class Plan(Protocol):
         """Its shape."""
 
     @property
-    def neighbors(self) -> Neighbors:
+    def unit(self) -> PrivacyUnit:
         """The neighbouring relation of the guarantee."""
 
     @property

@@ -28,8 +28,9 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import (
     Counter,
     Counts,
@@ -249,7 +250,7 @@ class Question(ABC):
 
     @property
     @abstractmethod
-    def neighbors(self) -> Neighbors:
+    def unit(self) -> PrivacyUnit:
         """The neighbouring relation that the plan is for."""
 
     @property

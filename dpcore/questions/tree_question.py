@@ -17,8 +17,9 @@ import pyarrow as pa
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.leaf_counts import (
     ChunkCounts,
     DenseCounter,
@@ -82,8 +83,8 @@ class TreeQuestion(Question):
             raise ValueError("plan: keyed must say whether the question has keys")
 
     @property
-    def neighbors(self) -> Neighbors:
-        return self.plan.neighbors
+    def unit(self) -> PrivacyUnit:
+        return self.plan.unit
 
     @property
     def budget(self) -> Budget | None:

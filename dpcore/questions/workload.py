@@ -13,7 +13,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import Generic, TypeVar
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import KeyList
@@ -48,13 +49,13 @@ class Terms:
     """What all trees of a release have in common, beside the budget.
 
     Args:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         confidence: of the intervals.
         drops_rows: rows may be left out before any tree sees them, so that the number of those
             that are counted is never public.
     """
 
-    neighbors: Neighbors
+    unit: PrivacyUnit
     confidence: float = 0.95
     drops_rows: bool = False
 

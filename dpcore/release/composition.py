@@ -80,14 +80,14 @@ def plan_release(
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.ordered.workload import OrderedWorkload
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.workload import SparseWorkload
     >>> plan = plan_release(
     ...     "visits",
     ...     Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...               delta=Fraction(1, 10**6)),
-    ...     Terms(neighbors=Neighbors.ADD_REMOVE),
+    ...     Terms(unit=ADD_REMOVE_ROW),
     ...     [OrderedWorkload(name="age", domain=make_domain(
     ...         {"column": "age", "type": "integer", "lower": 0, "upper": 120})),
     ...      SparseWorkload(name="address", domain=CodeDomain(column="address", widths=(8, 24)))])
@@ -171,7 +171,7 @@ class _Composition:
         """
         return ReleasePlan(
             name=self.name,
-            neighbors=self.terms.neighbors,
+            unit=self.terms.unit,
             budget=budget,
             questions=tuple(self._question(n, budget) for n in range(len(self.workloads))),
             stated=stated,

@@ -8,14 +8,20 @@ from collections.abc import Mapping
 
 from dpcore import __version__
 from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"
 
-_NEIGHBORS = {
+_ROWS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
     Neighbors.SUBSTITUTE: "both have as many rows, a public number, and they differ in one",
+}
+_UNITS = {
+    Neighbors.ADD_REMOVE: "one of them has one unit more than the other, with all of its rows",
+    Neighbors.SUBSTITUTE: "both have the same units, and the rows of one differ, in number and "
+    "values",
 }
 
 
@@ -54,17 +60,36 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
-    if plan.stated is not None and composed < len(plan.questions):
-        times = "epsilon times the number of their rows, and a delta that grows faster than it"
+    neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
+    return (
+        f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
+        f"{_bounds(plan)}{_unit(plan)}. Noise is derived from a secret key: whoever learns "
+        "the key can remove the noise, so the guarantee holds only while the key stays secret."
+    )
+
+
+def _unit(plan: ReleasePlan) -> str:
+    """What the guarantee protects, and what of it counts."""
+    unit = plan.unit
+    several = "rows" if unit.is_row else "units"
+    if plan.stated is not None and len(plan.composed) < len(plan.questions):
+        times = (
+            f"epsilon times the number of their {several}, and a delta that grows faster than it"
+        )
     else:
         times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
         times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
-        times += "the number of their rows"
+        times += f"the number of their {several}"
+    if unit.is_row:
+        return (
+            f"The privacy unit is the row: a person in several rows is protected less, with {times}"
+        )
+    nulls = "left out" if unit.nulls is NullUnits.DROP else "units of their own"
     return (
-        f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
-        f"{_bounds(plan)}The privacy unit is the row: a person in several rows is protected less, "
-        f"with {times}. Noise is derived from a secret key: whoever learns "
-        "the key can remove the noise, so the guarantee holds only while the key stays secret."
+        f"The privacy unit is {unit.name}: all rows of one value are protected together. Of each a "
+        f"tree counts {unit.bounds_in_words}, which a keyed hash of them chooses; rows whose "
+        f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "
+        f"less, with {times}"
     )
 
 
@@ -93,12 +118,12 @@ def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
     return {plan.budget.measure.value: str(plan.budget.amount)}
 
 
-def guarantee_numbers(plan: ReleasePlan) -> dict[str, str]:
+def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
     """The guarantee as the manifest states it for programs: relation, unit and budget."""
     stated = plan.stated
     return {
-        "neighbors": plan.neighbors.value,
-        "unit": "row",
+        "neighbors": plan.unit.neighbors.value,
+        "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
     }

@@ -20,7 +20,8 @@ from dpcore.hypercube.question import hypercube_question_from_spec
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
@@ -36,12 +37,12 @@ class ReadTerms(NamedTuple):
     """What the specification of a question is read with: what it shares with its release.
 
     Attributes:
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         measure: of the question's budget.
         read_universe: gives what the specification names by digest; None: it is not at hand.
     """
 
-    neighbors: Neighbors
+    unit: PrivacyUnit
     measure: Measure
     read_universe: ReadUniverse | None
 
@@ -59,7 +60,7 @@ class Kind(NamedTuple):
 
 
 def _ordered(spec: Spec, terms: ReadTerms) -> Question:
-    return ordered_question_from_spec(spec, terms.neighbors, terms.measure)
+    return ordered_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
@@ -68,7 +69,7 @@ def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     universe = terms.read_universe(str(spec["domain"]["universe"]))
     if "thresholds" in spec:
         return threshold_question_from_spec(spec, universe)
-    return hierarchy_question_from_spec(spec, terms.neighbors, terms.measure, universe)
+    return hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
 
 
 KINDS: dict[str, Kind] = {

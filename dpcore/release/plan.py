@@ -14,8 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpcore.noise.laws import SAMPLER_VERSION
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
 
@@ -31,7 +32,7 @@ class ReleasePlan:
 
     Args:
         name: the release's id.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         budget: of the trees that share one; their budgets sum to no more. The epsilon that is
             stated where all trees spend an epsilon and a delta of their own.
         questions: at least one, with names that differ.
@@ -45,7 +46,7 @@ class ReleasePlan:
     """
 
     name: str
-    neighbors: Neighbors
+    unit: PrivacyUnit
     budget: Budget
     questions: tuple[Question, ...]
     stated: tuple[Fraction, Fraction] | None = None
@@ -69,7 +70,7 @@ class ReleasePlan:
         for question in self.questions:
             own = question.budget
             alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
-            if question.neighbors is not self.neighbors or not alike:
+            if question.unit != self.unit or not alike:
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
         # An epsilon beside one that is stated is added to what is stated.
         shared = Fraction(0) if self.stated is not None else self.spending.epsilon
@@ -118,7 +119,7 @@ class ReleasePlan:
             "sampler": SAMPLER_VERSION,
             "name": self.name,
             "unit": "row",
-            "neighbors": self.neighbors.value,
+            **self.unit.spec(),
             "measure": self.budget.measure.value,
             "budget": str(self.budget.amount),
             "stated": None if self.stated is None else [str(each) for each in self.stated],
@@ -158,14 +159,14 @@ def plan_from_spec(
     if spec.get("format") not in _READ_FORMATS:
         known = " or ".join(map(str, _READ_FORMATS))
         raise ValueError(f"format: {spec.get('format')} is not {known}, which this program reads")
-    neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
+    unit, measure = PrivacyUnit.from_spec(spec), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
-    terms = ReadTerms(neighbors, measure, read_universe)
+    terms = ReadTerms(unit, measure, read_universe)
     alone = terms._replace(measure=Measure.EPSILON)
     return ReleasePlan(
         name=str(spec["name"]),
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
             kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees

@@ -45,13 +45,13 @@ def consistent_counts(
 
     >>> from fractions import Fraction
     >>> import pyarrow as pa
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.sparse.bounds import certain_bounds, known_tree
     >>> from dpcore.questions.node_counts import NodeCounts
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> tree = known_tree(domain, [
     ...     NodeCounts(keys=pa.array(keys, pa.uint64()), counts=np.array(noisy, np.int64))
     ...     for keys, noisy in [([0], [500]), ([9, 10], [120, 420]), ([], [])]])

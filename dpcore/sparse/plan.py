@@ -41,8 +41,7 @@ from functools import cached_property
 from typing import Any
 
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.privacy.budget import Neighbors
-from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
@@ -90,8 +89,7 @@ class SparsePlan:
 
     Args:
         levels: (h + 1,) root first, h at least 1; the names differ.
-        neighbors: the neighbouring relation of the guarantee.
-        rows: c, how many rows of a privacy unit count at most, at least 1.
+        unit: what neighbours differ in, with c, the most of its rows.
         public_total: the number of rows is public, so the root is exact and costs nothing; only
             under ``substitute`` and where no row is ever dropped.
 
@@ -102,7 +100,7 @@ class SparsePlan:
     >>> plan = SparsePlan(
     ...     levels=(SparseLevel(name="all", epsilon=Fraction(1, 2), delta=tenth),
     ...             SparseLevel(name="/8", epsilon=Fraction(1, 2), delta=tenth)),
-    ...     neighbors=Neighbors.SUBSTITUTE)
+    ...     unit=SUBSTITUTE_ROW)
     >>> plan.epsilon, plan.delta, plan.height
     (Fraction(1, 1), Fraction(1, 500000), 1)
     >>> plan.law(0), plan.law(1)
@@ -113,8 +111,7 @@ radius=50))
     """
 
     levels: tuple[SparseLevel, ...]
-    neighbors: Neighbors
-    rows: int = 1
+    unit: PrivacyUnit
     public_total: bool = False
 
     def __post_init__(self) -> None:
@@ -123,9 +120,7 @@ radius=50))
         names = [level.name for level in self.levels]
         if len(set(names)) < len(names):
             raise ValueError(f"levels: the names {', '.join(names)} are not all different")
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise ValueError(f"rows is {self.rows!r}; it must be a positive integer")
-        if self.public_total and self.neighbors is not Neighbors.SUBSTITUTE:
+        if self.public_total and self.unit != SUBSTITUTE_ROW:
             raise ValueError("public_total: the number of rows is public only under substitute")
         self._check_amounts()
 
@@ -162,13 +157,10 @@ radius=50))
 
     @cached_property
     def _laws(self) -> tuple[TruncatedLaplace | None, ...]:
-        # Of a level a row moves so many counts, and spends a part on each.
-        moved = (
-            level_sensitivity(self.neighbors, single_node=level == 0)[0]
-            for level in range(self.height + 1)
-        )
+        # Rows leave nodes, and under substitute others enter nodes: a part is spent on each.
+        moved = (1, *[2 if self.unit.substitutes else 1] * self.height)
         return tuple(
-            truncated_laplace(level.epsilon / part, level.delta / part, sensitivity=self.rows)
+            truncated_laplace(level.epsilon / part, level.delta / part, sensitivity=self.unit.rows)
             if level.epsilon
             else None
             for level, part in zip(self.levels, moved, strict=True)
@@ -195,7 +187,8 @@ radius=50))
     def publication_probability(self, level: int, count: int) -> float:
         """The probability that a node of a level with so many rows is published.
 
-        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
         >>> plan.publication_probability(1, 0), plan.publication_probability(1, 10**6)
         (0.0, 1.0)
         """
@@ -214,7 +207,8 @@ radius=50))
         Raises:
             ValueError: a probability out of range.
 
-        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
         >>> plan.threshold(1), plan.heavy_count(1), plan.heavy_count(1, 1.0)
         (17, 21, 35)
         """
@@ -260,8 +254,8 @@ radius=50))
         """All that shapes the law of what is published, as plain JSON; rationals are texts."""
         return {
             "mechanism": "sparse",
-            "neighbors": self.neighbors.value,
-            "rows": self.rows,
+            **self.unit.spec(),
+            "rows": self.unit.rows,
             "public_total": self.public_total,
             "levels": [
                 {
@@ -283,7 +277,8 @@ radius=50))
         Raises:
             ValueError: the noise stored there is not that of its budget.
 
-        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+        >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> plan = plan_sparse(["key"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
         >>> SparsePlan.from_spec(plan.spec()) == plan
         True
         """
@@ -296,8 +291,7 @@ radius=50))
                 )
                 for level in spec["levels"]
             ),
-            neighbors=Neighbors(spec["neighbors"]),
-            rows=spec["rows"],
+            unit=PrivacyUnit.from_spec(spec),
             public_total=spec["public_total"],
         )
         if plan.spec() != dict(spec):
@@ -309,11 +303,10 @@ def plan_sparse(
     names: Sequence[str],
     epsilon: Fraction,
     delta: Fraction,
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
     *,
     weights: Sequence[Fraction | int] | None = None,
     root_weight: Fraction = Fraction(1, 16),
-    rows: int = 1,
     public_total: bool = False,
 ) -> SparsePlan:
     """Split a budget over the levels so that the weighted sum of the thresholds is small.
@@ -327,17 +320,17 @@ def plan_sparse(
         names: (h,) of the levels below the root, top down.
         epsilon: the total, above 0.
         delta: the total, above 0 and below 1/2.
-        neighbors: the neighbouring relation.
+        unit: what neighbours differ in.
         weights: (h,) above 0, how much a row less in the threshold of a level is worth; by default
             the same for all.
         root_weight: above 0, the same for the root, whose noise hides nothing from being found.
-        rows: c, as in `SparsePlan`.
         public_total: as in `SparsePlan`; the root then costs nothing.
 
     Raises:
         ValueError: an argument out of range.
 
-    >>> plan = plan_sparse(["/8", "/16"], Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE,
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = plan_sparse(["/8", "/16"], Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW,
     ...                    weights=[1, 4], root_weight=Fraction(1))
     >>> [str(level.epsilon) for level in plan.levels], plan.delta
     (['1/4', '1/4', '1/2'], Fraction(1, 1000000))
@@ -361,7 +354,7 @@ def plan_sparse(
         SparseLevel(name=name, epsilon=share * epsilon, delta=share * delta)
         for name, share in zip((ROOT_NAME, *names), shares, strict=True)
     )
-    return SparsePlan(levels=levels, neighbors=neighbors, rows=rows, public_total=public_total)
+    return SparsePlan(levels=levels, unit=unit, public_total=public_total)
 
 
 def _root(weight: Fraction | int) -> int:

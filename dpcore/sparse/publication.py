@@ -55,11 +55,11 @@ def publish_shard(
     >>> from fractions import Fraction
     >>> import pyarrow as pa
     >>> from dpcore.noise.randomness import ReleaseKey
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> counts = NodeCounts(keys=pa.array([9, 10], pa.uint64()), counts=np.array([1, 1000]))
     >>> noise = NoiseSource(
     ...     key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
@@ -48,8 +48,9 @@ class SparseQuestion(Question):
 
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> question = SparseQuestion(name="addresses", domain=domain, plan=plan)
     >>> question.spending.own, [tuple(place) for place in question.places[:3]]
     ((Fraction(1, 1), Fraction(1, 1000000)), [(0, 0), (1, 0), (1, 1)])
@@ -87,8 +88,8 @@ class SparseQuestion(Question):
             raise ValueError(f"plan: no noise fits the budget of a level, as the {error}") from None
 
     @property
-    def neighbors(self) -> Neighbors:
-        return self.plan.neighbors
+    def unit(self) -> PrivacyUnit:
+        return self.plan.unit
 
     @property
     def spending(self) -> Spending:

@@ -137,11 +137,11 @@ def settle(
     Source: the docstring of this module.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.sparse.domain import CodeDomain
     >>> from dpcore.sparse.plan import plan_sparse
     >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), Neighbors.ADD_REMOVE)
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
     >>> counts = [([0], [500]), ([9, 10], [90, 420]), ([10 << 24], [70])]
     >>> levels = settle(plan, domain, [
     ...     NodeCounts(keys=pa.array(keys, pa.uint64()), counts=np.array(noisy))

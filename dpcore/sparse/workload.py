@@ -42,7 +42,7 @@ class SparseWorkload(Workload[SparseQuestion]):
             self.domain.names,
             share.budget.amount,
             share.delta,
-            terms.neighbors,
+            terms.unit,
             weights=self.weights,
         )
         return SparseQuestion(

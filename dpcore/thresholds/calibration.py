@@ -113,14 +113,14 @@ class _Room:
 
 
 def calibrate(
-    unit: GroupPrivacy, *, height: int, alpha: float, score: Score, root_bound: int = MAX_COUNT
+    group: GroupPrivacy, *, height: int, alpha: float, score: Score, root_bound: int = MAX_COUNT
 ) -> ThresholdPlan:
     """The plan of the smallest score found; no data are touched.
 
     Guarantee: the plan's; it is checked exactly when the plan is made.
 
     Args:
-        unit: the epsilon and delta, and the rows that they are for.
+        group: the epsilon and delta, and the rows that they are for.
         height: h, the level of the leaves.
         alpha: the relative error that the rounds are laid out for, above 0 and below 1.
         score: what to make small, from the bounds of a plan's errors.
@@ -133,12 +133,11 @@ def calibrate(
     Raises:
         ValueError: an argument out of range.
 
-    >>> from dpcore.privacy.budget import Neighbors
-    >>> unit = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 10**6), rows=1,
-    ...                     neighbors=Neighbors.ADD_REMOVE)
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> group = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 10**6), unit=ADD_REMOVE_ROW)
     >>> def worst(errors: ThresholdErrors) -> float:
     ...     return float(errors.alpha_rmse(errors.places, 0.5).max())
-    >>> plan = calibrate(unit, height=20, alpha=0.5, root_bound=10**6, score=worst)
+    >>> plan = calibrate(group, height=20, alpha=0.5, root_bound=10**6, score=worst)
     >>> round(worst(ThresholdErrors(plan, height=20, root_bound=10**6)))
     120
     """
@@ -149,13 +148,13 @@ def calibrate(
     if not 1 <= root_bound <= MAX_COUNT:
         raise ValueError(f"root_bound is {root_bound}; it must be from 1 to 2^40")
     setting = _Setting(
-        epsilon=float(unit.row_epsilon),
-        delta=float(unit.row_delta),
+        epsilon=float(group.row_epsilon),
+        delta=float(group.row_delta),
         height=height,
         alpha=alpha,
         root_bound=float(root_bound),
     )
-    search = _Search(setting=setting, unit=unit, score=score, root_bound=root_bound)
+    search = _Search(setting=setting, group=group, score=score, root_bound=root_bound)
     return search.best()
 
 
@@ -170,7 +169,7 @@ class _Search:
     """Coordinate descent: the layout of the rounds by E, how seldom they fail by the score."""
 
     setting: _Setting
-    unit: GroupPrivacy
+    group: GroupPrivacy
     score: Score
     root_bound: int
 
@@ -197,7 +196,7 @@ class _Search:
         return best
 
     def _scored(self, shape: _Shape, error: float) -> _Scored:
-        return self._of(_plan(_drafts(self.setting, shape, error) or [], error, self.unit))
+        return self._of(_plan(_drafts(self.setting, shape, error) or [], error, self.group))
 
     def _of(self, plan: ThresholdPlan) -> _Scored:
         height = self.setting.height
@@ -328,12 +327,12 @@ def _difference_quantile(probability: float) -> float:
     return z
 
 
-def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPlan:
+def _plan(drafts: list[_Draft], error: float, group: GroupPrivacy) -> ThresholdPlan:
     """The plan of drafts: budgets scaled to the whole and rounded down, radii exact."""
-    scale = unit.row_epsilon / Fraction(max(_cost(drafts), 1e-12))
+    scale = group.row_epsilon / Fraction(max(_cost(drafts), 1e-12))
     rounds: list[ThresholdRound] = []
     for number, draft in enumerate(drafts):
-        share = unit.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
+        share = group.row_delta * (1 - _DELTA_RATIO) * _DELTA_RATIO**number
         search = rounded_down(Fraction(draft.search_epsilon) * scale, _BITS)
         # Rising, so that an estimate tells its round, and none is above that of its parent.
         below = rounds[-1].estimate if rounds else _short(error)
@@ -351,10 +350,9 @@ def _plan(drafts: list[_Draft], error: float, unit: GroupPrivacy) -> ThresholdPl
         acceptance = math.ceil(draft.floor) + free.noise.radius
         rounds.append(replace(free, tau=tau, acceptance=acceptance))
     return ThresholdPlan(
-        epsilon=unit.epsilon,
-        delta=unit.delta,
-        neighbors=unit.neighbors,
-        rows=unit.rows,
+        epsilon=group.epsilon,
+        delta=group.delta,
+        unit=group.unit,
         least=_short(error),
         rounds=tuple(rounds),
     )

@@ -91,13 +91,13 @@ class ThresholdErrors:
         height: h, the level of the leaves.
         root_bound: M, the most rows a tree may have for the bounds to hold.
 
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=110, acceptance=60, estimate=Fraction(150))
     >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10**6), least=Fraction(20),
-    ...                      neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    ...                      unit=ADD_REMOVE_ROW, rounds=(one,))
     >>> ThresholdErrors(plan, height=10, root_bound=200).alpha_rmse([0.0, 5.0, 180.0], 0.5).round(2)
     array([20.  , 12.5 ,  0.61])
     """

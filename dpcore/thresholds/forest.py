@@ -17,7 +17,8 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.source import MAX_COUNT, NoiseSource
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.thresholds.rounds import finding_rounds
@@ -60,9 +61,9 @@ class TreeThresholds:
             raise ValueError("thresholds: the estimates of the rounds must rise")
 
     @property
-    def neighbors(self) -> Neighbors:
+    def unit(self) -> PrivacyUnit:
         """The neighbouring relation."""
-        return self.thresholds.neighbors
+        return self.thresholds.unit
 
     @property
     def budget(self) -> Budget | None:

@@ -33,8 +33,8 @@ import numpy as np
 
 from dpcore.arrays import Floats
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.thresholds.sparse_vector import SparseVectorParameters
 
 # Up to here the radius of truncated noise has a closed form in float64.
@@ -167,7 +167,7 @@ class ThresholdPlan:
     """Rounds of classification with falling thresholds, and what they may spend together.
 
     Guarantee: what `dpcore.thresholds.rounds` gives is (epsilon, delta)-differentially private for
-    units of at most `rows` rows under the relation, checked in exact arithmetic when the plan is
+    the unit, checked in exact arithmetic when the plan is
     made.
 
     Proof sketch. Round i classifies a forest of disjoint subtrees that depends on earlier answers
@@ -177,8 +177,7 @@ class ThresholdPlan:
 
     Args:
         epsilon, delta: the claim for a unit; positive, delta below 1.
-        neighbors: the neighbouring relation.
-        rows: the most rows of a unit.
+        unit: what neighbours differ in.
         least: the estimate of what no round finds, at least 0.
         rounds: in the order of rising thresholds; applied from the last one down.
 
@@ -187,11 +186,12 @@ class ThresholdPlan:
 
     Source: Ghazi et al., Algorithm 2 and Fact 2.2, corrected.
 
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> one = ThresholdRound(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(80))
     >>> ThresholdPlan(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), least=Fraction(20),
-    ...               neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    ...               unit=ADD_REMOVE_ROW, rounds=(one,))
     Traceback (most recent call last):
     ...
     ValueError: rounds: they spend an epsilon of 1 a row, above the 1/2 that epsilon leaves
@@ -199,8 +199,7 @@ class ThresholdPlan:
 
     epsilon: Fraction
     delta: Fraction
-    neighbors: Neighbors
-    rows: int = 1
+    unit: PrivacyUnit
     least: Fraction
     rounds: tuple[ThresholdRound, ...]
 
@@ -209,7 +208,7 @@ class ThresholdPlan:
             raise ValueError(f"least is {self.least}; it must be at least 0")
         if any(low.tau >= high.tau for low, high in pairwise(self.rounds)):
             raise ValueError("rounds: the thresholds tau must rise from round to round")
-        for name, allowed in (("epsilon", self.unit.row_epsilon), ("delta", self.unit.row_delta)):
+        for name, allowed in (("epsilon", self.group.row_epsilon), ("delta", self.group.row_delta)):
             spent = sum((Fraction(getattr(each, name)) for each in self.rounds), Fraction(0))
             if spent > allowed:
                 raise ValueError(
@@ -218,11 +217,9 @@ class ThresholdPlan:
                 )
 
     @cached_property
-    def unit(self) -> GroupPrivacy:
+    def group(self) -> GroupPrivacy:
         """What one row may cost."""
-        return GroupPrivacy(
-            epsilon=self.epsilon, delta=self.delta, rows=self.rows, neighbors=self.neighbors
-        )
+        return GroupPrivacy(epsilon=self.epsilon, delta=self.delta, unit=self.unit)
 
     @cached_property
     def estimates(self) -> Floats:
@@ -235,8 +232,8 @@ class ThresholdPlan:
             "mechanism": "thresholds",
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
-            "neighbors": self.neighbors.value,
-            "rows": self.rows,
+            **self.unit.spec(),
+            "rows": self.unit.rows,
             "least": str(self.least),
             "rounds": [each.spec() for each in self.rounds],
         }
@@ -245,8 +242,9 @@ class ThresholdPlan:
 def threshold_plan_from_spec(spec: Mapping[str, Any]) -> ThresholdPlan:
     """The plan of a specification, validated anew.
 
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10), least=Fraction(3),
-    ...                      neighbors=Neighbors.SUBSTITUTE, rounds=())
+    ...                      unit=SUBSTITUTE_ROW, rounds=())
     >>> threshold_plan_from_spec(plan.spec()) == plan
     True
     """
@@ -254,8 +252,7 @@ def threshold_plan_from_spec(spec: Mapping[str, Any]) -> ThresholdPlan:
     return ThresholdPlan(
         epsilon=Fraction(spec["epsilon"]),
         delta=Fraction(spec["delta"]),
-        neighbors=Neighbors(spec["neighbors"]),
-        rows=spec["rows"],
+        unit=PrivacyUnit.from_spec(spec),
         least=Fraction(spec["least"]),
         rounds=tuple(
             ThresholdRound(**{**each, **{name: Fraction(each[name]) for name in fractions}})

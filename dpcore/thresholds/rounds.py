@@ -51,7 +51,7 @@ def finding_rounds(
     Source: Ghazi et al., Algorithm 2, corrected.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Neighbors
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dpcore.noise.randomness import public_stream
     >>> from dpcore.thresholds.plan import ThresholdRound
     >>> from dpcore.trees.uniform import Tree
@@ -59,7 +59,7 @@ def finding_rounds(
     ...     cutoff=1, search_epsilon=Fraction(1, 2), node_epsilon=Fraction(1, 2),
     ...     delta=Fraction(1, 10**6), tau=90, acceptance=60, estimate=Fraction(150))
     >>> plan = ThresholdPlan(epsilon=Fraction(1), delta=Fraction(1, 10**6), least=Fraction(20),
-    ...                      neighbors=Neighbors.ADD_REMOVE, rounds=(one,))
+    ...                      unit=ADD_REMOVE_ROW, rounds=(one,))
     >>> found = finding_rounds(plan, Tree(leaves=2, fanouts=(2,)), [np.array([7, 160])],
     ...                        [public_stream("doc")])
     >>> [plan.estimates[level].tolist() for level in found]

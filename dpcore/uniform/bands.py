@@ -85,10 +85,11 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
             linear ones of a tree, for which the bound was derived.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.trees.uniform import Tree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=16, fanouts=(16,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=Tree(leaves=16, fanouts=(16,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 100)),
     ...     level_amounts=(Fraction(0), Fraction(1, 100)), public_total=True)
     >>> 2.4 < simultaneous_width(plan, 0.95) < 3.0  # one normal prefix alone: 1.96

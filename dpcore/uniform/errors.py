@@ -27,10 +27,11 @@ class UniformErrors:
     Nodes come in two classes a level: the last one, which may be trimmed, and all others.
 
     >>> from fractions import Fraction
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.trees.uniform import Tree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
     >>> law = UniformErrors(plan).node(1, 0)

@@ -14,7 +14,6 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.privacy.budget import Neighbors
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
 from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
 from dpcore.trees.least_squares import (
@@ -50,11 +49,12 @@ class UniformForest(LinearForest):
     """The trees of one plan, one per key.
 
     >>> from dpcore.ordered.planner import plan_tree
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from fractions import Fraction
     >>> from dpcore.uniform.setting import TreeSetting
     >>> plan = plan_tree(TreeSetting(
-    ...     leaves=100, neighbors=Neighbors.ADD_REMOVE, keyed=True,
+    ...     leaves=100, unit=ADD_REMOVE_ROW, keyed=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> len(UniformForest(plan, keys=3).chunking)
     1
@@ -63,7 +63,7 @@ class UniformForest(LinearForest):
     spine_noise_level = -2
 
     def __init__(self, plan: TreePlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES) -> None:
-        if keys > 1 and plan.neighbors is Neighbors.SUBSTITUTE and not plan.keyed:
+        if keys > 1 and plan.unit.substitutes and not plan.keyed:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
         self.plan, self.root_is_known = plan, plan.public_total

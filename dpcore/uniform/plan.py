@@ -13,8 +13,10 @@ from fractions import Fraction
 from functools import cached_property
 
 from dpcore.noise.laws import NoiseLaw
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
+from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
 
@@ -53,7 +55,7 @@ class TreePlan:
 
     Args:
         tree: its shape.
-        neighbors: the neighbouring relation of the guarantee.
+        unit: what neighbours differ in.
         budget: what all levels may spend together.
         level_amounts: (h + 1,) the amount of the budget's measure spent at each level, root first;
             0 means that the level is not measured. The leaves always are.
@@ -68,8 +70,9 @@ class TreePlan:
             relation or the keys forbid it, an estimator that the mechanism does not have.
 
     >>> from dpcore.privacy.budget import Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     level_amounts=(Fraction(0), Fraction(1)), public_total=True)
     >>> plan.laws
@@ -77,7 +80,7 @@ class TreePlan:
     """
 
     tree: Tree
-    neighbors: Neighbors
+    unit: PrivacyUnit
     budget: Budget
     level_amounts: tuple[Fraction, ...]
     public_total: bool = False
@@ -98,7 +101,7 @@ class TreePlan:
         """The plan of a setting, once its shape and the split of its budget are chosen."""
         return cls(
             tree=tree,
-            neighbors=setting.neighbors,
+            unit=setting.unit,
             budget=setting.budget,
             level_amounts=level_amounts,
             public_total=setting.public_total,
@@ -113,7 +116,7 @@ class TreePlan:
         return TreeSetting(
             leaves=self.tree.leaves,
             budget=self.budget,
-            neighbors=self.neighbors,
+            unit=self.unit,
             public_total=self.public_total,
             keyed=self.keyed,
         )
@@ -148,7 +151,7 @@ class TreePlan:
             raise ValueError("level_amounts: the leaves must be measured")
 
     def _check_public_total(self) -> None:
-        if self.neighbors is not Neighbors.SUBSTITUTE or self.keyed:
+        if self.unit != SUBSTITUTE_ROW or self.keyed:
             raise ValueError(
                 "public_total: the number of rows is public only under substitute and without keys"
             )
@@ -167,9 +170,10 @@ class TreePlan:
             return (None,) * self.tree.height + (self._prefix_law(),)
         return tuple(
             level_law(
-                self.neighbors,
+                self.unit,
                 Budget(measure=self.budget.measure, amount=amount),
                 single_node=level == 0 and not self.keyed,
+                keyed=self.keyed,
             )
             if amount
             else None
@@ -180,7 +184,7 @@ class TreePlan:
         if not self.level_amounts[-1]:
             return None
         sensitivity = prefix_sensitivity(
-            self.neighbors,
+            self.unit,
             self.tree.leaves,
             public_total=self.public_total,
             keyed=self.keyed,
@@ -216,32 +220,35 @@ def check_estimator(estimator: Estimator, *, public_total: bool) -> None:
         raise ValueError("estimator: refined needs a public total, N less what lies to the right")
 
 
-def moved_counts(plan: TreePlan) -> tuple[tuple[NoiseLaw, int], ...]:
-    """The noise laws of a plan's measured levels, and how many of a level's counts a row moves.
+def moved_counts(plan: TreePlan) -> MovedCounts | None:
+    """The noise laws of a plan's measured levels, and how many of a level's counts a unit moves.
 
     Args:
         plan: how one tree is measured. Of several trees, add up the tuples.
 
     Returns:
         Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
-        row may move: what `certified_delta` takes.
+        row may move: what `certified_delta` takes. None where a unit may move a count by more.
 
-    >>> from dpcore.privacy.budget import Budget, Measure, Neighbors
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dpcore.trees.uniform import Tree
     >>> plan = TreePlan(
-    ...     tree=Tree(leaves=4, fanouts=(4,)), neighbors=Neighbors.SUBSTITUTE,
+    ...     tree=Tree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
     ...     level_amounts=(Fraction(1, 2), Fraction(1, 2)))
     >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
     [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
     """
+    if not plan.unit.moves_by_one(keyed=plan.keyed):
+        return None
     if plan.measured is Measured.PREFIXES:
         prefixes = prefix_sensitivity(
-            plan.neighbors, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
+            plan.unit, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
         )
         return tuple((law, prefixes[0]) for law in plan.laws if law is not None)
     return tuple(
-        (law, level_sensitivity(plan.neighbors, single_node=level == 0 and not plan.keyed)[0])
+        (law, level_sensitivity(plan.unit, single_node=level == 0 and not plan.keyed)[0])
         for level, law in enumerate(plan.laws)
         if law is not None
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import PrivacyUnit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +16,7 @@ class TreeSetting:
     Args:
         leaves: the number K of leaves, 1 <= K <= 2^40.
         budget: what all levels may spend together.
-        neighbors: the neighbouring relation of the guarantee.
+        unit: what neighbours differ in.
         public_total: the number of rows is public (substitute without keys only): the root is
             exact and costs nothing. Otherwise the root is a level that may be measured.
         keyed: the tree stands once per key of a group-by column.
@@ -23,7 +24,7 @@ class TreeSetting:
 
     leaves: int
     budget: Budget
-    neighbors: Neighbors
+    unit: PrivacyUnit
     public_total: bool = False
     keyed: bool = False
 

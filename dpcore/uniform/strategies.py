@@ -121,11 +121,12 @@ def search_strategies(
     Raises:
         ValueError: an objective that does not fit the leaves or the fan-outs.
 
-    >>> from dpcore.privacy.budget import Budget, Neighbors
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> best = search_strategies(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...     neighbors=Neighbors.SUBSTITUTE, public_total=True))[0]
+    ...     unit=SUBSTITUTE_ROW, public_total=True))[0]
     >>> best.fanouts, round(best.mean_variance, 1)
     ((16, 16), 159.5)
     """
@@ -133,7 +134,7 @@ def search_strategies(
         return (one_level(setting.leaves),)
     measure = setting.budget.measure
     root, levels = (
-        level_sensitivity(setting.neighbors, single_node=single)
+        level_sensitivity(setting.unit, single_node=single, keyed=setting.keyed)
         for single in (not setting.keyed, False)
     )
     search = _Search(

@@ -150,16 +150,23 @@ def ordered_target(target: Target) -> dict[str, Any]:
 def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
     """The epsilon, to four digits and certified, that a plan keeps at a delta."""
     # What converting the rho allows is an upper bound; the certificate saves at most a half.
-    high = epsilon_of(plan.budget.amount, delta)
+    high, moved = epsilon_of(plan.budget.amount, delta), moved_counts(plan)
+    if moved is None:
+        return _rounded_up(high)
     low = high / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if certified_delta(moved_counts(plan), middle) > delta:
+        if certified_delta(moved, middle) > delta:
             low = middle
         else:
             high = middle
-    unit = 10.0 ** (math.floor(math.log10(high)) - 4)
-    return float(f"{math.ceil(high / unit) * unit:.5g}")
+    return _rounded_up(high)
+
+
+def _rounded_up(value: float) -> float:
+    """To five digits."""
+    last = 10.0 ** (math.floor(math.log10(value)) - 4)
+    return float(f"{math.ceil(value / last) * last:.5g}")
 
 
 def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Amount, Section
 
-_UNBOUNDED = (
-    "bounding per person is not there yet, so the guarantee would not be what the file says"
-)
+
+def _columns(value: object) -> tuple[str, ...]:
+    """The columns of a unit; none is the row."""
+    if value == "row":
+        return ()
+    return rules.each_once(tuple(map(rules.text, rules.one_or_several(value))))
 
 
-def _unit(value: object) -> str:
-    if value != "row":
-        raise RuleBroken(f"{shown(value)} must be row; {_UNBOUNDED}")
-    return "row"
+def _bound(value: object) -> int:
+    """How much of a unit is counted."""
+    bound = rules.whole_number(value)
+    if not 1 <= bound <= MOST_ROWS:
+        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to {MOST_ROWS}")
+    return bound
+
+
+Bound = Annotated[int, PlainValidator(_bound)]
 
 
 class PrivacySection(Section):
     """The guarantee of the whole release."""
 
-    later: ClassVar[Mapping[str, str]] = {
-        "max_rows": _UNBOUNDED,
-        "max_keys": _UNBOUNDED,
-    }
     epsilon: Amount | None = None
     rho: Amount | None = None
     delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
     neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
-    unit: Annotated[str, PlainValidator(_unit)] = "row"
+    unit: Annotated[tuple[str, ...], PlainValidator(_columns)] = ()
+    max_rows: Bound | None = None
+    max_keys: Bound | None = None
+    max_rows_per_key: Bound | None = None
+    null_unit: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in NullUnits)))
+    ] = None
 
     @section_rule(mode="after")
     def _one_budget(self) -> Self:
@@ -45,6 +55,37 @@ class PrivacySection(Section):
         if self.delta is not None and self.epsilon is None:
             raise RuleBroken("stands beside epsilon, not rho", at=".delta")
         return self
+
+    @section_rule(mode="after")
+    def _bounded_unit(self) -> Self:
+        if self.unit and self.max_rows is None:
+            raise RuleBroken(
+                f"of a unit that is not the row ({', '.join(self.unit)}) must be given: how many "
+                "of its rows a tree counts",
+                at=".max_rows",
+            )
+        for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit"):
+            if not self.unit and getattr(self, name) not in (None, 1):
+                raise RuleBroken(
+                    "stands for nothing where the unit is the row; name the unit's column",
+                    at=f".{name}",
+                )
+        return self
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """What the guarantee protects."""
+        neighbors = Neighbors(self.neighbors)
+        if not self.unit:
+            return PrivacyUnit(neighbors=neighbors)
+        return PrivacyUnit(
+            neighbors=neighbors,
+            columns=self.unit,
+            rows=self.max_rows or 1,
+            keys=self.max_keys,
+            rows_per_key=self.max_rows_per_key,
+            nulls=NullUnits(self.null_unit or "drop"),
+        )
 
     @property
     def budget(self) -> Budget:

@@ -96,7 +96,7 @@ def _facts(question: SparseQuestion) -> dict[str, str]:
     if domain.leaves is not None:
         leaves = f"2^{domain.leaves.bit_length() - 1}, too many to release each"
     return {
-        "Counted": "rows" if plan.rows == 1 else f"rows, at most {plan.rows:,} of a privacy unit",
+        "Counted": "rows" if plan.unit.is_row else f"rows, at most {plan.unit.rows:,} of a unit",
         "Column" if len(question.columns) == 1 else "Columns": f"{columns}: {_form(question)}",
         "Leaves": leaves,
         "Labels": _labels(question),

@@ -34,7 +34,7 @@ from benchmarks.audit.attack import (
 )
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.targets import ONE, TARGETS, Claim
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 
 FALSE_ALARM = 1e-6
@@ -58,7 +58,7 @@ def test_the_data_sets_are_neighbours(kind: str) -> None:
     """They differ by one row, of a value inside the bounds of a sum."""
     target = TARGETS[kind]()
     (question,) = target.plan.questions
-    assert target.plan.neighbors is Neighbors.ADD_REMOVE
+    assert target.plan.unit == ADD_REMOVE_ROW
     if isinstance(target.one, tuple):
         differences = np.subtract(target.two, target.one)
     else:

@@ -37,7 +37,7 @@ from dpcore.partitions import measurement
 from dpcore.partitions import plan as partition_plan
 from dpcore.partitions.measurement import Measured, NodeNoise
 from dpcore.privacy import sensitivity
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.plan import ReleasePlan
@@ -153,10 +153,10 @@ def half_the_noise(patch: Patch) -> None:
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
     for module in (sensitivity, irregular_plan, partition_plan):
-        patch.setattr(module, "level_sensitivity", lambda neighbors, single_node: (1, 1))
-    patch.setattr(partition_plan, "sketch_sensitivity", lambda neighbors, rows, **_: (rows, rows))
+        patch.setattr(module, "level_sensitivity", lambda unit, single_node: (1, 1))
+    patch.setattr(partition_plan, "sketch_sensitivity", lambda unit, rows, **_: (rows, rows))
     patch.setattr(
-        "dpcore.uniform.plan.prefix_sensitivity", lambda neighbors, leaves, **_: (leaves - 1,) * 2
+        "dpcore.uniform.plan.prefix_sensitivity", lambda unit, leaves, **_: (leaves - 1,) * 2
     )
 
 
@@ -164,10 +164,10 @@ def sums_inside_a_node_forgotten(patch: Patch) -> None:
     """W, by which a signed sum moves where a row stays in its node."""
 
     def without_width(
-        neighbors: Neighbors, lower: int, upper: int, *, single_node: bool
+        unit: PrivacyUnit, lower: int, upper: int, *, single_node: bool
     ) -> tuple[int, int]:
         largest = max(abs(lower), abs(upper))
-        moved = 1 if neighbors is Neighbors.ADD_REMOVE or single_node else 2
+        moved = 1 if unit == ADD_REMOVE_ROW or single_node else 2
         return moved * largest, moved * largest**2
 
     patch.setattr(irregular_plan, "sum_sensitivity", without_width)

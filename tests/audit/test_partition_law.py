@@ -27,19 +27,18 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.measurement import Measured
 from dpcore.partitions.plan import Estimation, PartitionPlan
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # Of noisy counts.
 WINDOW = range(3)
 EPSILON = Fraction(3, 2)
 # Rows by cell, and a neighbour of each relation.
 ROWS = {0: 2, 1: 1}
-NEIGHBORS = {Neighbors.ADD_REMOVE: {0: 2, 1: 2}, Neighbors.SUBSTITUTE: {0: 2, 3: 1}}
+NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 
 
-def question_of(
-    neighbors: Neighbors, rule: GrowthRule, estimation: Estimation
-) -> HypercubeQuestion:
+def question_of(unit: PrivacyUnit, rule: GrowthRule, estimation: Estimation) -> HypercubeQuestion:
     """Two columns of two cells: halves, and the cells of the halves that are split."""
     axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
     known = estimation is Estimation.EVEN_SHARES or rule.parts is not None
@@ -48,7 +47,7 @@ def question_of(
         depths=(0, 1, 2),
         amounts=(root, EPSILON / 2 - root, EPSILON / 2),
         measure=Measure.EPSILON,
-        neighbors=neighbors,
+        unit=unit,
         rule=rule,
         estimation=estimation,
     )
@@ -131,19 +130,19 @@ RULES = {
 
 
 @pytest.mark.parametrize("estimation", Estimation)
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("rule", RULES)
 def test_no_outcome_tells_more_than_epsilon(
-    rule: str, neighbors: Neighbors, estimation: Estimation
+    rule: str, unit: PrivacyUnit, estimation: Estimation
 ) -> None:
-    question = question_of(neighbors, RULES[rule], estimation)
-    loss = largest_loss(question, ROWS, NEIGHBORS[neighbors])
+    question = question_of(unit, RULES[rule], estimation)
+    loss = largest_loss(question, ROWS, NEIGHBORS[unit])
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
-def test_half_the_noise_is_found(neighbors: Neighbors, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = question_of(neighbors, RULES["the largest"], Estimation.LEAST_SQUARES)
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_half_the_noise_is_found(unit: PrivacyUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = question_of(unit, RULES["the largest"], Estimation.LEAST_SQUARES)
     laws = tuple(law and replace(law, scale=law.scale / 2) for law in question.plan.laws)  # type: ignore[call-arg]
     monkeypatch.setitem(question.plan.__dict__, "laws", laws)
-    assert largest_loss(question, ROWS, NEIGHBORS[neighbors]) > EPSILON
+    assert largest_loss(question, ROWS, NEIGHBORS[unit]) > EPSILON

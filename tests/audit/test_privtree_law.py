@@ -32,7 +32,7 @@ from dpcore.partitions import measurement as measuring
 from dpcore.partitions import privtree
 from dpcore.partitions.measurement import CodeCounts, NodeNoise
 from dpcore.partitions.privtree import PrivTreePlan
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # By level and number.
 Node = tuple[int, int]
@@ -197,12 +197,12 @@ class TinyLaw:
         split, ends = log_splits(self.plan.split_law, biased)
         return split @ self.masks[0] + ends @ self.masks[1]
 
-    def neighbors(self) -> Iterator[tuple[list[int], list[int]]]:
+    def unit(self) -> Iterator[tuple[list[int], list[int]]]:
         """Places of data sets, and of neighbours of each, once."""
         place = {each: at for at, each in enumerate(self.data_sets)}
         width = range(len(self.data_sets[0]))
         moves: list[tuple[int, ...]] = [(into,) for into in width]
-        if self.plan.neighbors is Neighbors.SUBSTITUTE:
+        if self.plan.unit == SUBSTITUTE_ROW:
             moves = [(into, out) for into in width for out in range(into)]
         for into, *out in moves:
             change = [(at == into) - (at in out) for at in width]
@@ -224,7 +224,7 @@ class TinyLaw:
         last = np.array([level == self.plan.height - 1 for level, _ in self.nodes])
         parts = ends + split * last[:, np.newaxis]
         most, both = 0.0, 0.0
-        for one, two in self.neighbors():
+        for one, two in self.unit():
             tree = np.abs(self.log_probabilities[two] - self.log_probabilities[one])
             moved = np.abs(self.counts[two] - self.counts[one]) @ parts
             told = tree + moved / float(self.plan.count_law.scale)
@@ -233,7 +233,7 @@ class TinyLaw:
 
 
 def law_of(
-    fanout: int, levels: int, split: Fraction, neighbors: Neighbors = Neighbors.ADD_REMOVE
+    fanout: int, levels: int, split: Fraction, unit: PrivacyUnit = ADD_REMOVE_ROW
 ) -> TinyLaw:
     """Up to 6 rows in each of 4 nodes; up to 4 in all where there are more nodes."""
     bits_apart = fanout.bit_length() - 1
@@ -242,7 +242,7 @@ def law_of(
         finest=bits_apart * levels,
         split_epsilon=split,
         count_epsilon=COUNT_EPSILON,
-        neighbors=neighbors,
+        unit=unit,
     )
     many = fanout ** (levels - 1) > 4
     return TinyLaw(plan=plan, most=4 if many else 6, total=4 if many else 24)
@@ -253,34 +253,34 @@ SHAPES = [(2, 3), (4, 2), (2, 4)]
 # Of the splits; the decay is from 13 rows to 1.
 BUDGETS = [Fraction(1, 2), Fraction(1), Fraction(5, 2), Fraction(6)]
 # Of it, the least part that some tree tells.
-TOLD = {Neighbors.ADD_REMOVE: Fraction(6, 10), Neighbors.SUBSTITUTE: Fraction(2, 10)}
+TOLD = {ADD_REMOVE_ROW: Fraction(6, 10), SUBSTITUTE_ROW: Fraction(2, 10)}
 
 
 @pytest.mark.parametrize("split", BUDGETS)
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize(("fanout", "levels"), SHAPES)
 def test_no_tree_tells_more_than_its_epsilon(
-    fanout: int, levels: int, neighbors: Neighbors, split: Fraction
+    fanout: int, levels: int, unit: PrivacyUnit, split: Fraction
 ) -> None:
-    law = law_of(fanout, levels, split, neighbors)
+    law = law_of(fanout, levels, split, unit)
     assert len(law.trees) == len(set(law.trees)) == {3: 26, 2: 17, 4: 677}[levels]
     assert np.exp(law.log_probabilities).sum(axis=1) == pytest.approx(1, rel=1e-12)
     tree, both = law.losses
-    assert TOLD[neighbors] * split < tree <= split * ROUNDING
+    assert TOLD[unit] * split < tree <= split * ROUNDING
     assert both <= (split + COUNT_EPSILON) * ROUNDING
-    if neighbors is Neighbors.ADD_REMOVE:
+    if unit == ADD_REMOVE_ROW:
         assert both == pytest.approx(tree + COUNT_EPSILON)
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize(("fanout", "levels"), SHAPES)
 def test_the_plan_grows_each_tree_with_the_probability_enumerated(
-    fanout: int, levels: int, neighbors: Neighbors
+    fanout: int, levels: int, unit: PrivacyUnit
 ) -> None:
     """Also: a row counts in one part, a row that is moved in two at most."""
-    law = law_of(fanout, levels, Fraction(5, 2), neighbors)
+    law = law_of(fanout, levels, Fraction(5, 2), unit)
     plan, rng = law.plan, np.random.default_rng(levels)
-    one, two = (np.concatenate(each) for each in zip(*law.neighbors(), strict=True))
+    one, two = (np.concatenate(each) for each in zip(*law.unit(), strict=True))
     for pair in rng.choice(len(one), 4, replace=False):
         for tree in rng.choice(len(law.trees), 17, replace=False):
             runs = []
@@ -293,7 +293,7 @@ def test_the_plan_grows_each_tree_with_the_probability_enumerated(
                 assert sum(run.parts) == sum(law.data_sets[data])
                 runs.append(np.array(run.parts))
             moved = np.abs(runs[1] - runs[0])
-            assert moved.sum() <= (1 if neighbors is Neighbors.ADD_REMOVE else 2)
+            assert moved.sum() <= (1 if unit == ADD_REMOVE_ROW else 2)
             assert moved.sum() <= plan.count_law.scale * COUNT_EPSILON
 
 
@@ -319,7 +319,7 @@ def test_half_the_noise_is_found(
 def test_the_noise_of_one_path_is_too_little_for_a_row_that_is_moved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = law_of(2, 4, Fraction(6), Neighbors.SUBSTITUTE)
+    law = law_of(2, 4, Fraction(6), SUBSTITUTE_ROW)
     plant(law, monkeypatch, law.plan.split_law.scale / 2)
     assert law.losses[0] > law.plan.split_epsilon
 

@@ -21,7 +21,8 @@ from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.forest import SPINE
@@ -54,7 +55,7 @@ def _random_plan(
         units[0] = 0
     return TreePlan(
         tree=tree,
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+        unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=tuple(Fraction(int(unit), 100) for unit in units),
         public_total=public,
@@ -241,7 +242,7 @@ def _make_question(
     keys: int = 0,
     measure: Measure = Measure.EPSILON,
     amount: Fraction | int = 1,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     public_total: bool = False,
     name: str = "delay",
     plan: TreePlan | None = None,
@@ -262,7 +263,7 @@ def _make_question(
             TreeSetting(
                 leaves=leaves,
                 budget=Budget(measure=measure, amount=Fraction(amount)),
-                neighbors=neighbors,
+                unit=unit,
                 public_total=public_total,
                 keyed=keys > 0,
             )
@@ -276,7 +277,7 @@ def _make_release_plan(*questions: OrderedQuestion, name: str = "flights-2013") 
     plans = [question.plan for question in questions]
     return ReleasePlan(
         name=name,
-        neighbors=plans[0].neighbors,
+        unit=plans[0].unit,
         budget=Budget(
             measure=plans[0].budget.measure,
             amount=sum((p.budget.amount for p in plans), Fraction()),

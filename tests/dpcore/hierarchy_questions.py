@@ -15,7 +15,8 @@ from dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns, 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
@@ -53,7 +54,7 @@ def hierarchy_question(
     *,
     name: str = "places",
     domain: HierarchyDomain | None = None,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     budget: Budget | None = None,
     keys: Sequence[str] = (),
     unknown_key: str = "drop",
@@ -68,7 +69,7 @@ def hierarchy_question(
     share = budget.amount / (shape.height + 1 - first)
     plan = IrregularPlan(
         tree=shape,
-        neighbors=neighbors,
+        unit=unit,
         budget=budget,
         level_amounts=(Fraction(0),) * first + (share,) * (shape.height + 1 - first),
         public_level=public_level,
@@ -76,7 +77,7 @@ def hierarchy_question(
         sensitivities=()
         if measure is None
         else sum_sensitivities(
-            shape, neighbors, lower=measure.lower, upper=measure.upper, keyed=bool(keys)
+            shape, unit, lower=measure.lower, upper=measure.upper, keyed=bool(keys)
         ),
     )
     listed = KeyList(column="race", keys=tuple(keys), unknown=unknown_key) if keys else None
@@ -93,7 +94,7 @@ def release_plan_of(*questions: Question, name: str = "places-2024") -> ReleaseP
     whole = sum((budget.amount for budget in budgets if budget is not None), Fraction())
     return ReleasePlan(
         name=name,
-        neighbors=questions[0].neighbors,
+        unit=questions[0].unit,
         budget=Budget(measure=first.measure, amount=whole),
         questions=questions,
     )

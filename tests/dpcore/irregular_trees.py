@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpcore.irregular.plan import IrregularPlan
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.irregular import IrregularTree
 
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
@@ -40,7 +41,7 @@ def random_irregular_plan(
     tree: IrregularTree | None = None,
     public: bool | None = None,
     budget: Budget = EPSILON,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
 ) -> IrregularPlan:
     """Unequal levels, some of them not measured; with ``public`` some upper levels are public."""
     tree = tree or random_irregular_tree(rng)
@@ -50,7 +51,7 @@ def random_irregular_plan(
     units[: 0 if public_level is None else public_level + 1] = 0
     return IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.SUBSTITUTE if public else neighbors,
+        unit=SUBSTITUTE_ROW if public else unit,
         budget=budget,
         level_amounts=tuple(budget.amount * Fraction(int(unit), 100) for unit in units),
         public_level=public_level,

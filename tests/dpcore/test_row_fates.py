@@ -37,7 +37,8 @@ from dpcore.ordered.domain import OrderedDomain
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.question import Question
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.keys import KeyList
@@ -61,7 +62,7 @@ from tests.dpcore.odd_rows import (
 )
 
 BUDGET = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-ADD_REMOVE = Neighbors.ADD_REMOVE
+ADD_REMOVE = ADD_REMOVE_ROW
 # Enough rows that a dictionary of 128 values is small beside them.
 ORDINARY = (3, 7, 1, 3, 100, 5, 9, 3, 0) * 4
 DATES = tuple(datetime(2013, 1, 1 + day) for day in (3, 7, 1, 3, 27, 5, 9, 3, 2) * 4)
@@ -93,7 +94,7 @@ def ordered(name: str, domain: OrderedDomain, types: Sequence[pa.DataType], **fi
 def ordered_question(domain: OrderedDomain, keys: KeyList | None = None) -> OrderedQuestion:
     plan = TreePlan(
         tree=Tree(leaves=domain.cells, fanouts=(domain.cells,)),
-        neighbors=ADD_REMOVE,
+        unit=ADD_REMOVE,
         budget=BUDGET,
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
         public_total=False,
@@ -123,7 +124,7 @@ def hierarchy_question(
     if measure is not None:
         bounds = {"lower": measure.lower, "upper": measure.upper, "keyed": False}
         summed = {"sensitivities": sum_sensitivities(tree, ADD_REMOVE, **bounds)}
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGET, neighbors=ADD_REMOVE, **summed))
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGET, unit=ADD_REMOVE, **summed))
     return HierarchyQuestion(name="tree", domain=domain, plan=plan, measure=measure)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
@@ -38,7 +39,7 @@ def round_of(size: int, cutoff: int = 2) -> ThresholdRound:
 
 
 def whole_plan(
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     *,
     cutoff: int = 2,
     first: int = 60,
@@ -48,19 +49,19 @@ def whole_plan(
     rounds = [round_of(first, cutoff)]
     while rounds[-1].tau < most:
         rounds.append(round_of(int(first * 1.3 ** len(rounds)), cutoff))
-    return claiming(tuple(rounds), neighbors, least=Fraction(first // 2))
+    return claiming(tuple(rounds), unit, least=Fraction(first // 2))
 
 
-def short_plan(neighbors: Neighbors = Neighbors.ADD_REMOVE) -> ThresholdPlan:
+def short_plan(unit: PrivacyUnit = ADD_REMOVE_ROW) -> ThresholdPlan:
     """The first rounds, which take little time; larger counts are found by the last."""
-    return whole_plan(neighbors, most=1500)
+    return whole_plan(unit, most=1500)
 
 
 def claiming(
-    rounds: tuple[ThresholdRound, ...], neighbors: Neighbors, least: Fraction = Fraction(10)
+    rounds: tuple[ThresholdRound, ...], unit: PrivacyUnit, least: Fraction = Fraction(10)
 ) -> ThresholdPlan:
     """The plan that claims, for one row added or removed or twice of it, what rounds spend."""
-    steps = 2 if neighbors is Neighbors.SUBSTITUTE else 1
+    steps = 2 if unit == SUBSTITUTE_ROW else 1
     epsilon = sum((each.epsilon for each in rounds), Fraction(0))
     delta = sum((each.delta for each in rounds), Fraction(0))
     # e^epsilon is below 3^(epsilon rounded up).
@@ -68,7 +69,7 @@ def claiming(
     return ThresholdPlan(
         epsilon=steps * epsilon,
         delta=series * delta,
-        neighbors=neighbors,
+        unit=unit,
         least=least,
         rounds=rounds,
     )
@@ -78,7 +79,7 @@ def threshold_question(
     form: str = "digits",
     *,
     name: str = "thresholds",
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     keys: Sequence[str] = (),
     plan: ThresholdPlan | None = None,
     **fields: Any,
@@ -87,7 +88,7 @@ def threshold_question(
     domain = domain_of(form)
     listed = KeyList(column="race", keys=tuple(keys), unknown="drop") if keys else None
     own = TreeThresholds(
-        tree=domain.tree.shape, thresholds=plan or short_plan(neighbors), keyed=bool(keys)
+        tree=domain.tree.shape, thresholds=plan or short_plan(unit), keyed=bool(keys)
     )
     return ThresholdQuestion(
         name=name, domain=domain, plan=own, keys=listed, objective=OBJECTIVE, **fields
@@ -100,7 +101,7 @@ def stated_plan_of(*questions: Question) -> ReleasePlan:
     stated = sum((each[0] for each in own), Fraction()), sum((each[1] for each in own), Fraction())
     return ReleasePlan(
         name="release",
-        neighbors=questions[0].neighbors,
+        unit=questions[0].unit,
         budget=Budget(measure=Measure.EPSILON, amount=stated[0]),
         questions=questions,
         stated=stated,

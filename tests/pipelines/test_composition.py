@@ -10,8 +10,9 @@ import pytest
 
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, plan_release
@@ -122,7 +123,7 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
         Guarantee(
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), delta=Fraction(1, 10**6)
         ),
-        Terms(neighbors=Neighbors.ADD_REMOVE),
+        Terms(unit=ADD_REMOVE_ROW),
         [
             OrderedWorkload(
                 name="one",

@@ -23,7 +23,8 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.uniform.setting import TreeSetting
 from pipelines.configuration import (
     DEFAULT_CONFIDENCE,
@@ -97,7 +98,7 @@ def test_example_is_read() -> None:
     assert flights.key.reference == "file:release.key"
     assert flights.key.check_value == b""
     assert flights.terms.confidence == 0.95
-    assert flights.terms.neighbors is Neighbors.ADD_REMOVE
+    assert flights.terms.unit == ADD_REMOVE_ROW
     assert flights.guarantee.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
     departure, arrival, distance = flights.trees
     assert departure.domain == IntegerDomain(
@@ -865,10 +866,10 @@ def test_independent_prefixes_get_the_closest_cdf_by_default() -> None:
 def test_the_plan_is_the_planners() -> None:
     flights = load_configuration(str(FLIGHTS))
     plan = flights.plan()
-    assert (plan.name, plan.budget, plan.neighbors) == (
+    assert (plan.name, plan.budget, plan.unit) == (
         flights.release,
         flights.guarantee.budget,
-        flights.terms.neighbors,
+        flights.terms.unit,
     )
     assert [question.name for question in plan.questions] == [
         "departure_delay",
@@ -885,7 +886,7 @@ def test_the_plan_is_the_planners() -> None:
             TreeSetting(
                 leaves=tree.domain.cells,
                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 3)),
-                neighbors=Neighbors.ADD_REMOVE,
+                unit=ADD_REMOVE_ROW,
                 keyed=tree.keys is not None,
             ),
             objective=tree.planned_for,

@@ -29,7 +29,8 @@ from dpcore.ordered.make import (
     TimestampDomain,
 )
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.guarantee import guarantee_in_words
 from dpcore.release.in_memory import release_counts
@@ -56,7 +57,7 @@ def question(
     levels = len(fanouts) + 1
     plan = TreePlan(
         tree=Tree(leaves=domain.cells, fanouts=fanouts),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(1, levels),) * levels,
         keyed=keys is not None,
@@ -67,9 +68,7 @@ def question(
 def plan_of(*questions: OrderedQuestion) -> ReleasePlan:
     measure = questions[0].plan.budget.measure
     whole = Budget(measure=measure, amount=Fraction(len(questions)))
-    return ReleasePlan(
-        name="a-release", neighbors=Neighbors.ADD_REMOVE, budget=whole, questions=questions
-    )
+    return ReleasePlan(name="a-release", unit=ADD_REMOVE_ROW, budget=whole, questions=questions)
 
 
 class Made:

@@ -14,7 +14,8 @@ from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.workload import Share, Terms
 from dpcore.sketches.shape import SketchKind
 
@@ -35,7 +36,7 @@ def box_question(
     mechanism: str = "privhp",
     measure: Measure = Measure.EPSILON,
     amount: Fraction = Fraction(1),
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     **choices: Any,
 ) -> HypercubeQuestion:
     """The partition of the box, as it is planned for some choices."""
@@ -45,7 +46,7 @@ def box_question(
         choices=PartitionChoices.of(mechanism, **{"rows": 900} | choices),
     )
     share = Share(budget=Budget(measure=measure, amount=amount))
-    return workload.planned(share, Terms(neighbors=neighbors))
+    return workload.planned(share, Terms(unit=unit))
 
 
 def sketched(

@@ -16,7 +16,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.place import Part
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
@@ -69,20 +70,18 @@ def reference(key_file: Path) -> KeyReference:
 
 
 def _tree_plan(
-    cells: int, *, fanouts: tuple[int, ...] | None, public: bool, keyed: bool, neighbors: Neighbors
+    cells: int, *, fanouts: tuple[int, ...] | None, public: bool, keyed: bool, unit: PrivacyUnit
 ) -> TreePlan:
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     if fanouts is None:
         return plan_tree(
-            TreeSetting(
-                leaves=cells, budget=budget, neighbors=neighbors, public_total=public, keyed=keyed
-            )
+            TreeSetting(leaves=cells, budget=budget, unit=unit, public_total=public, keyed=keyed)
         )
     levels = len(fanouts) + 1
     root = Fraction(0) if public else Fraction(1, levels)
     return TreePlan(
         tree=Tree(leaves=cells, fanouts=fanouts),
-        neighbors=neighbors,
+        unit=unit,
         budget=budget,
         level_amounts=(root, *[Fraction(1, levels)] * (levels - 1)),
         public_total=public,
@@ -101,7 +100,7 @@ def make_plan() -> MakePlan:
         outside: str = "clamp",
         missing: str = "drop",
         unknown: str = "drop",
-        neighbors: Neighbors = Neighbors.ADD_REMOVE,
+        unit: PrivacyUnit = ADD_REMOVE_ROW,
         public: bool = False,
         chunk_leaves: int = CHUNK_LEAVES,
         release: str = "test",
@@ -121,7 +120,7 @@ def make_plan() -> MakePlan:
                 fanouts=fanouts if name != "number" else None,
                 public=public and not keyed,
                 keyed=keyed,
-                neighbors=neighbors,
+                unit=unit,
             )
             questions.append(
                 OrderedQuestion(
@@ -134,9 +133,7 @@ def make_plan() -> MakePlan:
                 )
             )
         budget = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
-        return ReleasePlan(
-            name=release, neighbors=neighbors, budget=budget, questions=tuple(questions)
-        )
+        return ReleasePlan(name=release, unit=unit, budget=budget, questions=tuple(questions))
 
     return made
 

@@ -14,7 +14,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
@@ -50,7 +51,7 @@ def ordered_question(
     """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
     plan = TreePlan(
         tree=Tree(leaves=30, fanouts=(4, 4, 2)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=amount),
         level_amounts=(amount / 4,) * 4,
         public_total=False,
@@ -76,7 +77,7 @@ def _sparse() -> ReleasePlan:
     epsilon, delta = question.spending.own
     return ReleasePlan(
         name="sparse",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=epsilon),
         questions=(question,),
         stated=(epsilon, delta),
@@ -97,7 +98,7 @@ def _mixed() -> ReleasePlan:
     epsilon, delta = (sum(own) for own in zip(*(q.spending.own for q in questions), strict=True))
     return ReleasePlan(
         name="mixed",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=3 * amount),
         questions=questions,
         stated=(epsilon + 1, delta + Fraction(1, 10**3)),
@@ -120,12 +121,12 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     ),
     "box, all nodes": lambda: _alone(box_question(mechanism="pmm", depth=6)),
     "box, substitute": lambda: _alone(
-        box_question(holding=Holding.SPARSE, neighbors=Neighbors.SUBSTITUTE, parts=20, root=True)
+        box_question(holding=Holding.SPARSE, unit=SUBSTITUTE_ROW, parts=20, root=True)
     ),
     "box, rho": lambda: _alone(box_question(measure=Measure.RHO, amount=Fraction(1, 10))),
     "box, count-min": lambda: _alone(sketched("sketches", SketchKind.COUNT_MIN, rows=1)),
     "box, three rows of count-min": lambda: _alone(
-        sketched("sketches", SketchKind.COUNT_MIN, rows=3, neighbors=Neighbors.SUBSTITUTE)
+        sketched("sketches", SketchKind.COUNT_MIN, rows=3, unit=SUBSTITUTE_ROW)
     ),
     "box, count sketch": lambda: _alone(
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=1, measure=Measure.RHO)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.sparse.domain import CodeDomain, SparseDomain
@@ -45,7 +45,7 @@ def sparse_question(
     form: str = "labels",
     *,
     name: str = "sparse",
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     epsilon: Fraction = Fraction(2),
     delta: Fraction = DELTA,
     prune: int = 0,
@@ -62,7 +62,7 @@ def sparse_question(
     return SparseQuestion(
         name=name,
         domain=domain,
-        plan=plan_sparse(domain.names, epsilon, delta, neighbors),
+        plan=plan_sparse(domain.names, epsilon, delta, unit),
         pruning=Pruning(rows=prune),
         shards=shards,
         **fields,

@@ -15,7 +15,8 @@ import pytest
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
@@ -36,9 +37,7 @@ def plan() -> ReleasePlan:
         sketched("signed", SketchKind.COUNT_SKETCH, rows=1),
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
-    return ReleasePlan(
-        name="boxes", neighbors=Neighbors.ADD_REMOVE, budget=budget, questions=questions
-    )
+    return ReleasePlan(name="boxes", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
 
 
 def tables(files: dict[str, bytes]) -> dict[str, bytes]:

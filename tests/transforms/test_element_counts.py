@@ -14,7 +14,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpcore.hypercube import code_counts
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
 from tests.dpcore.hierarchy_questions import release_plan_of
@@ -78,7 +79,7 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
     question = sparse_question("labels", name="labels")
     plan = ReleasePlan(
         name="sparse",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=question.plan.epsilon),
         questions=(question,),
         stated=(question.plan.epsilon, DELTA),

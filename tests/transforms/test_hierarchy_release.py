@@ -14,7 +14,8 @@ import pytest
 
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import unpack
 from dpcore.rows.sums import MeasureColumn
@@ -40,7 +41,7 @@ SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)
 COUNTED = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
 RACES = ("white", "black", "nobody")
 OTHERS = {"unknown": "other", "missing": "other"}
-ADD, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
 
 
@@ -69,7 +70,7 @@ def add_remove() -> list[tuple[str, HierarchyQuestion]]:
 
 def public() -> list[tuple[str, HierarchyQuestion]]:
     total, invariants = domain_of("digits", **OTHERS), domain_of("paths", **OTHERS)
-    plain = {"neighbors": SUBSTITUTE}
+    plain = {"unit": SUBSTITUTE}
     return [
         ("digits", hierarchy_question(name="total", domain=total, public_level=0, **plain)),
         (
@@ -83,7 +84,7 @@ def public() -> list[tuple[str, HierarchyQuestion]]:
 
 
 def concentrated() -> list[tuple[str, HierarchyQuestion]]:
-    return [("paths", hierarchy_question("paths", budget=RHO, neighbors=SUBSTITUTE))]
+    return [("paths", hierarchy_question("paths", budget=RHO, unit=SUBSTITUTE))]
 
 
 RELEASES: dict[str, Callable[[], list[tuple[str, HierarchyQuestion]]]] = {

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan
 from tests.transforms import every_kind
 from transforms.release import ReleaseTrees
@@ -26,7 +26,7 @@ PLANS = {
     "rows outside dropped": {"names": ("value", "number"), "outside": "drop"},
     "public number of rows": {
         "names": ("value", "number"),
-        "neighbors": Neighbors.SUBSTITUTE,
+        "unit": SUBSTITUTE_ROW,
         "missing": "last",
         "public": True,
     },
@@ -102,7 +102,7 @@ def test_no_rows_at_all(
     path = str(tmp_path / "empty.parquet")
     plan = make_plan("value", "number", "carrier", missing="last")
     check(plan, path, empty, private, run, release_files, expected_files)
-    plan = make_plan("value", "number", neighbors=Neighbors.SUBSTITUTE, public=True, missing="last")
+    plan = make_plan("value", "number", unit=SUBSTITUTE_ROW, public=True, missing="last")
     check(plan, empty, empty, public, run_steps, release_files, expected_files)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
@@ -41,7 +42,7 @@ def sparse_plan(*forms: str, **fields: Any) -> ReleasePlan:
     count = len(questions)
     return ReleasePlan(
         name="sparse",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(2 * count)),
         questions=questions,
         stated=(Fraction(2 * count), DELTA * count),
@@ -53,7 +54,7 @@ def mixed_plan(**fields: Any) -> ReleasePlan:
     share = Budget(measure=Measure.RHO, amount=rho_of(epsilon, delta) / 2)
     return ReleasePlan(
         name="mixed",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=share.amount * 2),
         questions=(
             sparse_question("paths", name="paths"),

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
 from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
@@ -28,10 +29,10 @@ def add_remove() -> ReleasePlan:
 
 
 def substitute() -> ReleasePlan:
-    neighbors = Neighbors.SUBSTITUTE
+    unit = SUBSTITUTE_ROW
     return stated_plan_of(
-        threshold_question("paths", name="paths", neighbors=neighbors),
-        threshold_question("bushy", name="keys", keys=RACES, neighbors=neighbors),
+        threshold_question("paths", name="paths", unit=unit),
+        threshold_question("bushy", name="keys", keys=RACES, unit=unit),
     )
 
 

@@ -18,7 +18,8 @@ from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import add_noise
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.rows.sums import MeasureColumn
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, release_plan_of
@@ -33,20 +34,20 @@ BUDGETS = {
     "rho": Budget(measure=Measure.RHO, amount=Fraction(1, 20)),
 }
 STATED = [
-    ("digits", None, "epsilon", Neighbors.ADD_REMOVE),
-    ("digits", AMOUNT, "epsilon", Neighbors.SUBSTITUTE),
-    ("paths", None, "rho", Neighbors.SUBSTITUTE),
-    ("paths", AMOUNT, "rho", Neighbors.ADD_REMOVE),
+    ("digits", None, "epsilon", ADD_REMOVE_ROW),
+    ("digits", AMOUNT, "epsilon", SUBSTITUTE_ROW),
+    ("paths", None, "rho", SUBSTITUTE_ROW),
+    ("paths", AMOUNT, "rho", ADD_REMOVE_ROW),
 ]
 
 
 def many_trees(
-    form: str, measure: MeasureColumn | None, kind: str, neighbors: Neighbors
+    form: str, measure: MeasureColumn | None, kind: str, unit: PrivacyUnit
 ) -> tuple[HierarchyQuestion, Array]:
     """A question of very many keys, and large counts, so that nothing is clipped."""
     question = hierarchy_question(
         form,
-        neighbors=neighbors,
+        unit=unit,
         budget=BUDGETS[kind],
         measure=measure,
         keys=tuple(f"k{number:05d}" for number in range(MANY)),
@@ -81,11 +82,11 @@ def limit(nodes: int) -> float:
     return float(stats.norm.isf(FALSE_ALARM / nodes / 20))
 
 
-@pytest.mark.parametrize(("form", "measure", "kind", "neighbors"), STATED)
+@pytest.mark.parametrize(("form", "measure", "kind", "unit"), STATED)
 def test_errors_are_as_large_as_stated(
-    form: str, measure: MeasureColumn | None, kind: str, neighbors: Neighbors
+    form: str, measure: MeasureColumn | None, kind: str, unit: PrivacyUnit
 ) -> None:
-    question, counts = many_trees(form, measure, kind, neighbors)
+    question, counts = many_trees(form, measure, kind, unit)
     errors, stated, covered = errors_of(question, counts)
     nodes = errors.shape[1]
     assert np.abs(squared_error_z(errors, stated)).max() < limit(nodes)
@@ -107,17 +108,17 @@ def scaled(law: Any, factor: Fraction) -> Any:
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-@pytest.mark.parametrize(("form", "measure", "kind", "neighbors"), STATED)
+@pytest.mark.parametrize(("form", "measure", "kind", "unit"), STATED)
 def test_planted_errors_are_found_at_every_node(
     form: str,
     measure: MeasureColumn | None,
     kind: str,
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
     planted: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Noise of variance 30 % too small or less (of the scale, for Laplace noise)."""
-    question, counts = many_trees(form, measure, kind, neighbors)
+    question, counts = many_trees(form, measure, kind, unit)
     draw = "dpcore.irregular.forest.add_noise"
     monkeypatch.setattr(draw, lambda law, *rest: add_noise(scaled(law, PLANTED[planted]), *rest))
     errors, stated, _ = errors_of(question, counts)
@@ -126,7 +127,7 @@ def test_planted_errors_are_found_at_every_node(
 
 def test_keys_have_noise_of_their_own() -> None:
     """The errors of different keys are independent: one draw used for all would be found."""
-    question, counts = many_trees("digits", None, "epsilon", Neighbors.ADD_REMOVE)
+    question, counts = many_trees("digits", None, "epsilon", ADD_REMOVE_ROW)
     errors, stated, _ = errors_of(question, counts)
     # The errors of neighbouring keys, standardised: the mean of their products is nearly normal.
     products = (errors[1:] * errors[:-1] / stated[1:] ** 2).mean(axis=0)

@@ -18,7 +18,8 @@ from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from
 from dpcore.hierarchy.universe import Universe
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.plan import plan_from_spec
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
@@ -34,7 +35,7 @@ from tests.dpcore.hierarchy_questions import (
     release_plan_of,
 )
 
-SUBSTITUTE = Neighbors.SUBSTITUTE
+SUBSTITUTE = SUBSTITUTE_ROW
 AMOUNT = MeasureColumn(column="amount", lower=-5, upper=30)
 PAID = MeasureColumn(column="amount", lower=0, upper=30, missing="zero")
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 3))
@@ -47,10 +48,10 @@ QUESTIONS: dict[str, HierarchyQuestion] = {
     "sums by key": hierarchy_question(measure=PAID, keys=("white", "black")),
     "public": hierarchy_question(
         domain=domain_of("digits", unknown="other", missing="other"),
-        neighbors=SUBSTITUTE,
+        unit=SUBSTITUTE,
         public_level=0,
     ),
-    "invariants": hierarchy_question(neighbors=SUBSTITUTE, public_level=1, budget=RHO),
+    "invariants": hierarchy_question(unit=SUBSTITUTE, public_level=1, budget=RHO),
     "weights": hierarchy_question(
         weights=NodeWeights(levels=(1, 0, 2, 1), nodes=((1, 2, 0.5),)), weight=Fraction(2, 3)
     ),
@@ -71,9 +72,7 @@ def test_a_specification_is_read_back(name: str) -> None:
     (tree,) = json.loads(json.dumps(plan.spec()))["trees"]
     universe = question.domain.universe
     budget = question.plan.budget
-    assert (
-        hierarchy_question_from_spec(tree, question.neighbors, budget.measure, universe) == question
-    )
+    assert hierarchy_question_from_spec(tree, question.unit, budget.measure, universe) == question
 
 
 def test_the_specification_names_the_universe_and_does_not_hold_it() -> None:
@@ -87,7 +86,7 @@ def test_the_specification_names_the_universe_and_does_not_hold_it() -> None:
 
 
 def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> None:
-    base = hierarchy_question(neighbors=SUBSTITUTE)
+    base = hierarchy_question(unit=SUBSTITUTE)
     amounts = list(base.plan.level_amounts)
     amounts[1] -= Fraction(1, 2**30)
     looser = tuple((l1 + 1, l2) for l1, l2 in base.plan.sensitivities)
@@ -100,21 +99,21 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
     others = [
         replace(base, name="other"),
         replace(base, domain=replace(base.domain, columns=("place",))),
-        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", unknown="other")),
-        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", missing="other")),
-        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", universe=renamed)),
-        hierarchy_question(neighbors=SUBSTITUTE, domain=domain_of("digits", universe=fewer)),
-        hierarchy_question(neighbors=SUBSTITUTE, keys=("white",)),
-        hierarchy_question(neighbors=SUBSTITUTE, keys=("white", "black")),
-        hierarchy_question(neighbors=SUBSTITUTE, keys=("white",), unknown_key="other"),
-        hierarchy_question(neighbors=SUBSTITUTE, public_level=0),
-        hierarchy_question(neighbors=SUBSTITUTE, public_level=1),
-        hierarchy_question(neighbors=SUBSTITUTE, budget=RHO),
-        hierarchy_question(neighbors=SUBSTITUTE, measure=AMOUNT),
-        hierarchy_question(neighbors=SUBSTITUTE, measure=PAID),
-        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, missing="drop")),
-        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, column="paid")),
-        hierarchy_question(neighbors=SUBSTITUTE, measure=replace(PAID, upper=31)),
+        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", unknown="other")),
+        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", missing="other")),
+        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", universe=renamed)),
+        hierarchy_question(unit=SUBSTITUTE, domain=domain_of("digits", universe=fewer)),
+        hierarchy_question(unit=SUBSTITUTE, keys=("white",)),
+        hierarchy_question(unit=SUBSTITUTE, keys=("white", "black")),
+        hierarchy_question(unit=SUBSTITUTE, keys=("white",), unknown_key="other"),
+        hierarchy_question(unit=SUBSTITUTE, public_level=0),
+        hierarchy_question(unit=SUBSTITUTE, public_level=1),
+        hierarchy_question(unit=SUBSTITUTE, budget=RHO),
+        hierarchy_question(unit=SUBSTITUTE, measure=AMOUNT),
+        hierarchy_question(unit=SUBSTITUTE, measure=PAID),
+        hierarchy_question(unit=SUBSTITUTE, measure=replace(PAID, missing="drop")),
+        hierarchy_question(unit=SUBSTITUTE, measure=replace(PAID, column="paid")),
+        hierarchy_question(unit=SUBSTITUTE, measure=replace(PAID, upper=31)),
         hierarchy_question(),
         replace(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
         replace(base, plan=replace(base.plan, sensitivities=looser)),
@@ -215,11 +214,11 @@ def test_columns_are_read_once_and_have_one_type() -> None:
             question.check_types(types | {column: wrong})
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("keys", [(), ("white",)])
-def test_a_row_moves_a_count_of_each_level(neighbors: Neighbors, keys: tuple[str, ...]) -> None:
-    question = hierarchy_question("bushy", neighbors=neighbors, keys=keys, budget=RHO)
-    several = 2 if neighbors is SUBSTITUTE else 1
+def test_a_row_moves_a_count_of_each_level(unit: PrivacyUnit, keys: tuple[str, ...]) -> None:
+    question = hierarchy_question("bushy", unit=unit, keys=keys, budget=RHO)
+    several = 2 if unit is SUBSTITUTE else 1
     moved = question.moved_counts
     assert moved is not None
     assert [count for _, count in moved] == [several if keys else 1, several, several]
@@ -236,7 +235,7 @@ def test_the_moved_counts_of_pooled_levels_and_of_sums_are_not_known() -> None:
 
 
 def test_public_levels_have_no_noise_of_their_own() -> None:
-    question = hierarchy_question("bushy", neighbors=SUBSTITUTE, public_level=1)
+    question = hierarchy_question("bushy", unit=SUBSTITUTE, public_level=1)
     assert question.moved_counts == ((DiscreteLaplace(scale=Fraction(2)), 2),)
     assert question.public_total and not hierarchy_question("bushy").public_total
 
@@ -257,22 +256,22 @@ def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str)
         replace(hierarchy_question(), **change)
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
-def test_noise_of_narrower_bounds_is_refused(neighbors: Neighbors) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_noise_of_narrower_bounds_is_refused(unit: PrivacyUnit) -> None:
     """A planted error: the sensitivities of bounds that are one less."""
     wide = MeasureColumn(column="amount", lower=-3, upper=31)
     narrow = hierarchy_question(
-        "bushy", neighbors=neighbors, measure=MeasureColumn(column="amount", lower=-3, upper=30)
+        "bushy", unit=unit, measure=MeasureColumn(column="amount", lower=-3, upper=30)
     )
     with pytest.raises(ValueError, match="too small for the bounds"):
         replace(narrow, measure=wide)
-    fitting = hierarchy_question("bushy", neighbors=neighbors, measure=wide)
+    fitting = hierarchy_question("bushy", unit=unit, measure=wide)
     assert replace(fitting, measure=replace(wide, upper=30)).measure is not None  # more is fine
 
 
 def test_sums_of_public_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="the sums of public nodes are not supported"):
-        hierarchy_question(neighbors=SUBSTITUTE, public_level=1, measure=AMOUNT)
+        hierarchy_question(unit=SUBSTITUTE, public_level=1, measure=AMOUNT)
 
 
 def test_a_node_with_too_many_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

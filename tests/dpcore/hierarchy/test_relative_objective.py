@@ -27,7 +27,8 @@ from dpcore.hierarchy.relative_objective import (
 )
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
@@ -45,7 +46,7 @@ def equal_plan(budget: Budget, *, spread: Fraction = Fraction(1)) -> IrregularPl
     whole = replace(budget, amount=budget.amount * spread)
     return IrregularPlan(
         tree=TREE,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=whole,
         level_amounts=(whole.amount / 4,) * 4,
     )
@@ -208,7 +209,7 @@ def test_the_slope_is_the_derivative() -> None:
 
 def test_thresholds_are_bounded_at_the_guess_or_at_the_worst() -> None:
     plan = ThresholdPlan(
-        epsilon=Fraction(1), delta=Fraction(1, 9), neighbors=Neighbors.ADD_REMOVE,
+        epsilon=Fraction(1), delta=Fraction(1, 9), unit=ADD_REMOVE_ROW,
         least=Fraction(10), rounds=(),
     )  # fmt: skip
     errors = ThresholdErrors(plan, height=1, root_bound=100)

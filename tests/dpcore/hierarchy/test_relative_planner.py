@@ -18,11 +18,13 @@ from dpcore.hierarchy.relative_planner import (
 )
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_shares
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import delta_of, rho_of
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.irregular import IrregularTree
+from tests.dpcore.units import of_rows
 
 TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])
 DELTA = Fraction(1, 10**6)
@@ -32,7 +34,7 @@ WORST = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 def candidates(
     *,
     tree: IrregularTree = TREE,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     objective: RelativeObjective = WORST,
     delta: Fraction | None = None,
     rows: int = 1,
@@ -46,11 +48,11 @@ def candidates(
         budgets.append(Budget(measure=Measure.RHO, amount=rho_of(Fraction(1), delta)))
     found: list[RelativeCandidate | None] = []
     for budget in budgets:
-        plan = IrregularPlan(tree=tree, neighbors=neighbors, budget=budget, **fields)
+        plan = IrregularPlan(tree=tree, unit=unit, budget=budget, **fields)
         found += noise_candidates(plan, objective)
     if delta is not None:
-        unit = GroupPrivacy(epsilon=Fraction(1), delta=delta, rows=rows, neighbors=neighbors)
-        found.append(threshold_candidate(tree, unit, objective, root_bound=root_bound))
+        group = GroupPrivacy(epsilon=Fraction(1), delta=delta, unit=of_rows(unit, rows))
+        found.append(threshold_candidate(tree, group, objective, root_bound=root_bound))
     return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
 
@@ -70,19 +72,19 @@ def test_pure_epsilon_has_laplace_candidates_only() -> None:
         assert each.plan.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
 
 
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_every_candidate_keeps_epsilon_and_delta(neighbors: Neighbors) -> None:
-    found = candidates(delta=DELTA, neighbors=neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_every_candidate_keeps_epsilon_and_delta(unit: PrivacyUnit) -> None:
+    found = candidates(delta=DELTA, unit=unit)
     assert len(found) == 7
     for each in found:
         if isinstance(each.plan, ThresholdPlan):
             assert (each.estimation, each.label) == ("thresholds", "thresholds")
             assert (each.plan.epsilon, each.plan.delta) == (1, DELTA)
-            assert each.plan.neighbors is neighbors
+            assert each.plan.unit is unit
             continue
         budget = each.plan.budget
         assert sum(each.plan.level_amounts) <= budget.amount
-        assert each.plan.neighbors is neighbors
+        assert each.plan.unit is unit
         assert ("Gaussian" in each.label) == (budget.measure is Measure.RHO)
         if budget.measure is Measure.RHO:
             assert delta_of(budget.amount, 1.0) <= DELTA
@@ -137,7 +139,7 @@ def test_the_best_split_is_not_far_behind_random_ones(
     found = noise_candidates(
         IrregularPlan(
             tree=TREE,
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
             budget=Budget(measure=measure, amount=amount),
         ),
         objective,
@@ -160,7 +162,7 @@ def test_guesses_change_the_plan() -> None:
         plan = noise_candidates(
             IrregularPlan(
                 tree=TREE,
-                neighbors=Neighbors.ADD_REMOVE,
+                unit=ADD_REMOVE_ROW,
                 budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
             ),
             objective,
@@ -179,12 +181,12 @@ def test_units_of_several_rows_cost_thresholds_more() -> None:
         )
         for rows in (1, 4)
     )
-    assert isinstance(many.plan, ThresholdPlan) and many.plan.rows == 4
+    assert isinstance(many.plan, ThresholdPlan) and many.plan.unit.rows == 4
     assert many.predicted > 2 * one.predicted
 
 
 def test_public_levels_are_not_measured() -> None:
-    found = candidates(neighbors=Neighbors.SUBSTITUTE, public_level=1)
+    found = candidates(unit=SUBSTITUTE_ROW, public_level=1)
     for each in found:
         assert isinstance(each.plan, IrregularPlan)
         assert each.plan.level_amounts[:2] == (0, 0) and each.predicted < math.inf

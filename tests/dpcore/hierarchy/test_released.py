@@ -15,7 +15,7 @@ from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.irregular.widths import irregular_widths
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.release import Release
 from dpcore.rows.sums import MeasureColumn
@@ -40,25 +40,23 @@ FORMS |= {"sums": "digits", "public": "digits", "keyed sums": "paths"}
 SIZES = [2**17, 25, 2]
 
 
-def questions(neighbors: Neighbors) -> list[HierarchyQuestion]:
+def questions(unit: PrivacyUnit) -> list[HierarchyQuestion]:
     found = [
-        hierarchy_question("digits", name="plain", neighbors=neighbors),
-        hierarchy_question("columns", name="routes", neighbors=neighbors),
+        hierarchy_question("digits", name="plain", unit=unit),
+        hierarchy_question("columns", name="routes", unit=unit),
         hierarchy_question(
-            "paths", name="paths", neighbors=neighbors, domain=domain_of("paths", **BOTH_OTHER)
+            "paths", name="paths", unit=unit, domain=domain_of("paths", **BOTH_OTHER)
         ),
-        hierarchy_question("digits", name="keyed", neighbors=neighbors, keys=RACES),
-        hierarchy_question("digits", name="sums", neighbors=neighbors, measure=AMOUNT),
-        hierarchy_question(
-            "paths", name="keyed sums", neighbors=neighbors, measure=AMOUNT, keys=RACES
-        ),
+        hierarchy_question("digits", name="keyed", unit=unit, keys=RACES),
+        hierarchy_question("digits", name="sums", unit=unit, measure=AMOUNT),
+        hierarchy_question("paths", name="keyed sums", unit=unit, measure=AMOUNT, keys=RACES),
     ]
-    if neighbors is Neighbors.SUBSTITUTE:
+    if unit == SUBSTITUTE_ROW:
         found.append(
             hierarchy_question(
                 "digits",
                 name="public",
-                neighbors=neighbors,
+                unit=unit,
                 domain=domain_of("digits", **BOTH_OTHER),
                 public_level=1,
             )
@@ -66,10 +64,8 @@ def questions(neighbors: Neighbors) -> list[HierarchyQuestion]:
     return found
 
 
-def made(neighbors: Neighbors = Neighbors.SUBSTITUTE, *, chunk_leaves: int) -> Release:
-    plan = release_plan_of(
-        *(replace(each, chunk_leaves=chunk_leaves) for each in questions(neighbors))
-    )
+def made(unit: PrivacyUnit = SUBSTITUTE_ROW, *, chunk_leaves: int) -> Release:
+    plan = release_plan_of(*(replace(each, chunk_leaves=chunk_leaves) for each in questions(unit)))
     counts = {question.name: leaf_counts(question, ROWS) for question in plan.questions}
     return release_counts(plan, counts, KEY)
 
@@ -233,14 +229,14 @@ def test_what_is_public_is_told_exactly(release: Release) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 def test_zero_noise_gives_the_truth_back_in_chunks_of_any_size(
-    size: int, neighbors: Neighbors, monkeypatch: pytest.MonkeyPatch
+    size: int, unit: PrivacyUnit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         DiscreteLaplace, "sample", lambda self, stream, many: ZeroNoise().sample(stream, many)
     )
-    release = made(neighbors, chunk_leaves=size)
+    release = made(unit, chunk_leaves=size)
     for question in release.plan.questions:
         assert isinstance(question, HierarchyQuestion)
         truth = node_sums(question, FORMS[question.name], ROWS)

@@ -15,7 +15,7 @@ import pytest
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import ThresholdQuestion, threshold_question_from_spec
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
@@ -31,7 +31,7 @@ from tests.dpcore.hierarchy_questions import (
 from tests.dpcore.threshold_questions import short_plan, stated_plan_of, threshold_question
 
 KEY = ReleaseKey(bytes(32))
-ADD, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FORMS = ("digits", "bushy", "columns", "paths")
 
 
@@ -119,12 +119,12 @@ def test_there_is_no_budget_to_share_and_no_margin() -> None:
 
 
 @pytest.mark.parametrize("keys", [(), ("white", "black")])
-@pytest.mark.parametrize("neighbors", [ADD, SUBSTITUTE])
+@pytest.mark.parametrize("unit", [ADD, SUBSTITUTE])
 def test_a_row_costs_the_steps_that_neighbouring_rows_take(
-    neighbors: Neighbors, keys: tuple[str, ...]
+    unit: PrivacyUnit, keys: tuple[str, ...]
 ) -> None:
     """Over all neighbours of small data sets: so many rows are added or removed, over all trees."""
-    question = threshold_question("digits", neighbors=neighbors, keys=keys)
+    question = threshold_question("digits", unit=unit, keys=keys)
     rows = [
         {"code": code, "race": race}
         for code, race in itertools.product(["0100", "9001", "77"], ["white", "black"])
@@ -135,13 +135,13 @@ def test_a_row_costs_the_steps_that_neighbouring_rows_take(
         schema = pa.schema([("code", pa.string()), ("race", pa.string())])
         return leaf_counts(question, pa.Table.from_pylist(table, schema=schema))  # type: ignore[arg-type]
 
-    if neighbors is ADD:
+    if unit is ADD:
         pairs = [(data, [*data, row]) for row in rows]
     else:
         pairs = [([*data, one], [*data, other]) for one in rows for other in rows]
     moved = max(int(np.abs(counts(one) - counts(other)).sum()) for one, other in pairs)
-    unit = question.plan.thresholds.unit
-    assert moved == unit.steps == (2 if neighbors is SUBSTITUTE else 1)
+    group = question.plan.thresholds.group
+    assert moved == group.steps == (2 if unit is SUBSTITUTE else 1)
     # The rounds spend no more than a step may.
     spent = sum((each.epsilon for each in question.plan.thresholds.rounds), Fraction())
     assert spent * moved <= question.spending.own[0]

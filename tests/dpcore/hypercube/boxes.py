@@ -20,7 +20,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.plan import Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.questions.workload import Share, Terms
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
@@ -61,7 +62,7 @@ def question_of(
     *,
     amount: Fraction = NO_NOISE,
     measure: Measure = Measure.EPSILON,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     name: str = "box",
     **choices: Any,
 ) -> HypercubeQuestion:
@@ -73,7 +74,7 @@ def question_of(
         name=name, domain=domain, choices=PartitionChoices.of(mechanism, **known)
     )
     budget = Budget(measure=measure, amount=amount)
-    return workload.planned(Share(budget=budget), Terms(neighbors=neighbors))
+    return workload.planned(Share(budget=budget), Terms(unit=unit))
 
 
 def released(
@@ -81,7 +82,7 @@ def released(
 ) -> ReleasedHypercube:
     """The answers of a release in memory."""
     plan = ReleasePlan(
-        name="boxes", neighbors=question.neighbors, budget=question.budget, questions=(question,)
+        name="boxes", unit=question.unit, budget=question.budget, questions=(question,)
     )
     tree = release_rows(plan, [rows], key, nonce=nonce).tree(question.name)
     assert isinstance(tree, ReleasedHypercube)

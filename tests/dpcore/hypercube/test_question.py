@@ -24,8 +24,9 @@ from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.ordered.make import KeyList
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.place import Place
 from dpcore.questions.workload import Share, Terms
 from dpcore.release.in_memory import release_counts, release_rows
@@ -42,7 +43,7 @@ from tests.dpcore.hypercube.boxes import (
     rows_of,
 )
 
-ADD, SUB = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD, SUB = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 BOX = box_domain(5, 9)
 ROWS = rows_of(BOX, 3000)
 
@@ -93,15 +94,15 @@ def test_coarser_parts_are_sums_of_cells(depths: tuple[int, int]) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("holding", HOLDINGS)
 @pytest.mark.parametrize("measure", Measure)
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 def test_every_mechanism_runs_with_noise(
-    mechanism: str, holding: Holding, measure: Measure, neighbors: Neighbors
+    mechanism: str, holding: Holding, measure: Measure, unit: PrivacyUnit
 ) -> None:
     """And what is released tiles the box, adds up, and is nonnegative."""
     domain = box_domain(13, 6, 3)
     rows = rows_of(domain, 2000)
     question = question_of(
-        domain, mechanism, holding=holding, measure=measure, neighbors=neighbors, amount=Fraction(2)
+        domain, mechanism, holding=holding, measure=measure, unit=unit, amount=Fraction(2)
     )
     tree = released(question, rows)
     starts, stops, counts = tree.partition.parts
@@ -163,7 +164,7 @@ def tables(tree: Any) -> list[pa.Table]:
 
 def plan_of(question: HypercubeQuestion) -> ReleasePlan:
     return ReleasePlan(
-        name="boxes", neighbors=question.neighbors, budget=question.budget, questions=(question,)
+        name="boxes", unit=question.unit, budget=question.budget, questions=(question,)
     )
 
 
@@ -230,10 +231,10 @@ def moved_of(question: HypercubeQuestion, with_: Any, without: Any) -> Iterator[
         yield both[0].at(depth, nodes) - both[1].at(depth, nodes)
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("kind", [None, *SketchKind])
 def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
-    neighbors: Neighbors, kind: SketchKind | None
+    unit: PrivacyUnit, kind: SketchKind | None
 ) -> None:
     """Over all pairs of rows of a small box: the bound holds and is attained. Under add_remove the
     other data set lacks the row; under substitute it has another."""
@@ -244,19 +245,19 @@ def test_a_row_moves_each_level_by_no_more_than_its_sensitivity(
             "holding": Holding.SKETCH, "sketch": kind, "hash_rows": 3, "width": 4, "most": 1,
             "shares": "lemma_5", "root": True,
         }  # fmt: skip
-    question = question_of(domain, neighbors=neighbors, amount=Fraction(1), bits_apart=1, **choices)
+    question = question_of(domain, unit=unit, amount=Fraction(1), bits_apart=1, **choices)
     cells = [(x, y) for x in range(3) for y in range(4)]
     l1, l2 = Counter[int](), Counter[int]()
     for cell in cells:
-        others = cells if neighbors is SUB else [None]
+        others = cells if unit is SUB else [None]
         for other in others:
             without = ROWS.slice(0, 0) if other is None else one_row(*other)
             for level, difference in enumerate(moved_of(question, one_row(*cell), without)):
                 l1[level] = max(l1[level], int(np.abs(difference).sum()))
                 l2[level] = max(l2[level], int((difference**2).sum()))
-    allowed = level_sensitivity(neighbors, single_node=False)
+    allowed = level_sensitivity(unit, single_node=False)
     sketched = allowed if kind is None else sketch_sensitivity(
-        neighbors, 3, signed=kind is SketchKind.COUNT_SKETCH
+        unit, 3, signed=kind is SketchKind.COUNT_SKETCH
     )  # fmt: skip
     levels = sorted(l1)
     if kind is None:
@@ -345,9 +346,7 @@ def workload(domain: HypercubeDomain) -> HypercubeWorkload:
 def test_a_public_total_is_told_exactly_and_children_sum_to_it(holding: Holding) -> None:
     kept = box_domain(5, 9, missing="first")
     for mechanism in MECHANISMS:
-        question = question_of(
-            kept, mechanism, holding=holding, neighbors=SUB, amount=Fraction(1, 10)
-        )
+        question = question_of(kept, mechanism, holding=holding, unit=SUB, amount=Fraction(1, 10))
         tree = released(question, ROWS)
         assert question.plan.public_total and question.plan.laws[0] is None
         assert tree.total == tree.sampler().total == ROWS.num_rows
@@ -360,10 +359,10 @@ def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
     share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     kept, dropped = box_domain(5, 9, missing="first"), BOX
     for domain, terms, public in (
-        (kept, Terms(neighbors=SUB), True),
-        (kept, Terms(neighbors=ADD), False),
-        (kept, Terms(neighbors=SUB, drops_rows=True), False),
-        (dropped, Terms(neighbors=SUB), False),
+        (kept, Terms(unit=SUB), True),
+        (kept, Terms(unit=ADD), False),
+        (kept, Terms(unit=SUB, drops_rows=True), False),
+        (dropped, Terms(unit=SUB), False),
     ):
         question = workload(domain).planned(share, terms)
         assert question.plan.public_total is public
@@ -388,7 +387,7 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
 
 
 def test_a_public_total_of_rows_that_may_be_dropped_is_refused() -> None:
-    kept = question_of(box_domain(5, 9, missing="first"), neighbors=SUB, amount=Fraction(1))
+    kept = question_of(box_domain(5, 9, missing="first"), unit=SUB, amount=Fraction(1))
     assert kept.plan.public_total
     with pytest.raises(ValueError, match="the total is not public where rows may be dropped"):
         replace(kept, domain=BOX)

@@ -23,7 +23,8 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.partitions.plan import Estimation, Holding
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from tests.dpcore.hypercube.boxes import (
     box_domain,
     question_of,
@@ -270,9 +271,7 @@ def test_intervals_stay_in_what_is_possible() -> None:
     kept = box_domain(6, 11, missing="first")
     found = []
     for number in range(40):
-        question = question_of(
-            kept, amount=Fraction(1, 10), neighbors=Neighbors.SUBSTITUTE, bits_apart=2
-        )
+        question = question_of(kept, amount=Fraction(1, 10), unit=SUBSTITUTE_ROW, bits_apart=2)
         tree = released(question, ROWS.slice(0, 50), ReleaseKey(number.to_bytes(32, "big")))
         for confidence in (0.5, 0.95):
             own = tree.at_confidence(confidence)

@@ -14,7 +14,8 @@ from dpcore.irregular.planner import with_equal_shares
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.irregular import IrregularTree
 from tests.dpcore.irregular.test_forest import PlacedLaw, PlacedNoise, solve, with_laws
 from tests.dpcore.irregular_trees import EPSILON, RHO, node_chains, random_irregular_plan
@@ -79,7 +80,7 @@ def test_intervals_cover(budget: Budget) -> None:
     plan = with_equal_shares(
         IrregularPlan(
             tree=tree,
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
             budget=budget,
             level_amounts=(Fraction(0), Fraction(0), Fraction(0), budget.amount),
             keyed=True,

@@ -17,7 +17,7 @@ from dpcore.errors.moments import noise_cumulant
 from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from tests.dpcore.irregular_trees import (
@@ -192,7 +192,7 @@ def test_the_allowance_covers_a_difference_that_is_known() -> None:
 def test_one_node_and_no_node() -> None:
     plan = IrregularPlan(
         tree=IrregularTree(child_starts=()),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=EPSILON,
         level_amounts=(Fraction(1),),
     )

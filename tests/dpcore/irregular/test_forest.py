@@ -16,7 +16,7 @@ from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import SPINE
 from dpcore.trees.irregular import IrregularTree
@@ -248,7 +248,7 @@ def test_a_tree_of_equal_fanouts_is_solved_as_the_level_uniform_one(
         plan = with_laws(
             IrregularPlan(
                 tree=irregular(uniform.tree),
-                neighbors=uniform.neighbors,
+                unit=uniform.unit,
                 budget=uniform.budget,
                 level_amounts=uniform.level_amounts,
             ),
@@ -279,7 +279,7 @@ def source(release_key: Any) -> NoiseSource:
 def chained_plan() -> IrregularPlan:
     return IrregularPlan(
         tree=CHAINED,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=EPSILON,
         level_amounts=tuple(Fraction(n, 10) for n in (2, 3, 1, 4)),
         keyed=True,
@@ -371,7 +371,7 @@ def test_streams_have_distinct_names() -> None:
 
 def test_refuses() -> None:
     tree = IrregularTree.from_fanouts([[2]])
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, neighbors=Neighbors.SUBSTITUTE))
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, unit=SUBSTITUTE_ROW))
     with pytest.raises(ValueError, match="stands for one tree, not 2"):
         IrregularForest(plan, keys=2)
 
@@ -379,9 +379,7 @@ def test_refuses() -> None:
 def test_a_tree_of_one_node() -> None:
     plan = with_laws(
         with_best_shares(
-            IrregularPlan(
-                tree=IrregularTree(child_starts=()), budget=EPSILON, neighbors=Neighbors.ADD_REMOVE
-            )
+            IrregularPlan(tree=IrregularTree(child_starts=()), budget=EPSILON, unit=ADD_REMOVE_ROW)
         ),
         lambda law: ZeroNoise(),
     )

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.irregular import IrregularTree
 from tests.dpcore.irregular_trees import (
     EPSILON,
@@ -74,31 +75,29 @@ def largest_losses(plan: IrregularPlan) -> tuple[Fraction, Fraction]:
 @given(
     seed=st.integers(0, 10**6),
     budget=st.sampled_from([EPSILON, RHO]),
-    neighbors=st.sampled_from(list(Neighbors)),
+    unit=st.sampled_from(ROW_UNITS),
     public=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
 def test_no_pair_of_neighbours_loses_more_than_the_budget(
-    seed: int, budget: Budget, neighbors: Neighbors, public: bool
+    seed: int, budget: Budget, unit: PrivacyUnit, public: bool
 ) -> None:
     rng = np.random.default_rng(seed)
-    plan = random_irregular_plan(
-        rng, budget=budget, neighbors=neighbors, public=public and neighbors is not _ADD
-    )
+    plan = random_irregular_plan(rng, budget=budget, unit=unit, public=public and unit is not _ADD)
     spent = sum(plan.level_amounts)
     one, moved = largest_losses(plan)
-    if neighbors is _ADD:
+    if unit is _ADD:
         # Every path measures every level's amount once, alone or pooled.
         assert one == spent <= budget.amount
     else:
         assert moved <= spent <= budget.amount
         assert plan.public_level is not None or one <= spent  # a policy may drop the row
     without_chains = all(fanout.min() > 1 for fanout in plan.tree.fanouts)
-    if plan.public_level is None and without_chains and neighbors is not _ADD:
+    if plan.public_level is None and without_chains and unit is not _ADD:
         assert moved == spent - plan.level_amounts[0]
 
 
-_ADD = Neighbors.ADD_REMOVE
+_ADD = ADD_REMOVE_ROW
 
 
 def test_the_check_notices_a_chain_that_is_paid_for_twice(
@@ -107,7 +106,7 @@ def test_the_check_notices_a_chain_that_is_paid_for_twice(
     tree = IrregularTree.from_fanouts([[2], [1, 2]])
     plan = IrregularPlan(
         tree=tree,
-        neighbors=_ADD,
+        unit=_ADD,
         budget=EPSILON,
         level_amounts=(Fraction(0), Fraction(1, 3), Fraction(2, 3)),
     )
@@ -139,7 +138,7 @@ def test_laws_of_chains() -> None:
     tree = IrregularTree.from_fanouts([[1], [2], [1, 2], [1, 3, 2]])
     plan = IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
         budget=EPSILON,
         level_amounts=tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5)),
     )
@@ -155,18 +154,18 @@ def test_keys_and_larger_sensitivities_enlarge_the_noise() -> None:
     tree = IrregularTree.from_fanouts([[2], [3, 1]])
     plan = IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
         budget=EPSILON,
         level_amounts=(Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)),
     )
-    assert level_sensitivities(tree, Neighbors.SUBSTITUTE) == ((1, 1), (2, 2), (2, 2))
+    assert level_sensitivities(tree, SUBSTITUTE_ROW) == ((1, 1), (2, 2), (2, 2))
     assert replace(plan, keyed=True, sensitivities=()).law(0, 0) == DiscreteLaplace(
         scale=Fraction(8)
     )
     units = replace(plan, sensitivities=((3, 9), (6, 18), (12, 72)))
     assert units.law(0, 0) == DiscreteLaplace(scale=Fraction(12))
     assert units.law(2, 1) == DiscreteLaplace(scale=1 / (Fraction(1, 24) + Fraction(1, 24)))
-    with pytest.raises(ValueError, match="at least a row's"):
+    with pytest.raises(ValueError, match="at least that of counts"):
         replace(plan, sensitivities=((1, 1), (1, 1), (1, 1)))
     with pytest.raises(ValueError, match="one pair a level"):
         replace(plan, sensitivities=((9, 9), (9, 9)))
@@ -180,12 +179,12 @@ def test_keys_and_larger_sensitivities_enlarge_the_noise() -> None:
         ({"level_amounts": (Fraction(1, 2), 0, Fraction(2, 3))}, "above the budget 1"),
         ({"level_amounts": (Fraction(1), 0, Fraction(0))}, "leaves must be measured"),
         ({"public_level": 0}, "only under substitute"),
-        ({"public_level": 0, "neighbors": Neighbors.SUBSTITUTE, "keyed": True}, "without keys"),
-        ({"public_level": 2, "neighbors": Neighbors.SUBSTITUTE}, "not a level above"),
+        ({"public_level": 0, "unit": SUBSTITUTE_ROW, "keyed": True}, "without keys"),
+        ({"public_level": 2, "unit": SUBSTITUTE_ROW}, "not a level above"),
         (
             {
                 "public_level": 0,
-                "neighbors": Neighbors.SUBSTITUTE,
+                "unit": SUBSTITUTE_ROW,
                 "level_amounts": (Fraction(1, 2), 0, Fraction(1, 2)),
             },
             "public needs no budget",
@@ -196,7 +195,7 @@ def test_keys_and_larger_sensitivities_enlarge_the_noise() -> None:
 def test_refuses(changes: dict[str, Any], message: str) -> None:
     plan = IrregularPlan(
         tree=IrregularTree.from_fanouts([[2], [3, 1]]),
-        neighbors=_ADD,
+        unit=_ADD,
         budget=EPSILON,
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     )

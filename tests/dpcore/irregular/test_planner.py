@@ -24,7 +24,8 @@ from dpcore.irregular.planner import (
 )
 from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimation_weights
 from tests.dpcore.irregular_trees import (
@@ -113,7 +114,7 @@ def test_known_figures_of_rhode_island(shared_data: Path) -> None:
     assert tree.level_sizes == (1, 5, 244, 815, 25181)
     flat = IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=EPSILON,
         level_amounts=(*[Fraction(0)] * 4, Fraction(1)),
     )
@@ -136,9 +137,7 @@ def test_predicted_is_the_mean_of_all_variances_on_rhode_island(
     shared_data: Path, measure: str
 ) -> None:
     tree, _ = rhode_island(shared_data)
-    plan = with_best_shares(
-        IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE)
-    )
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW))
     assert sum(plan.level_amounts) == plan.budget.amount
     leaves = np.repeat(plan.leaf_variances, tree.fanouts[-1])
     whole = estimation_weights(tree, [*plan.variances_above_leaves, leaves])  # type: ignore[arg-type]
@@ -169,10 +168,8 @@ def test_as_good_as_the_best_of_500_random_splits(
 ) -> None:
     tree, _ = rhode_island(shared_data)
     weights = NodeWeights(levels=levels)
-    neighbors = Neighbors.SUBSTITUTE if "large" in measure else Neighbors.ADD_REMOVE
-    plan = with_best_shares(
-        IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=neighbors), weights
-    )
+    unit = SUBSTITUTE_ROW if "large" in measure else ADD_REMOVE_ROW
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=unit), weights)
     rng = np.random.default_rng(3)
     splits = rng.dirichlet(np.ones(5), 450)
     sparse = rng.dirichlet(np.ones(5), 50) * (rng.random((50, 5)) < [0.5, 0.5, 0.5, 0.5, 1])
@@ -205,7 +202,7 @@ def test_no_small_change_of_shares_is_better(measure: str, public: bool) -> None
             IrregularPlan(
                 tree=tree,
                 budget=BUDGETS[measure],
-                neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+                unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
                 public_level=0 if public else None,
             ),
             weights,
@@ -233,7 +230,7 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
         for exhaustive in (2**22, 0):
             monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", exhaustive)
             plan = with_best_shares(
-                IrregularPlan(tree=tree, budget=BUDGETS[measure], neighbors=Neighbors.ADD_REMOVE),
+                IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW),
                 weights,
             )
             errors.append(predicted_node_rmse(plan, weights))
@@ -243,12 +240,12 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
 def test_levels_not_worth_a_measurement_get_none() -> None:
     tree = IrregularTree.from_fanouts([[2], [2, 2], [50, 40, 60, 70]])
     leaves_only = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE),
+        IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW),
         NodeWeights(levels=(0, 0, 0, 1)),
     )
     assert leaves_only.level_amounts == (0, 0, 0, 1)
     named = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE),
+        IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW),
         NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)),
     )
     assert [round(float(amount), 2) for amount in named.level_amounts] == [0, 1, 0, 0]
@@ -259,9 +256,7 @@ def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
     tree = IrregularTree.from_fanouts([[40], np.full(40, 25), 6000 + rng.integers(0, 4000, 1000)])
     assert tree.leaves > 7_000_000
     tracemalloc.start()
-    plan = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
-    )
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW))
     predicted_level_rmse(plan)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -270,9 +265,7 @@ def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
 
 def test_a_tree_of_one_node() -> None:
     tree = IrregularTree(child_starts=())
-    plan = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, neighbors=Neighbors.ADD_REMOVE)
-    )
+    plan = with_best_shares(IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW))
     assert plan.level_amounts == (1,)
     law = DiscreteLaplace(scale=Fraction(1))
     assert predicted_level_rmse(plan) == (math.sqrt(law.variance),)
@@ -296,7 +289,7 @@ def test_refuses(weights: dict[str, Any], message: str) -> None:
             IrregularPlan(
                 tree=IrregularTree.from_fanouts([[2]]),
                 budget=EPSILON,
-                neighbors=Neighbors.ADD_REMOVE,
+                unit=ADD_REMOVE_ROW,
             ),
             NodeWeights(**weights),
         )

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_sensitivity, sum_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.irregular import IrregularTree
 from tests.dpcore.irregular.test_plan import law_rates
 from tests.dpcore.irregular_trees import EPSILON, RHO
@@ -34,14 +35,14 @@ def level_sums(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
 
 
 def changes(
-    bounds: tuple[int, int], relation: Neighbors, keys: int, drops: bool = True
+    bounds: tuple[int, int], relation: PrivacyUnit, keys: int, drops: bool = True
 ) -> Iterator[list[np.ndarray]]:
     """What every level's sums change by, between all neighbours of at most 2 rows."""
     lower, upper = bounds
     places = itertools.product(range(keys), range(TREE.leaves), range(lower, upper + 1))
     universe = [*places, *([DROPPED] if drops else [])]
     for rows in [(), universe[:1]]:
-        if relation is Neighbors.ADD_REMOVE:
+        if relation == ADD_REMOVE_ROW:
             pairs = [((*rows, row), tuple(rows)) for row in universe]
         else:
             pairs = [((*rows, a), (*rows, b)) for a, b in itertools.permutations(universe, 2)]
@@ -50,9 +51,9 @@ def changes(
             yield [np.abs(a - b) for a, b in levels]
 
 
-@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("keys", [1, 2])
-def test_sum_sensitivity_is_the_largest_change(relation: Neighbors, keys: int) -> None:
+def test_sum_sensitivity_is_the_largest_change(relation: PrivacyUnit, keys: int) -> None:
     for bounds in BOUNDS:
         largest = np.zeros((TREE.height + 1, 2), np.int64)
         for change in changes(bounds, relation, keys):
@@ -66,15 +67,15 @@ def test_sum_sensitivity_is_the_largest_change(relation: Neighbors, keys: int) -
 
 @pytest.mark.parametrize("bounds", [(2, 3), (-3, -1), (3, 3), (-2, 3)])
 def test_without_dropped_rows_it_is_an_upper_bound(bounds: tuple[int, int]) -> None:
-    stated = sum_sensitivities(TREE, Neighbors.SUBSTITUTE, lower=bounds[0], upper=bounds[1])
-    for change in changes(bounds, Neighbors.SUBSTITUTE, keys=1, drops=False):
+    stated = sum_sensitivities(TREE, SUBSTITUTE_ROW, lower=bounds[0], upper=bounds[1])
+    for change in changes(bounds, SUBSTITUTE_ROW, keys=1, drops=False):
         for level, (l1, l2_squared) in zip(change, stated, strict=True):
             assert level.sum() <= l1 and (level**2).sum() <= l2_squared
 
 
-@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("single_node", [False, True])
-def test_a_count_is_the_sum_of_ones(relation: Neighbors, single_node: bool) -> None:
+def test_a_count_is_the_sum_of_ones(relation: PrivacyUnit, single_node: bool) -> None:
     count = level_sensitivity(relation, single_node=single_node)
     assert sum_sensitivity(relation, 1, 1, single_node=single_node) == count
     assert sum_sensitivity(relation, 0, 1, single_node=single_node) == count
@@ -88,17 +89,17 @@ def test_a_count_is_the_sum_of_ones(relation: Neighbors, single_node: bool) -> N
 @pytest.mark.parametrize(("lower", "upper"), [(1, 0), (0, 0), (5, -5)])
 def test_refuses_bounds_without_values(lower: int, upper: int) -> None:
     with pytest.raises(ValueError, match=f"lower {lower}, upper {upper}: lower must not"):
-        sum_sensitivity(Neighbors.ADD_REMOVE, lower, upper, single_node=False)
+        sum_sensitivity(ADD_REMOVE_ROW, lower, upper, single_node=False)
 
 
 def sum_plan(
-    bounds: tuple[int, int], relation: Neighbors, budget: Budget, keyed: bool = False
+    bounds: tuple[int, int], relation: PrivacyUnit, budget: Budget, keyed: bool = False
 ) -> IrregularPlan:
     parts = (Fraction(1, 10), Fraction(1, 5), Fraction(3, 10), Fraction(2, 5))
     lower, upper = bounds
     return IrregularPlan(
         tree=TREE,
-        neighbors=relation,
+        unit=relation,
         budget=budget,
         level_amounts=tuple(part * budget.amount for part in parts),
         keyed=keyed,
@@ -112,7 +113,7 @@ def largest_loss(plan: IrregularPlan, bounds: tuple[int, int], *, public: int = 
     keys = 2 if plan.keyed else 1
     order = 1 if plan.budget is EPSILON else 2
     rates, largest = law_rates(plan), Fraction(0)
-    for change in changes(bounds, plan.neighbors, keys):
+    for change in changes(bounds, plan.unit, keys):
         if public >= 0 and change[public].any():
             continue
         loss = sum(
@@ -128,17 +129,17 @@ def largest_loss(plan: IrregularPlan, bounds: tuple[int, int], *, public: int = 
     return largest
 
 
-@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("budget", [EPSILON, RHO], ids=["epsilon", "rho"])
 @pytest.mark.parametrize("bounds", [(0, 3), (-2, 2), (-3, 1), (-1, 1), (2, 3)])
 def test_pooled_sums_never_spend_more_than_the_budget(
-    relation: Neighbors, keyed: bool, budget: Budget, bounds: tuple[int, int]
+    relation: PrivacyUnit, keyed: bool, budget: Budget, bounds: tuple[int, int]
 ) -> None:
     plan = sum_plan(bounds, relation, budget, keyed)
     loss = largest_loss(plan, bounds)
     assert loss <= budget.amount
-    if relation is Neighbors.ADD_REMOVE or keyed:
+    if relation == ADD_REMOVE_ROW or keyed:
         assert loss == budget.amount
 
 
@@ -146,7 +147,7 @@ def test_pooled_sums_never_spend_more_than_the_budget(
 @pytest.mark.parametrize("public", [0, 1, 2])
 def test_public_sums_never_make_the_others_spend_more(budget: Budget, public: int) -> None:
     for bounds in [(0, 3), (-2, 2), (-3, 1)]:
-        plan = sum_plan(bounds, Neighbors.SUBSTITUTE, budget)
+        plan = sum_plan(bounds, SUBSTITUTE_ROW, budget)
         amounts = (*[Fraction(0)] * (public + 1), *plan.level_amounts[public + 1 :])
         plan = replace(plan, level_amounts=amounts, public_level=public)
         assert largest_loss(plan, bounds, public=public) <= sum(amounts) < budget.amount
@@ -157,11 +158,11 @@ def test_the_check_notices_a_plan_that_pays_for_counts_or_for_narrower_bounds(
     budget: Budget,
 ) -> None:
     for bounds, too_small in [((0, 3), (0, 2)), ((-2, 2), (0, 1)), ((-3, 1), (-1, 2))]:
-        plan = sum_plan(too_small, Neighbors.SUBSTITUTE, budget, keyed=True)
+        plan = sum_plan(too_small, SUBSTITUTE_ROW, budget, keyed=True)
         assert largest_loss(plan, bounds) > budget.amount
     # Signed sums inside one node, which the formula of nonnegative ones leaves out.
     row = ((2 * 2, 2 * 2**2),) * 4
-    plan = replace(sum_plan((-2, 2), Neighbors.SUBSTITUTE, RHO, keyed=True), sensitivities=row)
+    plan = replace(sum_plan((-2, 2), SUBSTITUTE_ROW, RHO, keyed=True), sensitivities=row)
     assert largest_loss(plan, (-2, 2)) > RHO.amount
-    counts = level_sensitivities(TREE, Neighbors.SUBSTITUTE, keyed=True)
+    counts = level_sensitivities(TREE, SUBSTITUTE_ROW, keyed=True)
     assert all(mine[0] > theirs[0] for mine, theirs in zip(row, counts, strict=True))

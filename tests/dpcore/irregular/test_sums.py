@@ -20,7 +20,8 @@ from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensit
 from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Budget, Neighbors
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.rows.sums import MeasureColumn
 from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.irregular_consistency import split_among_children
@@ -210,11 +211,11 @@ def sum_plan(budget: Budget) -> IrregularPlan:
     return with_best_shares(
         IrregularPlan(
             tree=CHAINED,
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             budget=budget,
             keyed=True,
             sensitivities=sum_sensitivities(
-                CHAINED, Neighbors.SUBSTITUTE, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
+                CHAINED, SUBSTITUTE_ROW, lower=BALANCE.lower, upper=BALANCE.upper, keyed=True
             ),
         )
     )
@@ -261,7 +262,7 @@ def scaled(law: Any) -> Any:
 
 def of_counts(plan: IrregularPlan) -> IrregularPlan:
     """Draws the noise of counts and believes in that of sums."""
-    counts = level_sensitivities(plan.tree, plan.neighbors, keyed=True)
+    counts = level_sensitivities(plan.tree, plan.unit, keyed=True)
     planted = replace(plan)
     planted.__dict__["class_variances"] = plan.class_variances
     planted.__dict__["_laws"] = replace(plan, sensitivities=counts)._laws

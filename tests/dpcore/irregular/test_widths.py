@@ -23,7 +23,8 @@ from dpcore.irregular.widths import (
     node_margins,
 )
 from dpcore.noise.laws import DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from tests.dpcore.irregular_trees import (
@@ -36,7 +37,7 @@ from tests.dpcore.irregular_trees import (
 
 Array = np.ndarray[Any, Any]
 DATA = Path(__file__).parents[4] / "shared" / "data"
-ADD = Neighbors.ADD_REMOVE
+ADD = ADD_REMOVE_ROW
 
 
 def draws(law: Any, rng: np.random.Generator, shape: tuple[int, int], scale: float) -> Array:
@@ -118,7 +119,7 @@ def test_every_node_of_a_small_tree_is_covered(seed: int, confidence: float) -> 
 def test_noise_30_percent_off_is_noticed(measure: Measure) -> None:
     plan = IrregularPlan(
         tree=random_irregular_tree(np.random.default_rng(4)),
-        neighbors=ADD,
+        unit=ADD,
         budget=Budget(measure=measure, amount=Fraction(1, 20)),
         level_amounts=(Fraction(0), *[Fraction(1, 100)] * 3),
     )
@@ -145,7 +146,7 @@ def test_every_node_of_the_blocks_is_covered(
     blocks: IrregularTree, measure: Measure, amount: Fraction, confidence: float
 ) -> None:
     plan = with_best_shares(
-        IrregularPlan(tree=blocks, neighbors=ADD, budget=Budget(measure=measure, amount=amount))
+        IrregularPlan(tree=blocks, unit=ADD, budget=Budget(measure=measure, amount=amount))
     )
     assert uncovered_nodes(plan, confidence, 240, batch=80) == 0
 
@@ -229,7 +230,7 @@ def test_a_tree_of_millions_of_leaves_is_quick() -> None:
     assert count > 7_500_000 and tree.height == 5
     plan = IrregularPlan(
         tree=tree,
-        neighbors=ADD,
+        unit=ADD,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),  # the laws that are inverted
         level_amounts=tuple(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)),
     )

@@ -16,7 +16,8 @@ from dpcore.ordered.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
 from dpcore.papers.cdf_errors import independent_error, refined_error, tree_error
 from dpcore.papers.estimators import estimate_tree, independent_estimates
 from dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, Measured, TreePlan
 from dpcore.uniform.setting import TreeSetting
@@ -24,7 +25,7 @@ from dpcore.uniform.setting import TreeSetting
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
-ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 SETTINGS = [
     (SUBSTITUTE, True, False),
     (SUBSTITUTE, False, False),
@@ -35,16 +36,16 @@ SETTINGS = [
 
 def planned(
     leaves: int,
-    setting: tuple[Neighbors, bool, bool],
+    setting: tuple[PrivacyUnit, bool, bool],
     measure: Measure = Measure.EPSILON,
     amount: Fraction | int = 1,
 ) -> TreePlan:
-    neighbors, public, keyed = setting
+    unit, public, keyed = setting
     return plan_tree(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=measure, amount=Fraction(amount)),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public,
             keyed=keyed,
         )
@@ -72,7 +73,7 @@ def own_variances(plan: TreePlan) -> Array:
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_candidates_by_name_and_guarantee(
-    leaves: int, measure: Measure, setting: tuple[Neighbors, bool, bool]
+    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
     plan = planned(leaves, setting, measure)
     shown = candidates(plan)
@@ -92,7 +93,7 @@ def test_candidates_by_name_and_guarantee(
     assert shown[-1].plan == plan
     for each in shown:
         other = each.plan
-        assert (other.budget, other.neighbors) == (plan.budget, plan.neighbors)
+        assert (other.budget, other.unit) == (plan.budget, plan.unit)
         assert (other.public_total, other.keyed) == (plan.public_total, plan.keyed)
         assert other.tree.leaves == leaves
         assert sum(other.level_amounts) == (0 if leaves == 1 and plan.public_total else 1)
@@ -103,7 +104,7 @@ def test_candidates_by_name_and_guarantee(
                 TreeSetting(
                     leaves=leaves,
                     budget=plan.budget,
-                    neighbors=plan.neighbors,
+                    unit=plan.unit,
                     public_total=plan.public_total,
                     keyed=plan.keyed,
                 ),
@@ -115,7 +116,7 @@ def test_candidates_by_name_and_guarantee(
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_error_of_every_candidate_is_that_of_its_own_estimates(
-    leaves: int, measure: Measure, setting: tuple[Neighbors, bool, bool]
+    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
     for each in candidates(planned(leaves, setting, measure)):
         expected = float(own_variances(each.plan).mean())
@@ -129,7 +130,7 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
     rng, seen = np.random.default_rng(seed), set()
     for _ in range(25):
         tree: Tree = random_tree(rng)
-        neighbors, public, keyed = SETTINGS[int(rng.integers(len(SETTINGS)))]
+        unit, public, keyed = SETTINGS[int(rng.integers(len(SETTINGS)))]
         units = rng.integers(1, 15, tree.height + 1)
         units[:-1][rng.random(tree.height) < 0.4] = 0
         units[0] *= not public
@@ -139,7 +140,7 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
                     TreeSetting(
                         leaves=tree.leaves,
                         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-                        neighbors=neighbors,
+                        unit=unit,
                         public_total=public,
                         keyed=keyed,
                     ),
@@ -160,7 +161,7 @@ def test_a_different_variance_is_another_error() -> None:
     """The comparison above sees one level that is 1 % off, for every estimate."""
     plan = planned(22, SETTINGS[0])
     plan = tree_mechanism(
-        TreeSetting(leaves=22, budget=plan.budget, neighbors=SUBSTITUTE, public_total=True),
+        TreeSetting(leaves=22, budget=plan.budget, unit=SUBSTITUTE, public_total=True),
         fanouts=(3, 2, 4),
         level_budgets="equal",
     )

@@ -26,7 +26,8 @@ from dpcore.ordered.errors import errors_of, range_error, range_margin, widths_o
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.errors import UniformErrors
@@ -41,9 +42,9 @@ FALSE_ALARM, RUNS = 1e-6, 3000
 LEAVES = 22
 QUANTILES = (0.1, 0.5, 0.9)
 SETTINGS = {
-    "add_remove": (Neighbors.ADD_REMOVE, False, False),
-    "N public": (Neighbors.SUBSTITUTE, True, False),
-    "keyed": (Neighbors.SUBSTITUTE, False, True),
+    "add_remove": (ADD_REMOVE_ROW, False, False),
+    "N public": (SUBSTITUTE_ROW, True, False),
+    "keyed": (SUBSTITUTE_ROW, False, True),
 }
 NAMES = [*(each.value for each in Estimator), "independent"]
 # A lattice step of the noise is far finer than 1 % at these.
@@ -65,7 +66,7 @@ def make_plan(
     units: tuple[int, ...] = (2, 3, 0, 4),
 ) -> TreePlan:
     """Unequal levels, one not measured; a private root that is; or independent prefixes."""
-    neighbors, public, keyed = SETTINGS[setting]
+    unit, public, keyed = SETTINGS[setting]
     tree = tree or Tree(leaves=LEAVES, fanouts=(3, 2, 4))
     budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
@@ -73,7 +74,7 @@ def make_plan(
             TreeSetting(
                 leaves=tree.leaves,
                 budget=budget,
-                neighbors=neighbors,
+                unit=unit,
                 public_total=public,
                 keyed=keyed,
             )
@@ -81,7 +82,7 @@ def make_plan(
     units = (0, *units[1:]) if public else units
     return TreePlan(
         tree=tree,
-        neighbors=neighbors,
+        unit=unit,
         budget=budget,
         level_amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
         public_total=public,
@@ -144,7 +145,7 @@ def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
     assert variances["full"] < variances["below"] < variances["none"]
     alone = independent_mechanism(
-        TreeSetting(leaves=1, budget=full.budget, neighbors=Neighbors.SUBSTITUTE, public_total=True)
+        TreeSetting(leaves=1, budget=full.budget, unit=SUBSTITUTE_ROW, public_total=True)
     )
     assert errors_of(alone).prefix(0).variance == 0.0
     widths = widths_of(alone, 0.95)

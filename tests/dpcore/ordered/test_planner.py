@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import budget_for_target, plan_tree, predicted_cdf_rmse, predicted_error
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import (
     CdfObjective,
@@ -28,7 +29,7 @@ from dpcore.uniform.plan import TreePlan
 from dpcore.uniform.prefix_error import mean_prefix_variance
 from dpcore.uniform.setting import TreeSetting
 
-ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 # (neighbours, N public, keyed)
 SETTINGS = [
     (SUBSTITUTE, True, False),
@@ -46,21 +47,21 @@ def budget(measure: Measure, amount: Fraction | int | str = 1) -> Budget:
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 7, 997])
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
 def test_any_number_of_leaves(
-    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
 ) -> None:
     plan = plan_tree(
         TreeSetting(
             leaves=leaves,
             budget=budget(measure),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public_total,
             keyed=keyed,
         )
     )
     assert plan.tree.leaves == leaves
-    assert (plan.neighbors, plan.public_total, plan.keyed) == (neighbors, public_total, keyed)
+    assert (plan.unit, plan.public_total, plan.keyed) == (unit, public_total, keyed)
     if leaves == 1 and public_total:
         assert plan.level_amounts == (0,)
         assert predicted_cdf_rmse(plan) == 0
@@ -75,7 +76,7 @@ def test_any_number_of_leaves(
 @pytest.mark.parametrize("leaves", [10**6, 2**40])
 def test_large_domains(leaves: int, measure: Measure) -> None:
     plan = plan_tree(
-        TreeSetting(leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True)
+        TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True)
     )
     assert sum(plan.level_amounts) == 1
     # The error grows as the cube of log K for epsilon, as its square for rho, from K = 1024 on.
@@ -88,14 +89,14 @@ def test_large_domains(leaves: int, measure: Measure) -> None:
 @given(amount=AMOUNTS, leaves=st.sampled_from([1, 2, 60, 997]), case=st.sampled_from(SETTINGS))
 @pytest.mark.parametrize("measure", list(Measure))
 def test_levels_never_exceed_the_budget(
-    measure: Measure, amount: Fraction, leaves: int, case: tuple[Neighbors, bool, bool]
+    measure: Measure, amount: Fraction, leaves: int, case: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    neighbors, public_total, keyed = case
+    unit, public_total, keyed = case
     planned = plan_tree(
         TreeSetting(
             leaves=leaves,
             budget=budget(measure, amount),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public_total,
             keyed=keyed,
         )
@@ -121,7 +122,7 @@ def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
     units.append(1000 - sum(units))
     return TreePlan(
         tree=Tree(leaves=leaves, fanouts=tuple(fanouts)),
-        neighbors=like.neighbors,
+        unit=like.unit,
         budget=like.budget,
         level_amounts=tuple(like.budget.amount * Fraction(each, 1000) for each in units),
         public_total=like.public_total,
@@ -130,18 +131,18 @@ def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
 
 
 @pytest.mark.parametrize(
-    ("leaves", "neighbors", "public_total", "keyed"),
+    ("leaves", "unit", "public_total", "keyed"),
     [(60, *SETTINGS[0]), (997, *SETTINGS[0]), (60, *SETTINGS[1]), (60, *SETTINGS[4])],
 )
 @pytest.mark.parametrize("measure", list(Measure))
 def test_never_worse_than_random_plans(
-    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
 ) -> None:
     planned = plan_tree(
         TreeSetting(
             leaves=leaves,
             budget=budget(measure),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public_total,
             keyed=keyed,
         )
@@ -163,17 +164,15 @@ def test_never_worse_than_random_plans(
 def test_figures_with_discrete_noise(measure: Measure, figures: dict[int, float]) -> None:
     for leaves, figure in figures.items():
         plan = plan_tree(
-            TreeSetting(
-                leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
-            )
+            TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True)
         )
         assert 0.99 * figure <= predicted_cdf_rmse(plan) ** 2 <= figure
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
 def test_a_larger_budget_is_never_worse(
-    measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
 ) -> None:
     errors = [
         predicted_cdf_rmse(
@@ -181,7 +180,7 @@ def test_a_larger_budget_is_never_worse(
                 TreeSetting(
                     leaves=100,
                     budget=budget(measure, Fraction(5, 4) ** power),
-                    neighbors=neighbors,
+                    unit=unit,
                     public_total=public_total,
                     keyed=keyed,
                 )
@@ -198,7 +197,7 @@ def test_large_budgets_favour_low_trees() -> None:
             TreeSetting(
                 leaves=1000,
                 budget=budget(Measure.EPSILON, amount),
-                neighbors=SUBSTITUTE,
+                unit=SUBSTITUTE,
                 public_total=True,
             )
         ).tree.height
@@ -208,12 +207,12 @@ def test_large_budgets_favour_low_trees() -> None:
 
 
 def test_the_root_is_measured_only_where_it_is_private() -> None:
-    def root(neighbors: Neighbors, public_total: bool, keyed: bool) -> tuple[Fraction, float]:
+    def root(unit: PrivacyUnit, public_total: bool, keyed: bool) -> tuple[Fraction, float]:
         plan = plan_tree(
             TreeSetting(
                 leaves=60,
                 budget=budget(Measure.RHO),
-                neighbors=neighbors,
+                unit=unit,
                 public_total=public_total,
                 keyed=keyed,
             )
@@ -230,9 +229,7 @@ def test_the_root_is_measured_only_where_it_is_private() -> None:
 def test_keys_change_nothing_under_add_remove() -> None:
     one, many = (
         plan_tree(
-            TreeSetting(
-                leaves=60, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE, keyed=keyed
-            )
+            TreeSetting(leaves=60, budget=budget(Measure.EPSILON), unit=ADD_REMOVE, keyed=keyed)
         )
         for keyed in (False, True)
     )
@@ -241,15 +238,15 @@ def test_keys_change_nothing_under_add_remove() -> None:
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 60, 997])
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS)
+@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
 def test_candidates(
-    leaves: int, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
 ) -> None:
     planned = plan_tree(
         TreeSetting(
             leaves=leaves,
             budget=budget(measure),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public_total,
             keyed=keyed,
         )
@@ -267,7 +264,7 @@ def test_candidates(
 def test_published_tree_before_and_after_estimation() -> None:
     planned = plan_tree(
         TreeSetting(
-            leaves=65536, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+            leaves=65536, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
         )
     )
     errors = {
@@ -305,15 +302,15 @@ SERVED = [
 @pytest.mark.parametrize(("objective", "case"), SERVED)
 @pytest.mark.parametrize("measure", list(Measure))
 def test_each_objective_is_served_best_by_its_own_plan(
-    measure: Measure, objective: Objective, case: tuple[Neighbors, bool, bool]
+    measure: Measure, objective: Objective, case: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    neighbors, public_total, keyed = case
+    unit, public_total, keyed = case
     own, other = (
         plan_tree(
             TreeSetting(
                 leaves=499,
                 budget=budget(measure),
-                neighbors=neighbors,
+                unit=unit,
                 public_total=public_total,
                 keyed=keyed,
             ),
@@ -336,7 +333,7 @@ def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
     plans = [
         plan_tree(
             TreeSetting(
-                leaves=60, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+                leaves=60, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
             ),
             objective=each,
         )
@@ -350,7 +347,7 @@ def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
 def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) -> None:
     fanouts, objective = (5, 4, 3), NodeObjective(weights=weights)
     plan = plan_tree(
-        TreeSetting(leaves=59, budget=budget(measure), neighbors=ADD_REMOVE),
+        TreeSetting(leaves=59, budget=budget(measure), unit=ADD_REMOVE),
         fanouts=fanouts,
         objective=objective,
     )
@@ -361,7 +358,7 @@ def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) ->
         units[-1] = max(1, units[-1] + 3)
         amounts = tuple(Fraction(int(each), 1000 + 3) for each in units)
         random = TreePlan(
-            tree=plan.tree, neighbors=ADD_REMOVE, budget=plan.budget, level_amounts=amounts
+            tree=plan.tree, unit=ADD_REMOVE, budget=plan.budget, level_amounts=amounts
         )
         # Both are judged with discrete noise, shares are best for continuous noise.
         assert predicted_error(plan, objective) <= predicted_error(random, objective) * 1.01
@@ -370,7 +367,7 @@ def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) ->
 def test_a_given_tree_for_the_cdf() -> None:
     plan = plan_tree(
         TreeSetting(
-            leaves=1024, budget=budget(Measure.EPSILON), neighbors=SUBSTITUTE, public_total=True
+            leaves=1024, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
         ),
         fanouts=(8, 8, 16),
     )
@@ -378,7 +375,7 @@ def test_a_given_tree_for_the_cdf() -> None:
 
 
 def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
-    valid = TreeSetting(leaves=9, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE)
+    valid = TreeSetting(leaves=9, budget=budget(Measure.EPSILON), unit=ADD_REMOVE)
     for arguments, rule in (
         ({"fanouts": (2, 2)}, "fanouts"),
         ({"fanouts": (1, 9)}, "fanouts"),
@@ -394,21 +391,21 @@ def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
     [
         ({"leaves": 0}, "leaves: 0"),
         ({"leaves": 2**40 + 1}, "leaves"),
-        ({"neighbors": ADD_REMOVE, "public_total": True}, "public_total"),
-        ({"neighbors": SUBSTITUTE, "public_total": True, "keyed": True}, "public_total"),
+        ({"unit": ADD_REMOVE, "public_total": True}, "public_total"),
+        ({"unit": SUBSTITUTE, "public_total": True, "keyed": True}, "public_total"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], rule: str) -> None:
-    valid = {"leaves": 5, "budget": budget(Measure.EPSILON), "neighbors": SUBSTITUTE}
+    valid = {"leaves": 5, "budget": budget(Measure.EPSILON), "unit": SUBSTITUTE}
     with pytest.raises(ValueError, match=rule):
         plan_tree(TreeSetting(**{**valid, **arguments}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("rmse", [0.37, 1234.5])
-@pytest.mark.parametrize(("neighbors", "public_total", "keyed"), SETTINGS[:3])
+@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS[:3])
 def test_budget_for_target(
-    rmse: float, measure: Measure, neighbors: Neighbors, public_total: bool, keyed: bool
+    rmse: float, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
 ) -> None:
     def error(amount: Fraction) -> float:
         return predicted_cdf_rmse(
@@ -416,7 +413,7 @@ def test_budget_for_target(
                 TreeSetting(
                     leaves=60,
                     budget=budget(measure, amount),
-                    neighbors=neighbors,
+                    unit=unit,
                     public_total=public_total,
                     keyed=keyed,
                 )
@@ -448,9 +445,7 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
     def error(amount: Fraction) -> float:
         calls.append(amount)
         return predicted_cdf_rmse(
-            plan_tree(
-                TreeSetting(leaves=1024, budget=budget(measure, amount), neighbors=ADD_REMOVE)
-            )
+            plan_tree(TreeSetting(leaves=1024, budget=budget(measure, amount), unit=ADD_REMOVE))
         )
 
     amount = budget_for_target(1e-3, error, measure)
@@ -461,7 +456,7 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
 def test_targets_that_no_budget_reaches() -> None:
     def planned(amount: Fraction) -> float:
         plan = plan_tree(
-            TreeSetting(leaves=60, budget=budget(Measure.RHO, amount), neighbors=ADD_REMOVE)
+            TreeSetting(leaves=60, budget=budget(Measure.RHO, amount), unit=ADD_REMOVE)
         )
         return predicted_cdf_rmse(plan)
 
@@ -506,7 +501,7 @@ def test_a_root_of_more_children_than_64_bits_count() -> None:
     for leaves in (13, 16):
         plans = [
             plan_tree(
-                TreeSetting(leaves=leaves, budget=budget(Measure.EPSILON), neighbors=ADD_REMOVE),
+                TreeSetting(leaves=leaves, budget=budget(Measure.EPSILON), unit=ADD_REMOVE),
                 fanouts=(root, 4),
             )
             for root in (4, 10**20)
@@ -524,9 +519,7 @@ def test_objectives_known_exactly_still_have_a_plan(measure: Measure) -> None:
         (2, None, QuantileObjective(quantiles=(1.0,), guesses=(Guess(stop=2, density=3.0),))),
     ):
         plan = plan_tree(
-            TreeSetting(
-                leaves=leaves, budget=budget(measure), neighbors=SUBSTITUTE, public_total=True
-            ),
+            TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True),
             fanouts=fanouts,
             objective=objective,
         )

@@ -24,7 +24,8 @@ from dpcore.ordered.candidates import Candidate, candidates
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse, predicted_error
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import published_prefix_variance
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
@@ -46,9 +47,9 @@ Array = np.ndarray[Any, Any]
 
 SIGMAS, RUNS = 5.2, 3000
 SETTINGS = {
-    "add_remove": (Neighbors.ADD_REMOVE, False, False),
-    "N public": (Neighbors.SUBSTITUTE, True, False),
-    "keyed": (Neighbors.SUBSTITUTE, False, True),
+    "add_remove": (ADD_REMOVE_ROW, False, False),
+    "N public": (SUBSTITUTE_ROW, True, False),
+    "keyed": (SUBSTITUTE_ROW, False, True),
 }
 FACTORS = (Fraction(4, 5), Fraction(6, 5))
 LEAVES = 22  # of 24: the last node of every level is trimmed
@@ -146,11 +147,11 @@ def z_score(per_run: Array, predicted: float) -> float:
 
 def uneven_plan(setting: str, measure: Measure) -> TreePlan:
     """Levels of unequal variances, one not measured; a private root that is."""
-    neighbors, public, keyed = SETTINGS[setting]
+    unit, public, keyed = SETTINGS[setting]
     amounts = [Fraction(0) if public else Fraction(1, 10), Fraction(1, 5), Fraction(0)]
     return TreePlan(
         tree=Tree(leaves=LEAVES, fanouts=(3, 2, 4)),
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=measure, amount=Fraction(1, 2)),
         level_amounts=(*amounts, Fraction(1, 5)),
         public_total=public,
@@ -195,7 +196,7 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
         TreeSetting(
             leaves=LEAVES,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         ),
         objective=objective,
     )
@@ -207,12 +208,12 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
 
 
 def candidates_of(setting: str, measure: Measure) -> tuple[Candidate, ...]:
-    neighbors, public, keyed = SETTINGS[setting]
+    unit, public, keyed = SETTINGS[setting]
     planned = plan_tree(
         TreeSetting(
             leaves=LEAVES,
             budget=Budget(measure=measure, amount=Fraction(1)),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public,
             keyed=keyed,
         )
@@ -277,7 +278,7 @@ def one_leaf() -> TreePlan:
         TreeSetting(
             leaves=1,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         )
     )
 
@@ -317,7 +318,7 @@ def test_a_huge_budget_predicts_a_number(name: str) -> None:
         TreeSetting(
             leaves=4,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(400)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         ),
         objective=OBJECTIVES[name],
     )
@@ -330,7 +331,7 @@ def test_the_candidates_of_a_huge_budget_have_errors() -> None:
         TreeSetting(
             leaves=4,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(10_000)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         )
     )
     for candidate in candidates(planned):

@@ -16,7 +16,8 @@ from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, TreePlan
 
@@ -161,7 +162,7 @@ def test_independent_prefixes(random_tree: Callable[..., Tree], public: bool) ->
 def binary_plan(height: int, *, leaves: int | None = None) -> TreePlan:
     return TreePlan(
         tree=Tree(leaves=leaves or 2**height, fanouts=(2,) * height),
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(height)),
         level_amounts=(Fraction(0), *[Fraction(1)] * height),
         public_total=True,
@@ -197,7 +198,7 @@ def test_intervals_need_no_normal_errors() -> None:
     """A single measurement has its law's own bound; a sum of two, that of the convolution."""
     plan = TreePlan(
         tree=Tree(leaves=4, fanouts=(4,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1)),
     )
@@ -225,7 +226,7 @@ def test_no_noise_no_error(replace_laws: Callable[..., TreePlan]) -> None:
 def test_refuses() -> None:
     private = TreePlan(
         tree=Tree(leaves=4, fanouts=(2, 2)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
     )

@@ -23,7 +23,8 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.papers.closest_cdf import closest_cdf
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.papers.forest import PapersForest
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.release.release import Release
 from dpcore.trees.chunks import CHUNK_LEAVES
@@ -37,7 +38,7 @@ from dpcore.uniform.widths import IntervalWidths
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
-ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 SETTINGS = {
     "add_remove": (ADD_REMOVE, False, 0),
     "N public": (SUBSTITUTE, True, 0),
@@ -68,7 +69,7 @@ def make_plan(
     leaves: int = LEAVES,
 ) -> TreePlan:
     """The plan of a shape; refuses as `plan_mechanism` does."""
-    neighbors, public, keys = SETTINGS[setting]
+    unit, public, keys = SETTINGS[setting]
     name, given = SHAPES[shape]
     given = dict(given)
     if "level_budgets" in given:
@@ -80,7 +81,7 @@ def make_plan(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=measure, amount=Fraction(amount)),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public,
             keyed=keys > 0,
         ),
@@ -486,7 +487,7 @@ def test_more_cells_than_a_chunk_are_refused_but_for_the_default(
     leaves = CHUNK_LEAVES + 1
     plan = TreePlan(
         tree=Tree(leaves=leaves, fanouts=(2, CHUNK_LEAVES)),
-        neighbors=ADD_REMOVE,
+        unit=ADD_REMOVE,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
         estimator=estimator,

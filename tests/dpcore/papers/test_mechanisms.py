@@ -31,9 +31,10 @@ from dpcore.papers.mechanisms import (
     tree_mechanism,
 )
 from dpcore.papers.real_fanouts import optimal_level_budgets
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.loss import certified_delta, keeps
 from dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.chunks import UniformChunking
 from dpcore.trees.uniform import Tree
@@ -45,7 +46,7 @@ Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 Row = tuple[int, int]  # key, leaf
 
-ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FALSE_ALARM = 1e-6
 DROPPED: Row = (-1, -1)
 # (neighbours, N public, keyed)
@@ -63,14 +64,14 @@ def budget(measure: Measure = Measure.EPSILON, amount: Fraction | int | str = 1)
 
 
 def independent(
-    leaves: int, setting: tuple[Neighbors, bool, bool], given: Budget | None = None
+    leaves: int, setting: tuple[PrivacyUnit, bool, bool], given: Budget | None = None
 ) -> TreePlan:
-    neighbors, public_total, keyed = setting
+    unit, public_total, keyed = setting
     return independent_mechanism(
         TreeSetting(
             leaves=leaves,
             budget=given or budget(),
-            neighbors=neighbors,
+            unit=unit,
             public_total=public_total,
             keyed=keyed,
         )
@@ -91,7 +92,7 @@ class NoStreams:
 
 
 def neighbouring(
-    universe: list[Row], relation: Neighbors
+    universe: list[Row], relation: PrivacyUnit
 ) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
     """All pairs of neighbouring data sets of at most 3 rows; a dropped row is a row."""
     for size in range(3):
@@ -120,7 +121,7 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
     universe: list[Row] = list(itertools.product(range(keys), range(plan.tree.leaves)))
     universe += [DROPPED] * drops
     l1 = l2_squared = 0
-    for one, other in neighbouring(universe, plan.neighbors):
+    for one, other in neighbouring(universe, plan.unit):
         change = np.abs(measured(one) - measured(other))
         l1, l2_squared = max(l1, int(change.sum())), max(l2_squared, int((change**2).sum()))
     return l1, l2_squared
@@ -129,12 +130,12 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("leaves", [1, 2, 3, 4])
 def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
-    replace_laws: Make, leaves: int, setting: tuple[Neighbors, bool, bool]
+    replace_laws: Make, leaves: int, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    neighbors, public, keyed = setting
+    unit, public, keyed = setting
     plan = replace_laws(independent(leaves, setting), lambda law: ZeroNoise())
     keys = 2 if keyed else 1
-    stated = prefix_sensitivity(neighbors, leaves, public_total=public, keyed=keyed)
+    stated = prefix_sensitivity(unit, leaves, public_total=public, keyed=keyed)
     found = largest_change(plan, keys, drops=not public)
     assert found == stated
     # The bound is tight: a claim of one less would be broken, one more would be wasted noise.
@@ -147,7 +148,7 @@ def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("measure", list(Measure))
 def test_the_law_of_independent_prefixes_spends_the_budget_exactly(
-    replace_laws: Make, measure: Measure, setting: tuple[Neighbors, bool, bool]
+    replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
     """On the worst neighbours; the law of a sensitivity that is one less would overspend."""
     _, public, keyed = setting
@@ -205,7 +206,7 @@ def p_value(noise: Array, law: NoiseLaw) -> float:
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("measure", list(Measure))
 def test_independent_prefixes_have_noise_of_their_law_each_its_own(
-    replace_laws: Make, measure: Measure, setting: tuple[Neighbors, bool, bool]
+    replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
     """K - 1 noisy prefixes where N is public, else K; noise of the neighbouring sensitivity, one
     less, is noticed."""
@@ -234,13 +235,13 @@ def test_independent_prefixes_have_noise_of_their_law_each_its_own(
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("leaves", [1, 2, 3, 17, 64])
 def test_each_mechanism_spends_the_budget_on_its_own_levels(
-    leaves: int, measure: Measure, setting: tuple[Neighbors, bool, bool]
+    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    neighbors, public, keyed = setting
+    unit, public, keyed = setting
     given = TreeSetting(
         leaves=leaves,
         budget=budget(measure, "3/7"),
-        neighbors=neighbors,
+        unit=unit,
         public_total=public,
         keyed=keyed,
     )
@@ -250,7 +251,7 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(
     }
     for make, plan in plans.items():
         assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
-        assert (plan.neighbors, plan.public_total, plan.keyed) == setting
+        assert (plan.unit, plan.public_total, plan.keyed) == setting
         wanted = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
         assert plan.measured is wanted and plan.estimator is Estimator.FULL
     if leaves == 1:
@@ -271,7 +272,7 @@ def test_the_best_level_budgets_before_estimation(measure: Measure, power: float
     """~ (n_i - 1)^(1/3), and ^(1/2) for rho: no other split has a smaller error."""
     fanouts, whole = (2, 5, 9), Fraction(3)
     setting = TreeSetting(
-        leaves=90, budget=budget(measure, whole), neighbors=SUBSTITUTE, public_total=True
+        leaves=90, budget=budget(measure, whole), unit=SUBSTITUTE, public_total=True
     )
     made = partial(tree_mechanism, setting, fanouts=fanouts)
     plan = made()
@@ -288,7 +289,7 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
     amounts = (Fraction(1, 4), Fraction(0), Fraction(3, 4))
     plan = plan_mechanism(
         "tree",
-        TreeSetting(leaves=6, budget=budget(), neighbors=ADD_REMOVE),
+        TreeSetting(leaves=6, budget=budget(), unit=ADD_REMOVE),
         fanouts=(2, 3),
         level_budgets=amounts,
         estimator=Estimator.ABOVE,
@@ -300,7 +301,7 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
 @pytest.mark.parametrize("name", ["tree", "binary", "histogram", "planned"])
 @pytest.mark.parametrize("estimator", list(Estimator))
 def test_any_tree_has_any_estimate(name: str, estimator: Estimator) -> None:
-    setting = TreeSetting(leaves=23, budget=budget(), neighbors=SUBSTITUTE, public_total=True)
+    setting = TreeSetting(leaves=23, budget=budget(), unit=SUBSTITUTE, public_total=True)
     plan = plan_mechanism(name, setting, estimator=estimator)
     assert plan.estimator is estimator
     assert plan.is_efficient == (estimator is Estimator.FULL)
@@ -309,7 +310,7 @@ def test_any_tree_has_any_estimate(name: str, estimator: Estimator) -> None:
 
 
 def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
-    setting = TreeSetting(leaves=12, budget=budget(), neighbors=ADD_REMOVE)
+    setting = TreeSetting(leaves=12, budget=budget(), unit=ADD_REMOVE)
     given: dict[str, Any] = {"fanouts": (3, 4), "level_budgets": "equal"}
     assert plan_mechanism("planned", setting, **given) == plan_mechanism("tree", setting, **given)
     best = plan_mechanism("planned", setting, fanouts=(3, 4))
@@ -319,7 +320,7 @@ def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 HALVES = (Fraction(1, 2), Fraction(1, 2))
-PUBLIC = {"neighbors": SUBSTITUTE, "public_total": True}
+PUBLIC = {"unit": SUBSTITUTE, "public_total": True}
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("best", {}, r"mechanism: there is none of the name 'best'"),
     ("binary", {"fanouts": (5,)}, "fanouts: the mechanism binary has its own"),
@@ -384,7 +385,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
 def test_refuses_in_one_sentence_that_starts_with_the_field(
     name: str, change: dict[str, Any], message: str
 ) -> None:
-    given: dict[str, Any] = {"leaves": 5, "budget": budget(), "neighbors": ADD_REMOVE, **change}
+    given: dict[str, Any] = {"leaves": 5, "budget": budget(), "unit": ADD_REMOVE, **change}
     own = {each.name: given.pop(each.name) for each in fields(TreeSetting) if each.name in given}
     with pytest.raises(ValueError, match=f"^{message}") as refused:
         plan_mechanism(name, TreeSetting(**own), **given)
@@ -396,7 +397,7 @@ def test_refuses_in_one_sentence_that_starts_with_the_field(
 def test_refuses_noise_that_does_not_fit_counts(name: str) -> None:
     tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**42))
     with pytest.raises(ValueError, match="scale"):
-        plan = plan_mechanism(name, TreeSetting(leaves=5, budget=tiny, neighbors=ADD_REMOVE))
+        plan = plan_mechanism(name, TreeSetting(leaves=5, budget=tiny, unit=ADD_REMOVE))
         assert plan.laws  # published plans make their laws when asked
 
 
@@ -421,16 +422,14 @@ def test_a_plan_of_independent_prefixes_has_one_level_and_one_estimate(
 @pytest.mark.parametrize("given", [(Fraction(5),), (Fraction(1, 2), Fraction(1, 2))])
 def test_refuses_level_budgets_that_do_not_fit_one_leaf(given: tuple[Fraction, ...]) -> None:
     with pytest.raises(ValueError, match="level_"):
-        tree_mechanism(
-            TreeSetting(leaves=1, budget=budget(), neighbors=ADD_REMOVE), level_budgets=given
-        )
+        tree_mechanism(TreeSetting(leaves=1, budget=budget(), unit=ADD_REMOVE), level_budgets=given)
 
 
 def test_refuses_no_level_budgets() -> None:
     with pytest.raises(ValueError, match="level_budgets"):
         plan_mechanism(
             "tree",
-            TreeSetting(leaves=6, budget=budget(), neighbors=ADD_REMOVE),
+            TreeSetting(leaves=6, budget=budget(), unit=ADD_REMOVE),
             fanouts=(2, 3),
             level_budgets=(),
         )
@@ -441,7 +440,7 @@ def test_refuses_no_level_budgets() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_moved_counts_of_independent_prefixes(
-    replace_laws: Make, setting: tuple[Neighbors, bool, bool]
+    replace_laws: Make, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
     """One pair: every measured prefix that the worst neighbours move, each by one."""
     for leaves in (2, 3, 4):
@@ -473,20 +472,20 @@ def test_the_delta_of_independent_prefixes_is_that_of_the_gaussian_mechanism() -
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", ["independent", "histogram", "binary", "tree", "planned"])
 def test_a_release_that_does_not_keep_what_it_states_is_refused(
-    make_question: Make, name: str, setting: tuple[Neighbors, bool, bool]
+    make_question: Make, name: str, setting: tuple[PrivacyUnit, bool, bool]
 ) -> None:
-    neighbors, public, keyed = setting
+    unit, public, keyed = setting
     given = budget(Measure.RHO, "1/20")
     tree = plan_mechanism(
         name,
-        TreeSetting(leaves=12, budget=given, neighbors=neighbors, public_total=public, keyed=keyed),
+        TreeSetting(leaves=12, budget=given, unit=unit, public_total=public, keyed=keyed),
     )
     question = make_question(leaves=12, plan=tree, keys=2 if keyed else 0, public_total=public)
 
     def release(epsilon: Fraction, delta: Fraction) -> ReleasePlan:
         return ReleasePlan(
             name="r",
-            neighbors=neighbors,
+            unit=unit,
             budget=given,
             questions=(question,),
             stated=(epsilon, delta),

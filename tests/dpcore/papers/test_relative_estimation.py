@@ -14,9 +14,10 @@ from scipy import stats
 from dpcore.noise.randomness import public_stream
 from dpcore.noise.truncated_laplace import truncated_laplace
 from dpcore.papers.relative_estimation import Estimation, estimate, smallest_threshold
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
+from tests.dpcore.units import of_rows
 
 
 def estimation(
@@ -167,29 +168,27 @@ def test_the_roots_bound_is_never_below_its_count_and_has_the_stated_noise(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 20])
-@pytest.mark.parametrize("neighbors", list(Neighbors))
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(3)])
-def test_group_privacy_by_enumeration(rows: int, neighbors: Neighbors, epsilon: Fraction) -> None:
-    unit = GroupPrivacy(epsilon=epsilon, delta=Fraction(1, 10**4), rows=rows, neighbors=neighbors)
-    steps = 2 * rows if neighbors is Neighbors.SUBSTITUTE else rows
-    assert unit.row_epsilon * steps == epsilon
-    series = sum(math.exp(j * unit.row_epsilon) for j in range(steps))
-    assert float(unit.row_delta) * series == pytest.approx(1e-4, rel=1e-9)
-    assert float(unit.row_delta) * series <= 1e-4 * (1 + 1e-12)
+def test_group_privacy_by_enumeration(rows: int, unit: PrivacyUnit, epsilon: Fraction) -> None:
+    group = GroupPrivacy(epsilon=epsilon, delta=Fraction(1, 10**4), unit=of_rows(unit, rows))
+    steps = 2 * rows if unit == SUBSTITUTE_ROW else rows
+    assert group.row_epsilon * steps == epsilon
+    series = sum(math.exp(j * group.row_epsilon) for j in range(steps))
+    assert float(group.row_delta) * series == pytest.approx(1e-4, rel=1e-9)
+    assert float(group.row_delta) * series <= 1e-4 * (1 + 1e-12)
     # A count that moves by all the rows at once is the worst case, exactly.
-    law = truncated_laplace(unit.row_epsilon, unit.row_delta)
-    assert law.delta(epsilon, sensitivity=steps) <= unit.delta
-    planted = truncated_laplace(unit.row_epsilon, 2 * unit.row_delta * series)
+    law = truncated_laplace(group.row_epsilon, group.row_delta)
+    assert law.delta(epsilon, sensitivity=steps) <= group.delta
+    planted = truncated_laplace(group.row_epsilon, 2 * group.row_delta * series)
     if steps > 1:
-        assert planted.delta(epsilon, sensitivity=steps) > unit.delta
+        assert planted.delta(epsilon, sensitivity=steps) > group.delta
 
 
 def test_one_row_added_is_the_row_itself() -> None:
-    unit = GroupPrivacy(
-        epsilon=Fraction(1), delta=Fraction(1, 7), rows=1, neighbors=Neighbors.ADD_REMOVE
-    )
-    assert unit.row_epsilon == 1
-    assert Fraction(1, 7) * (1 - Fraction(1, 2**38)) < unit.row_delta <= Fraction(1, 7)
+    group = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 7), unit=ADD_REMOVE_ROW)
+    assert group.row_epsilon == 1
+    assert Fraction(1, 7) * (1 - Fraction(1, 2**38)) < group.row_delta <= Fraction(1, 7)
 
 
 @pytest.mark.parametrize(
@@ -202,15 +201,6 @@ def test_one_row_added_is_the_row_itself() -> None:
         (lambda: estimation(eta=Fraction(1, 2)), "eta is 1/2"),
         (lambda: estimation(epsilon=Fraction(0)), "epsilon is 0"),
         (lambda: estimation(delta=Fraction(1)), "delta is 1"),
-        (
-            lambda: GroupPrivacy(
-                epsilon=Fraction(1),
-                delta=Fraction(1, 9),
-                rows=0,
-                neighbors=Neighbors.ADD_REMOVE,
-            ),
-            "rows is 0",
-        ),
     ],
 )
 def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:

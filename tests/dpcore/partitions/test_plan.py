@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import Estimator
 from dpcore.sketches.shape import SketchKind, SketchShape
 
@@ -33,7 +34,7 @@ def plan_of(**changes: Any) -> PartitionPlan:
         "depths": (0, 4, 8, 12),
         "amounts": (Fraction(1, 10), HALF, THIRD, Fraction(1, 15)),
         "measure": Measure.EPSILON,
-        "neighbors": Neighbors.ADD_REMOVE,
+        "unit": ADD_REMOVE_ROW,
         "rule": GrowthRule(most=100),
     }
     if changes.get("sketches") is not None:
@@ -41,12 +42,12 @@ def plan_of(**changes: Any) -> PartitionPlan:
     return PartitionPlan(**known | changes)
 
 
-SUB, ADD = Neighbors.SUBSTITUTE, Neighbors.ADD_REMOVE
+SUB, ADD = SUBSTITUTE_ROW, ADD_REMOVE_ROW
 MIN, SIGNED = SketchKind.COUNT_MIN, SketchKind.COUNT_SKETCH
 
 
 @pytest.mark.parametrize(
-    "neighbors, kind, moved, squared",
+    "unit, kind, moved, squared",
     [
         # One row more moves one count of a level, and a cell of each of 3 rows of a sketch.
         (ADD, MIN, (1, 1, 3, 3), (1, 1, 3, 3)),
@@ -57,9 +58,9 @@ MIN, SIGNED = SketchKind.COUNT_MIN, SketchKind.COUNT_SKETCH
     ],
 )
 def test_the_laws_by_hand(
-    neighbors: Neighbors, kind: SketchKind, moved: tuple[int, ...], squared: tuple[int, ...]
+    unit: PrivacyUnit, kind: SketchKind, moved: tuple[int, ...], squared: tuple[int, ...]
 ) -> None:
-    pure = plan_of(neighbors=neighbors, sketches=sketches(kind))
+    pure = plan_of(unit=unit, sketches=sketches(kind))
     assert pure.laws == tuple(
         DiscreteLaplace(scale=times / amount)
         for times, amount in zip(moved, pure.amounts, strict=True)
@@ -69,13 +70,13 @@ def test_the_laws_by_hand(
         DiscreteGaussian(sigma_squared=times / (2 * amount))
         for times, amount in zip(squared, gaussian.amounts, strict=True)
     )
-    counted = plan_of(neighbors=neighbors)
+    counted = plan_of(unit=unit)
     assert counted.laws[:2] == pure.laws[:2]
     assert counted.laws[2] == DiscreteLaplace(scale=moved[1] / counted.amounts[2])
 
 
 def test_substitute_doubles_the_scale_of_every_level_but_the_root() -> None:
-    once, twice = plan_of(), plan_of(neighbors=SUB)
+    once, twice = plan_of(), plan_of(unit=SUB)
     scales = [(a.scale, b.scale) for a, b in zip(once.laws, twice.laws, strict=True)]
     assert [b / a for a, b in scales] == [1, 2, 2, 2]
 
@@ -84,11 +85,11 @@ def test_what_is_spent() -> None:
     assert plan_of().spending.epsilon == 1 and plan_of().spending.rho == 0
     root = plan_of(amounts=(Fraction(0), HALF, THIRD, THIRD))
     assert root.spending.epsilon == Fraction(7, 6) and root.laws[0] is None
-    rho = plan_of(measure=Measure.RHO, sketches=sketches(MIN), neighbors=SUB)
+    rho = plan_of(measure=Measure.RHO, sketches=sketches(MIN), unit=SUB)
     assert (rho.spending.epsilon, rho.spending.delta, rho.spending.rho) == (0, 0, 1)
     assert rho.spending.moved == tuple(zip(rho.laws, (1, 2, 6, 6), strict=True))
     # A cell that moves by two is no number of cells that move by one.
-    signed = plan_of(measure=Measure.RHO, sketches=sketches(SIGNED), neighbors=SUB)
+    signed = plan_of(measure=Measure.RHO, sketches=sketches(SIGNED), unit=SUB)
     assert signed.spending.moved is None
     assert plan_of(measure=Measure.RHO, sketches=sketches(SIGNED)).spending.moved is not None
 
@@ -138,7 +139,7 @@ def plans(draw: st.DrawFn) -> PartitionPlan:
         depths=depths,
         amounts=tuple(amounts),
         measure=draw(st.sampled_from(Measure)),
-        neighbors=SUB if public else draw(st.sampled_from(Neighbors)),
+        unit=SUB if public else draw(st.sampled_from(ROW_UNITS)),
         public_total=public,
         rule=GrowthRule(
             most=draw(st.integers(1, 2**64)),
@@ -165,7 +166,7 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
         {"depths": (0, 4, 8, 13)},
         {"amounts": (Fraction(1, 10), HALF, THIRD, Fraction(1, 16))},
         {"measure": Measure.RHO},
-        {"neighbors": SUB},
+        {"unit": SUB},
         {"rule": GrowthRule(most=101)},
         {"rule": GrowthRule(most=100, parts=7)},
         {"rule": GrowthRule(most=100, errors=2.0)},
@@ -178,7 +179,7 @@ def test_the_specification_reads_back_through_json(plan: PartitionPlan) -> None:
         {"sketches": sketches(estimator=Estimator.MEDIAN)},
         {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=3, width=128))},
         {"sketches": sketches(shape=SketchShape(kind=SIGNED, rows=4, width=64))},
-        {"neighbors": SUB, "public_total": True, "amounts": (Fraction(0), HALF, THIRD, THIRD)},
+        {"unit": SUB, "public_total": True, "amounts": (Fraction(0), HALF, THIRD, THIRD)},
     ],
 )
 def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]) -> None:
@@ -186,7 +187,7 @@ def test_all_that_shapes_the_law_is_in_the_specification(changes: dict[str, Any]
     case = plan_of(**changes)
     assert case.spec() != plan_of().spec() and case != plan_of()
     assert {field for field in case.__dataclass_fields__} == {
-        "depths", "amounts", "measure", "neighbors", "rule", "public_total", "estimation",
+        "depths", "amounts", "measure", "unit", "rule", "public_total", "estimation",
         "holding", "sketches",
     }  # fmt: skip
 
@@ -211,7 +212,7 @@ NONE = Fraction(0)
         ({"amounts": (HALF, HALF, NONE, HALF)}, "amounts: below the root each must be above 0"),
         ({"amounts": (-HALF, HALF, HALF, HALF)}, "amounts: below the root"),
         ({"public_total": True}, "public_total: under substitute only"),
-        ({"public_total": True, "neighbors": SUB}, "public_total: under substitute only"),
+        ({"public_total": True, "unit": SUB}, "public_total: under substitute only"),
         (
             {"amounts": (NONE, HALF, HALF, HALF), "estimation": Estimation.EVEN_SHARES},
             "amounts: the root must be measured, or public",
@@ -246,6 +247,6 @@ def test_noise_that_no_count_can_bear_is_refused() -> None:
 def test_nothing_measured_is_nothing_told() -> None:
     plan = plan_of(amounts=(NONE, HALF, HALF, HALF))
     assert [plan.is_measured(level) for level in range(4)] == [False, True, True, True]
-    public = replace(plan, neighbors=SUB, public_total=True)
+    public = replace(plan, unit=SUB, public_total=True)
     assert public.is_measured(0) and public.laws[0] is None
     assert np.isfinite([law.variance for law in public.laws[1:] if law]).all()

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
 from dpcore.partitions.planner import DEFAULT_MEMORY, MOST_NODES, plan_partition, useful_depth
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
 
@@ -30,7 +31,7 @@ def setting_of(
     dimensions: int = 2,
     measure: Measure = Measure.EPSILON,
     amount: Fraction = Fraction(1),
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     public_total: bool = False,
 ) -> PartitionSetting:
     return PartitionSetting(
@@ -38,22 +39,22 @@ def setting_of(
         diameters=lambda depth: 2.0 ** -(depth // dimensions),
         dimensions=dimensions,
         budget=Budget(measure=measure, amount=amount),
-        neighbors=neighbors,
+        unit=unit,
         public_total=public_total,
     )
 
 
 @st.composite
 def settings_of(draw: st.DrawFn) -> PartitionSetting:
-    neighbors = draw(st.sampled_from(Neighbors))
+    unit = draw(st.sampled_from(ROW_UNITS))
     dimensions = draw(st.integers(1, 6))
     return setting_of(
         bits=draw(st.integers(dimensions, 64)),
         dimensions=dimensions,
         measure=draw(st.sampled_from(Measure)),
         amount=draw(st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100)),
-        neighbors=neighbors,
-        public_total=neighbors is Neighbors.SUBSTITUTE and draw(st.booleans()),
+        unit=unit,
+        public_total=unit == SUBSTITUTE_ROW and draw(st.booleans()),
     )
 
 
@@ -153,7 +154,7 @@ def test_a_byte_less_than_is_named_is_too_little(holding: Holding) -> None:
 def test_substitute_doubles_the_noise(measure: Measure) -> None:
     asked = PartitionChoices(depth=8)
     once = plan_partition(setting_of(measure=measure), asked)
-    twice = plan_partition(setting_of(measure=measure, neighbors=Neighbors.SUBSTITUTE), asked)
+    twice = plan_partition(setting_of(measure=measure, unit=SUBSTITUTE_ROW), asked)
     for a, b in zip(once.laws[1:], twice.laws[1:], strict=True):
         assert a is not None and b is not None
         assert b.variance / a.variance == pytest.approx(4 if measure is Measure.EPSILON else 2, 0.1)
@@ -183,7 +184,7 @@ def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
 def test_the_depth_of_a_plan_grows_with_epsilon_times_rows() -> None:
     assert useful_depth(setting_of(), 2**20) == 20
     assert useful_depth(setting_of(amount=Fraction(1, 4)), 2**20) == 18
-    assert useful_depth(setting_of(neighbors=Neighbors.SUBSTITUTE), 2**20) == 19
+    assert useful_depth(setting_of(unit=SUBSTITUTE_ROW), 2**20) == 19
     rho = setting_of(measure=Measure.RHO, amount=Fraction(1, 4))
     assert useful_depth(rho, 2**20) == 20
     # Rows and a bound of rows alike, and never above the domain.

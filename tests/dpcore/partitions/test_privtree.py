@@ -28,8 +28,9 @@ from dpcore.partitions.plan import Estimation, Holding
 from dpcore.partitions.planner import plan_privtree
 from dpcore.partitions.privtree import PrivTreePlan
 from dpcore.partitions.tree import GrownTree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
 
@@ -49,7 +50,7 @@ def plan_of(
     finest: int = 8,
     split: Fraction | int = 4,
     count: Fraction | int = 1,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     dense: bool = False,
 ) -> PrivTreePlan:
     return PrivTreePlan(
@@ -57,7 +58,7 @@ def plan_of(
         finest=finest,
         split_epsilon=Fraction(split),
         count_epsilon=Fraction(count),
-        neighbors=neighbors,
+        unit=unit,
         dense=dense,
     )
 
@@ -118,7 +119,7 @@ def paper_splits(
 ) -> dict[Node, bool]:
     """Algorithm 2 with integer noise: each node that is visited, and whether it is split."""
     fanout = 2**plan.bits_apart
-    told = 2 * fanout - 1 if plan.neighbors is Neighbors.ADD_REMOVE else 3 * fanout - 2
+    told = 2 * fanout - 1 if plan.unit == ADD_REMOVE_ROW else 3 * fanout - 2
     scale = Fraction(told, fanout - 1) / plan.split_epsilon
     if decay is None:
         decay = -int(-scale * plan.bits_apart * LN_2_BOUNDS[1] // 1)
@@ -145,14 +146,14 @@ def nodes_of(tree: GrownTree) -> dict[Node, bool]:
     }
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("fanout", BOXES)
-def test_splits_are_the_papers(fanout: int, neighbors: Neighbors) -> None:
+def test_splits_are_the_papers(fanout: int, unit: PrivacyUnit) -> None:
     sides, apart, finest = BOXES[fanout]
     box = Box.of(sides, np.random.default_rng(fanout))
     sizes = set()
     for split in (Fraction(1, 2), 3, 9):
-        plan = plan_of(bits_apart=apart, finest=finest, split=split, neighbors=neighbors)
+        plan = plan_of(bits_apart=apart, finest=finest, split=split, unit=unit)
         for nonce in range(3):
             source = replace(SOURCE, nonce=bytes([nonce]))
             found = nodes_of(box.grown(plan, source).tree)
@@ -177,7 +178,7 @@ def test_parts_have_keyed_noise_and_counts_add_up(fanout: int) -> None:
     """Each part its own noise, the nodes above nothing but the sum of theirs."""
     sides, apart, finest = BOXES[fanout]
     box = Box.of(sides, np.random.default_rng(fanout))
-    plan = plan_of(bits_apart=apart, finest=finest, split=9, neighbors=Neighbors.SUBSTITUTE)
+    plan = plan_of(bits_apart=apart, finest=finest, split=9, unit=SUBSTITUTE_ROW)
     assert plan.count_law == DiscreteLaplace(scale=Fraction(2))
     grown = box.grown(plan)
     ends = grown.tree.leaves()
@@ -246,14 +247,14 @@ def test_no_stream_is_drawn_from_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(
     st.fractions(Fraction(1, 10**6), Fraction(100), max_denominator=10**9),
     st.integers(1, 8),
-    st.sampled_from(Neighbors),
+    st.sampled_from(ROW_UNITS),
 )
 @settings(deadline=None)
 def test_the_decay_is_at_least_lambda_ln_beta(
-    split: Fraction, bits_apart: int, neighbors: Neighbors
+    split: Fraction, bits_apart: int, unit: PrivacyUnit
 ) -> None:
     """Also where the logarithm is rounded; and not a row more, but for that."""
-    plan = plan_of(bits_apart=bits_apart, finest=bits_apart, split=split, neighbors=neighbors)
+    plan = plan_of(bits_apart=bits_apart, finest=bits_apart, split=split, unit=unit)
     low, high = (plan.split_law.scale * bits_apart * bound for bound in LN_2_BOUNDS)
     assert isinstance(plan.decay, int)
     assert plan.decay >= high
@@ -274,7 +275,7 @@ def test_laws_and_spending() -> None:
     assert once.split_law == DiscreteLaplace(scale=3 * Fraction(63, 31))
     assert once.laws == (DiscreteLaplace(scale=Fraction(7)),) * 3
     assert once.depths == (0, 5, 10) and once.height == 2
-    twice = replace(once, neighbors=Neighbors.SUBSTITUTE)
+    twice = replace(once, unit=SUBSTITUTE_ROW)
     assert twice.split_law.scale == 3 * Fraction(94, 31)
     assert twice.count_law.scale == 2 * once.count_law.scale
     for plan in (once, twice):
@@ -284,10 +285,10 @@ def test_laws_and_spending() -> None:
     assert once.state_bytes is None and replace(once, dense=True).state_bytes == 8 * 2**10
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("dense", [False, True])
-def test_a_specification_is_read_back(neighbors: Neighbors, dense: bool) -> None:
-    plan = plan_of(bits_apart=3, finest=9, split=Fraction(2, 7), neighbors=neighbors, dense=dense)
+def test_a_specification_is_read_back(unit: PrivacyUnit, dense: bool) -> None:
+    plan = plan_of(bits_apart=3, finest=9, split=Fraction(2, 7), unit=unit, dense=dense)
     spec = json.loads(json.dumps(plan.spec()))
     assert mechanism_from_spec(spec) == plan
     changed: dict[str, Any] = {
@@ -326,7 +327,7 @@ def setting_of(*, bits: int = 12, dimensions: int = 2) -> PartitionSetting:
         diameters=lambda depth: 2.0 ** -(depth // dimensions),
         dimensions=dimensions,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(3, 7)),
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
     )
 
 
@@ -349,7 +350,7 @@ def test_planned(
     plan = plan_privtree(setting, PartitionChoices.of("privtree", **choices))
     assert (plan.bits_apart, plan.finest, plan.dense) == shape
     assert plan.split_epsilon == plan.count_epsilon == Fraction(3, 14)
-    assert plan.neighbors is Neighbors.SUBSTITUTE
+    assert plan.unit == SUBSTITUTE_ROW
     assert plan.spending.epsilon == setting.budget.amount
 
 

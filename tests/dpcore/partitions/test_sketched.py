@@ -13,7 +13,8 @@ from dpcore.noise.source import add_noise
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
 from dpcore.partitions.sketched import SketchedCounts
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.sketches.estimators import Estimator
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import update
@@ -31,7 +32,7 @@ def plan_of(
         depths=DEPTHS,
         amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
         measure=Measure.EPSILON,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         rule=GrowthRule(most=4),
         holding=Holding.SKETCH,
         sketches=LevelSketches(

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_law, level_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
@@ -30,12 +31,12 @@ def level_counts(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
 
 
 def neighbours(
-    universe: list[Row], relation: Neighbors
+    universe: list[Row], relation: PrivacyUnit
 ) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
     """All pairs of neighbouring data sets of at most 3 rows."""
     for size in range(3):
         for rows in itertools.combinations_with_replacement(universe, size):
-            if relation is Neighbors.ADD_REMOVE:
+            if relation == ADD_REMOVE_ROW:
                 yield from ((rows, (*rows, row)) for row in universe)
             else:
                 pairs = itertools.permutations(universe, 2)
@@ -47,11 +48,11 @@ def universe_of(keys: int, drops: bool) -> list[Row]:
     return [*rows, DROPPED] if drops else rows
 
 
-@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("keys", [1, 2])
 @pytest.mark.parametrize("drops", [False, True])
 def test_level_sensitivity_is_the_largest_change(
-    relation: Neighbors, keys: int, drops: bool
+    relation: PrivacyUnit, keys: int, drops: bool
 ) -> None:
     largest = np.zeros((TREE.height + 1, 2), np.int64)
     for one, other in neighbours(universe_of(keys, drops), relation):
@@ -62,22 +63,22 @@ def test_level_sensitivity_is_the_largest_change(
             largest[level] = np.maximum(largest[level], [change.sum(), (change**2).sum()])
     for level in range(TREE.height + 1):
         stated = level_sensitivity(relation, single_node=level == 0 and keys == 1)
-        if relation is Neighbors.SUBSTITUTE and keys == 1 and level == 0 and not drops:
+        if relation == SUBSTITUTE_ROW and keys == 1 and level == 0 and not drops:
             assert largest[level].tolist() == [0, 0]  # the total is public; stated for any policy
         else:
             assert stated == tuple(largest[level])
 
 
-@pytest.mark.parametrize("relation", list(Neighbors))
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("measure", list(Measure))
 def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours(
-    relation: Neighbors, keyed: bool, measure: Measure
+    relation: PrivacyUnit, keyed: bool, measure: Measure
 ) -> None:
     """Laplace: sum of |change| / scale; Gaussian: sum of change^2 / (2 sigma^2). Attained."""
     plan = TreePlan(
         tree=TREE,
-        neighbors=relation,
+        unit=relation,
         budget=Budget(measure=measure, amount=Fraction(7, 5)),
         level_amounts=(Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)),
         keyed=keyed,
@@ -94,7 +95,7 @@ def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours(
                 loss += int((change**2).sum()) / (2 * law.sigma_squared)
         largest = max(largest, loss)
     assert largest <= plan.budget.amount
-    if relation is Neighbors.ADD_REMOVE or keyed:
+    if relation == ADD_REMOVE_ROW or keyed:
         assert largest == plan.budget.amount
 
 
@@ -134,4 +135,4 @@ def test_refuses_a_share_outside_the_whole(fraction: Fraction) -> None:
 def test_refuses_noise_too_large_for_counts() -> None:
     tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**41))
     with pytest.raises(ValueError, match="scale"):
-        level_law(Neighbors.ADD_REMOVE, tiny, single_node=False)
+        level_law(ADD_REMOVE_ROW, tiny, single_node=False)

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, stats
 
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import (
     calibrated_rho,
     delta_of,
@@ -23,6 +23,7 @@ from dpcore.privacy.conversion import (
     rho_of,
 )
 from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan, moved_counts
 
@@ -339,16 +340,16 @@ def test_agrees_with_the_library_of_the_field() -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_moved_counts_of_a_plan(neighbors: Neighbors, keyed: bool) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_moved_counts_of_a_plan(unit: PrivacyUnit, keyed: bool) -> None:
     plan = TreePlan(
         tree=Tree(leaves=12, fanouts=(2, 2, 3)),
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(1, 4), Fraction(0), Fraction(1, 4), Fraction(1, 2)),
         keyed=keyed,
     )
-    two = 2 if neighbors is Neighbors.SUBSTITUTE else 1
+    two = 2 if unit == SUBSTITUTE_ROW else 1
     root = two if keyed else 1
     moved = moved_counts(plan)
     assert [n for _, n in moved] == [root, two, two]
@@ -359,7 +360,7 @@ def test_moved_counts_of_a_plan(neighbors: Neighbors, keyed: bool) -> None:
 def test_a_public_root_moves_nothing() -> None:
     plan = TreePlan(
         tree=Tree(leaves=12, fanouts=(4, 3)),
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 4), Fraction(3, 4)),
         public_total=True,

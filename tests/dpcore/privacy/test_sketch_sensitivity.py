@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.sensitivity import sketch_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
 
 CODES, WIDTH = 2, 2
 CELLS = tuple(itertools.product(range(WIDTH), (1, -1)))
@@ -34,20 +34,20 @@ def table(data: tuple[int | None, ...], functions: np.ndarray) -> np.ndarray:
     return counted
 
 
-def neighbours(relation: Neighbors) -> Iterator[tuple[tuple, tuple]]:
+def neighbours(relation: PrivacyUnit) -> Iterator[tuple[tuple, tuple]]:
     universe = (*range(CODES), DROPPED)
     for rest in [(), (0,), (0, 1)]:
-        if relation is Neighbors.ADD_REMOVE:
+        if relation == ADD_REMOVE_ROW:
             yield from (((*rest, code), rest) for code in universe)
         else:
             pairs = itertools.permutations(universe, 2)
             yield from (((*rest, one), (*rest, other)) for one, other in pairs)
 
 
-@pytest.mark.parametrize("relation", Neighbors)
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("rows", [1, 2])
-def test_it_is_the_largest_change(relation: Neighbors, signed: bool, rows: int) -> None:
+def test_it_is_the_largest_change(relation: PrivacyUnit, signed: bool, rows: int) -> None:
     changes = [
         np.abs(table(one, functions) - table(other, functions))
         for functions in hash_functions(rows, signed)

@@ -15,7 +15,8 @@ import pytest
 
 from dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList, NumberDomain
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.uniform.objectives import RangeObjective
 
@@ -24,7 +25,7 @@ Make = Callable[..., Any]
 
 def some_plans(make_question: Make, make_release_plan: Make) -> list[ReleasePlan]:
     keyed = make_question(keys=3, name="by carrier", quantiles=(0.1, 0.5), confidence=0.9)
-    public = make_question(neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    public = make_question(unit=SUBSTITUTE_ROW, public_total=True)
     number = replace(
         make_question(name="distance", weight=Fraction(2, 3)),
         domain=NumberDomain(column="distance", lower=0.1, upper=0.7, cells=12),
@@ -70,7 +71,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does(
         replace(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
         *[make_question(keys=2, quantiles=(0.5,), amount=amount) for amount in other_amounts],
         make_question(keys=2, quantiles=(0.5,), measure=Measure.RHO),
-        make_question(keys=2, quantiles=(0.5,), neighbors=Neighbors.SUBSTITUTE),
+        make_question(keys=2, quantiles=(0.5,), unit=SUBSTITUTE_ROW),
         make_question(keys=3, quantiles=(0.5,)),
         make_question(quantiles=(0.5,)),
     ]
@@ -115,7 +116,7 @@ def test_a_question_refuses_parts_that_do_not_fit(
 
 
 def test_a_total_is_not_public_where_rows_are_dropped(make_question: Make) -> None:
-    public = make_question(neighbors=Neighbors.SUBSTITUTE, public_total=True)
+    public = make_question(unit=SUBSTITUTE_ROW, public_total=True)
     with pytest.raises(ValueError, match="drops rows"):
         replace(public, domain=IntegerDomain(column="delay", lower=0, upper=12))
     with pytest.raises(ValueError, match="keyed"):
@@ -127,7 +128,7 @@ def test_a_release_refuses_questions_that_do_not_fit(make_question: Make) -> Non
 
     def release(*questions: OrderedQuestion, amount: int = 2, **fields: Any) -> ReleasePlan:
         budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
-        given = {"neighbors": Neighbors.ADD_REMOVE, "budget": budget} | fields
+        given = {"unit": ADD_REMOVE_ROW, "budget": budget} | fields
         return ReleasePlan(name="r", questions=questions, **given)
 
     assert release(one, replace(one, name="b")).question("b").name == "b"
@@ -140,7 +141,7 @@ def test_a_release_refuses_questions_that_do_not_fit(make_question: Make) -> Non
     with pytest.raises(ValueError, match="budgets sum to 3, above 2"):
         release(one, replace(one, name="b"), replace(one, name="c"))
     with pytest.raises(ValueError, match="another guarantee"):
-        release(one, neighbors=Neighbors.SUBSTITUTE)
+        release(one, unit=SUBSTITUTE_ROW)
     with pytest.raises(ValueError, match="another guarantee"):
         release(make_question(measure=Measure.RHO))
 

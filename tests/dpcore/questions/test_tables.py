@@ -19,7 +19,8 @@ from dpcore.ordered.make import CategoryDomain, IntegerDomain
 from dpcore.ordered.quantiles import QuantileCells
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import solve_tree
 from dpcore.trees.uniform import Tree
@@ -45,7 +46,7 @@ CDF_COLUMNS = [
 def tree_plan(*, keyed: bool = False, public: bool = False) -> TreePlan:
     return TreePlan(
         tree=Tree(leaves=LEAVES, fanouts=(3, 4)),
-        neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+        unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
         public_total=public,

@@ -20,7 +20,8 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.forest import UniformForest
@@ -81,13 +82,13 @@ def squared_error_z(
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize("neighbors", list(Neighbors))
+@pytest.mark.parametrize("unit", ROW_UNITS)
 def test_the_predicted_error_is_the_measured_one(
     make_question: Make,
     make_release_plan: Make,
     replace_laws: Make,
     measure: Measure,
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
 ) -> None:
     """Over 6,000 trees, within 4.9 standard errors of their mean (false alarms: 1e-6). Noise 10 %
     or 30 % smaller or larger than planned is seen."""
@@ -95,7 +96,7 @@ def test_the_predicted_error_is_the_measured_one(
         TreeSetting(
             leaves=50,
             budget=Budget(measure=measure, amount=Fraction(1, 2)),
-            neighbors=neighbors,
+            unit=unit,
             keyed=True,
         )
     )
@@ -115,7 +116,7 @@ def test_the_predicted_error_is_the_measured_one_where_the_total_is_public(
         TreeSetting(
             leaves=24,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
         )
     )
@@ -181,7 +182,7 @@ def coverage_plan(measure: Measure) -> TreePlan:
         TreeSetting(
             leaves=CELLS,
             budget=Budget(measure=measure, amount=amount),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
             keyed=True,
         )
     )
@@ -224,10 +225,10 @@ BEFORE = np.array([3, 0, 1, 0, 2, 0])
 ADDED, MOVED = np.array([3, 0, 1, 1, 2, 0]), np.array([3, 0, 0, 1, 2, 0])
 
 
-def audit_plan(neighbors: Neighbors, measure: Measure = Measure.EPSILON) -> TreePlan:
+def audit_plan(unit: PrivacyUnit, measure: Measure = Measure.EPSILON) -> TreePlan:
     return TreePlan(
         tree=TREE,
-        neighbors=neighbors,
+        unit=unit,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
         keyed=True,
@@ -271,14 +272,12 @@ def epsilon_seen(likelier: Array, unlikelier: Array) -> float:
     return math.log(low / high) if low > 0 else -math.inf
 
 
-@pytest.mark.parametrize(
-    ("neighbors", "after"), [(Neighbors.ADD_REMOVE, ADDED), (Neighbors.SUBSTITUTE, MOVED)]
-)
+@pytest.mark.parametrize(("unit", "after"), [(ADD_REMOVE_ROW, ADDED), (SUBSTITUTE_ROW, MOVED)])
 def test_all_measurements_keep_epsilon_and_less_noise_is_found_out(
-    replace_laws: Make, neighbors: Neighbors, after: Array
+    replace_laws: Make, unit: PrivacyUnit, after: Array
 ) -> None:
     """The event is the likelihood ratio at its largest, the most powerful there is."""
-    stated = audit_plan(neighbors)
+    stated = audit_plan(unit)
     seen = {}
     for factor in (Fraction(1), Fraction(7, 10)):
         run = replace_laws(stated, lambda law, factor=factor: scaled(law, factor))
@@ -302,7 +301,7 @@ def test_what_is_released_keeps_epsilon(
     keys, epsilon = 12_000, 1.0
     plan = TreePlan(
         tree=Tree(leaves=6, fanouts=(6,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(0), Fraction(1)),
         keyed=True,
@@ -344,7 +343,7 @@ def test_gaussian_measurements_keep_their_privacy_profile(
 ) -> None:
     """rho-zCDP through (epsilon, delta): the chance of an event before, less e^epsilon that after,
     is at most the delta of the Gaussian mechanism of that rho."""
-    stated = audit_plan(Neighbors.ADD_REMOVE, Measure.RHO)
+    stated = audit_plan(ADD_REMOVE_ROW, Measure.RHO)
     run = replace_laws(stated, lambda law: scaled(law, factor))
     ratios = [
         log_likelihood_ratio(stated, noisy_runs(run, counts, name), BEFORE, ADDED)
@@ -389,7 +388,7 @@ def test_a_flat_tree_releases_the_stated_law(
     amount = Fraction(1, 2) if measure is Measure.EPSILON else Fraction(1, 8)
     plan = TreePlan(
         tree=Tree(leaves=40, fanouts=(40,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=amount),
         level_amounts=(Fraction(0), amount),
         keyed=True,
@@ -414,7 +413,7 @@ def test_a_flat_tree_releases_the_stated_law(
 def test_every_level_and_node_has_independent_noise_of_its_law(measure: Measure) -> None:
     """Chi-squared level by level; no two of the 28 pairs of nodes correlate beyond 5.6 standard
     errors (false alarms: 6e-7 in all)."""
-    plan = audit_plan(Neighbors.SUBSTITUTE, measure)
+    plan = audit_plan(SUBSTITUTE_ROW, measure)
     exact = plan.tree.level_counts(BEFORE)
     columns = []
     for law, values, counts in zip(plan.laws, noisy_runs(plan, BEFORE, "r"), exact, strict=True):

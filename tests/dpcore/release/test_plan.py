@@ -9,10 +9,11 @@ from fractions import Fraction
 import pytest
 
 from dpcore.hierarchy.question import HierarchyQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import rho_of
 from dpcore.privacy.loss import certified_delta
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
 from dpcore.sparse.labels import LabelDomain
@@ -29,11 +30,9 @@ LABELS = LabelDomain(label_columns=("origin", "dest"))
 def sparse(
     spent: tuple[Fraction, Fraction] = SPARSE,
     name: str = "heavy",
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
 ) -> SparseQuestion:
-    return SparseQuestion(
-        name=name, domain=LABELS, plan=plan_sparse(LABELS.names, *spent, neighbors)
-    )
+    return SparseQuestion(name=name, domain=LABELS, plan=plan_sparse(LABELS.names, *spent, unit))
 
 
 def rho(amount: Fraction) -> Budget:
@@ -45,7 +44,7 @@ def release(
 ) -> ReleasePlan:
     return ReleasePlan(
         name="mixed",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=rho(amount),
         questions=questions,
         stated=stated,
@@ -157,7 +156,7 @@ def test_guarantees_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="places is planned for another guarantee"):
         release(pure, stated=None, amount=CONVERTED)
     with pytest.raises(ValueError, match="heavy is planned for another guarantee"):
-        release(sparse(neighbors=Neighbors.SUBSTITUTE), amount=Fraction(1))
+        release(sparse(unit=SUBSTITUTE_ROW), amount=Fraction(1))
 
 
 def test_questions_are_found_by_name() -> None:
@@ -190,8 +189,6 @@ def test_what_a_tree_spends_counts_and_not_what_it_shows() -> None:
     for own, stated in ((Budget(measure=EPS, amount=Fraction(1)), None), (rho(CONVERTED), WHOLE)):
         fair = hierarchy_question("bushy", budget=own)
         given = {each.name: getattr(fair, each.name) for each in fields(fair)}
-        plan = ReleasePlan(
-            name="one", neighbors=fair.neighbors, budget=own, questions=(fair,), stated=stated
-        )
+        plan = ReleasePlan(name="one", unit=fair.unit, budget=own, questions=(fair,), stated=stated)
         with pytest.raises(ValueError, match="trees: budgets sum to"):
             replace(plan, questions=(Dear(**given),))

@@ -19,7 +19,8 @@ from dpcore.ordered.errors import range_error
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import plan_from_spec
 from dpcore.release.release import Release
@@ -36,7 +37,7 @@ KEYS = [None, "k0", "k2"]
 def tree_plan(*, keyed: bool = False) -> TreePlan:
     return TreePlan(
         tree=Tree(leaves=LEAVES, fanouts=(3, 2, 4)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)),
         level_amounts=tuple(Fraction(n, 2) for n in (0, 1, 2, 3)),
         keyed=keyed,
@@ -224,7 +225,7 @@ WIDE, CELLS = Fraction(1, 10**5), 64
 def wide_question(make_question: Make, *, keys: int = 0, name: str = "delay", **fields: Any) -> Any:
     plan = TreePlan(
         tree=Tree(leaves=CELLS, fanouts=(CELLS,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=WIDE),
         level_amounts=(Fraction(0), WIDE),
         keyed=keys > 0,
@@ -347,9 +348,7 @@ def test_what_is_known_exactly_is_told_exactly(
     leaves, rng = 50, np.random.default_rng(7)
     for run in range(20):
         plan = plan_tree(
-            TreeSetting(
-                leaves=leaves, budget=budget, neighbors=Neighbors.SUBSTITUTE, public_total=True
-            )
+            TreeSetting(leaves=leaves, budget=budget, unit=SUBSTITUTE_ROW, public_total=True)
         )
         domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
         question = OrderedQuestion(name=f"t{run}", domain=domain, plan=plan)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.sensitivity import sketch_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
 from dpcore.sketches import table as tables
 from dpcore.sketches.shape import SketchKind, SketchShape
 from dpcore.sketches.table import from_bytes, merged, to_bytes, update
@@ -113,9 +113,9 @@ def test_what_cannot_be_counted() -> None:
         table_of(shape, (np.zeros(1, np.uint64), np.array([0.5])))
 
 
-@pytest.mark.parametrize("relation", Neighbors)
+@pytest.mark.parametrize("relation", ROW_UNITS)
 @pytest.mark.parametrize("kind", SketchKind)
-def test_a_row_of_data_moves_it_by_its_sensitivity(relation: Neighbors, kind: SketchKind) -> None:
+def test_a_row_of_data_moves_it_by_its_sensitivity(relation: PrivacyUnit, kind: SketchKind) -> None:
     """Of 500 draws of functions some attain it, in all rows at once, and none goes beyond."""
     shape, rest = SketchShape(kind=kind, rows=2, width=2), np.array([5, 6, 6], np.uint64)
     found = []
@@ -127,7 +127,7 @@ def test_a_row_of_data_moves_it_by_its_sensitivity(relation: Neighbors, kind: Sk
         )
         update(hashes, one, np.append(rest, np.uint64(1)))
         substituted = np.append(rest, np.uint64(2))
-        update(hashes, other, rest if relation is Neighbors.ADD_REMOVE else substituted)
+        update(hashes, other, rest if relation == ADD_REMOVE_ROW else substituted)
         change = np.abs(one - other)
         found.append((int(change.sum()), int((change**2).sum())))
     largest = tuple(max(each) for each in zip(*found, strict=True))

@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse import consistency as sparse_consistency
 from dpcore.sparse.bounds import KnownLevel
@@ -113,7 +113,7 @@ def released(tree: str, runs: int) -> tuple[list[NodeCounts], list[list[SettledL
     """The exact counts of each level, and as many releases of them."""
     widths, rows = TREES[tree]
     domain = CodeDomain(column="c", widths=widths, notation="hex")
-    plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**4), Neighbors.ADD_REMOVE)
+    plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**4), ADD_REMOVE_ROW)
     leaves = NodeCounts.grouped(pa.array(list(rows), pa.uint64()), np.array(list(rows.values())))
     exact = dict(level_counts(domain, leaves))
     truth = [exact[level] for level in range(domain.height + 1)]

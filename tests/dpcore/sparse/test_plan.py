@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
+from tests.dpcore.units import of_rows
 
-ADD_REMOVE, SUBSTITUTE = Neighbors.ADD_REMOVE, Neighbors.SUBSTITUTE
+ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 ROUNDING = 1e-12
 
 
 def one_level(
-    neighbors: Neighbors, epsilon: object, delta: object, rows: int = 1
+    unit: PrivacyUnit, epsilon: object, delta: object, rows: int = 1
 ) -> tuple[TruncatedLaplace, int]:
     """The noise and the threshold of a level at this budget."""
     plan = SparsePlan(
@@ -29,8 +30,7 @@ def one_level(
             SparseLevel(name="root", epsilon=Fraction(1), delta=Fraction(1, 100)),
             SparseLevel(name="nodes", epsilon=Fraction(epsilon), delta=Fraction(delta)),
         ),
-        neighbors=neighbors,
-        rows=rows,
+        unit=of_rows(unit, rows),
     )
     law, threshold = plan.law(1), plan.threshold(1)
     assert law is not None and threshold is not None
@@ -66,10 +66,10 @@ def joint(law: TruncatedLaplace, threshold: int, counts: tuple[int, ...], most: 
     return found
 
 
-def neighbor_changes(neighbors: Neighbors, nodes: int, rows: int) -> list[tuple[int, ...]]:
+def neighbor_changes(unit: PrivacyUnit, nodes: int, rows: int) -> list[tuple[int, ...]]:
     """How the counts of a level may change with one unit of so many rows at most."""
     every = itertools.product(range(-rows, rows + 1), repeat=nodes)
-    if neighbors is ADD_REMOVE:
+    if unit is ADD_REMOVE:
         return [c for c in every if sum(c) <= rows and min(c) >= 0]
     return [
         c
@@ -79,7 +79,7 @@ def neighbor_changes(neighbors: Neighbors, nodes: int, rows: int) -> list[tuple[
 
 
 def worst_delta(
-    law: TruncatedLaplace, threshold: int, neighbors: Neighbors, epsilon: float, rows: int = 1
+    law: TruncatedLaplace, threshold: int, unit: PrivacyUnit, epsilon: float, rows: int = 1
 ) -> float:
     """The largest delta over all pairs of neighbouring levels of two nodes that matter."""
     reach = 2 * law.radius + rows + 1
@@ -88,7 +88,7 @@ def worst_delta(
     most, worst = reach + rows + law.radius, 0.0
     for counts in itertools.product(starts, repeat=2):
         before = joint(law, threshold, counts, most)
-        for change in neighbor_changes(neighbors, 2, rows):
+        for change in neighbor_changes(unit, 2, rows):
             moved = tuple(np.add(counts, change).tolist())
             if min(moved) >= 0:
                 after = joint(law, threshold, moved, most)
@@ -108,27 +108,27 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize(("neighbors", "epsilon", "delta", "rows"), BUDGETS)
+@pytest.mark.parametrize(("unit", "epsilon", "delta", "rows"), BUDGETS)
 def test_a_level_keeps_its_epsilon_and_delta(
-    neighbors: Neighbors, epsilon: Fraction, delta: Fraction, rows: int
+    unit: PrivacyUnit, epsilon: Fraction, delta: Fraction, rows: int
 ) -> None:
-    law, threshold = one_level(neighbors, epsilon, delta, rows)
-    assert worst_delta(law, threshold, neighbors, float(epsilon), rows) <= delta + ROUNDING
+    law, threshold = one_level(unit, epsilon, delta, rows)
+    assert worst_delta(law, threshold, unit, float(epsilon), rows) <= delta + ROUNDING
 
 
-@pytest.mark.parametrize(("neighbors", "epsilon", "delta", "rows"), BUDGETS[:5])
+@pytest.mark.parametrize(("unit", "epsilon", "delta", "rows"), BUDGETS[:5])
 @pytest.mark.parametrize("wrong", ["radius one less", "threshold one less", "scale 30 % less"])
 def test_planted_errors_break_the_guarantee(
-    neighbors: Neighbors, epsilon: Fraction, delta: Fraction, rows: int, wrong: str
+    unit: PrivacyUnit, epsilon: Fraction, delta: Fraction, rows: int, wrong: str
 ) -> None:
-    law, threshold = one_level(neighbors, epsilon, delta, rows)
+    law, threshold = one_level(unit, epsilon, delta, rows)
     if wrong == "radius one less":
         law, threshold = replace(law, radius=law.radius - 1), threshold - 1
     elif wrong == "threshold one less":
         threshold -= 1
     else:
         law = replace(law, scale=law.scale * Fraction(7, 10))
-    assert worst_delta(law, threshold, neighbors, float(epsilon), rows) > delta + ROUNDING
+    assert worst_delta(law, threshold, unit, float(epsilon), rows) > delta + ROUNDING
 
 
 @pytest.mark.parametrize("budget", [(1, Fraction(1, 10)), (2, Fraction(1, 50))])
@@ -170,10 +170,10 @@ def test_root_and_level_compose() -> None:
     assert 0.4 * float(plan.delta) < worst <= plan.delta + ROUNDING
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
-def test_the_root_without_threshold_keeps_its_budget(neighbors: Neighbors) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_the_root_without_threshold_keeps_its_budget(unit: PrivacyUnit) -> None:
     """The root gains or loses at most one row under either relation."""
-    plan = plan_sparse(["nodes"], Fraction(2), Fraction(1, 10), neighbors, root_weight=Fraction(1))
+    plan = plan_sparse(["nodes"], Fraction(2), Fraction(1, 10), unit, root_weight=Fraction(1))
     root = plan.law(0)
     assert root is not None
     laws = [outputs(root, None, n, 40) for n in (3, 4)]
@@ -183,11 +183,11 @@ def test_the_root_without_threshold_keeps_its_budget(neighbors: Neighbors) -> No
     assert divergence(laws[0], laws[1], 1.0) > plan.levels[0].delta + ROUNDING
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
+@pytest.mark.parametrize("unit", ROW_UNITS)
 def test_what_nobody_touches_never_appears_and_what_is_suppressed_is_small(
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
 ) -> None:
-    plan = plan_sparse(["a", "b"], Fraction(1), Fraction(1, 10**6), neighbors)
+    plan = plan_sparse(["a", "b"], Fraction(1), Fraction(1, 10**6), unit)
     for level in (1, 2):
         threshold = plan.threshold(level)
         assert threshold is not None
@@ -248,10 +248,8 @@ def test_a_public_root_costs_nothing() -> None:
 
 
 def test_specifications_come_back() -> None:
-    for neighbors, public in ((ADD_REMOVE, False), (SUBSTITUTE, True)):
-        plan = plan_sparse(
-            ["a", "b"], Fraction(1), Fraction(1, 10**6), neighbors, public_total=public, rows=3
-        )
+    for unit, public in ((of_rows(ADD_REMOVE, 3), False), (SUBSTITUTE, True)):
+        plan = plan_sparse(["a", "b"], Fraction(1), Fraction(1, 10**6), unit, public_total=public)
         assert SparsePlan.from_spec(json.loads(json.dumps(plan.spec()))) == plan
         assert pickle.loads(pickle.dumps(plan)) == plan
     spec = plan.spec()
@@ -275,9 +273,8 @@ LEVEL = SparseLevel(name="a", epsilon=Fraction(1), delta=Fraction(1, 10))
         (lambda: replace(LEVEL, name=""), "name"),
         (lambda: replace(LEVEL, epsilon=Fraction(-1)), "epsilon of level a is -1"),
         (lambda: replace(LEVEL, delta=Fraction(1, 2)), "delta of level a is 1/2"),
-        (lambda: SparsePlan(levels=(LEVEL,), neighbors=ADD_REMOVE), "at least one level below"),
-        (lambda: SparsePlan(levels=(LEVEL, LEVEL), neighbors=ADD_REMOVE), "not all different"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, rows=0), "rows is 0"),
+        (lambda: SparsePlan(levels=(LEVEL,), unit=ADD_REMOVE), "at least one level below"),
+        (lambda: SparsePlan(levels=(LEVEL, LEVEL), unit=ADD_REMOVE), "not all different"),
         (
             lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, public_total=True),
             "public_total",
@@ -285,7 +282,7 @@ LEVEL = SparseLevel(name="a", epsilon=Fraction(1), delta=Fraction(1, 10))
         (
             lambda: SparsePlan(
                 levels=(replace(LEVEL, delta=Fraction(0)), replace(LEVEL, name="b")),
-                neighbors=ADD_REMOVE,
+                unit=ADD_REMOVE,
             ),
             "must both be above 0",
         ),

@@ -16,7 +16,7 @@ from scipy import stats
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests
 from dpcore.noise.truncated_laplace import TruncatedLaplace
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Increments, Place
 from dpcore.sparse.counter import SparseCounter, merge_shard
@@ -28,7 +28,7 @@ from dpcore.sparse.settling import settle, settled_table
 
 FALSE_ALARM = 1e-6
 DOMAIN = CodeDomain(column="c", widths=(8, 24))
-PLAN = plan_sparse(DOMAIN.names, Fraction(1), Fraction(1, 10**4), Neighbors.SUBSTITUTE)
+PLAN = plan_sparse(DOMAIN.names, Fraction(1), Fraction(1, 10**4), SUBSTITUTE_ROW)
 KEY = ReleaseKey(bytes(32))
 NOISE = NoiseSource(key=KEY, release="r", spec_digest=b"s", global_digest=b"g")
 
@@ -100,11 +100,11 @@ def test_nodes_are_published_as_often_as_predicted(share: float) -> None:
     assert not low <= len(found) <= high
 
 
-@pytest.mark.parametrize("neighbors", Neighbors)
-def test_a_single_row_is_seen_with_probability_delta(neighbors: Neighbors) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_a_single_row_is_seen_with_probability_delta(unit: PrivacyUnit) -> None:
     """The event on which the whole guarantee hangs, at a delta so large that it can be counted."""
-    plan = plan_sparse(DOMAIN.names, Fraction(2), Fraction(1, 10), neighbors)
-    delta = float(plan.levels[1].delta) / (1 if neighbors is Neighbors.ADD_REMOVE else 2)
+    plan = plan_sparse(DOMAIN.names, Fraction(2), Fraction(1, 10), unit)
+    delta = float(plan.levels[1].delta) / (1 if unit == ADD_REMOVE_ROW else 2)
     found = len(publish_shard(plan, DOMAIN, "t", 1, 0, many(1), NOISE))
     chance = plan.publication_probability(1, 1)
     low, high = stats.binom.interval(1 - FALSE_ALARM, 100_000, chance)
@@ -160,7 +160,7 @@ def test_a_public_root_is_exact() -> None:
             replace(PLAN.levels[0], epsilon=Fraction(0), delta=Fraction(0)),
             *PLAN.levels[1:],
         ),
-        neighbors=Neighbors.SUBSTITUTE,
+        unit=SUBSTITUTE_ROW,
         public_total=True,
     )
     assert publish_shard(plan, DOMAIN, "t", 0, 0, nodes([0], [7]), NOISE).counts.tolist() == [7]

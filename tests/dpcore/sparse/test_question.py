@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.rows.keys import KeyList
 from dpcore.sparse.domain import CodeDomain, SparseDomain
@@ -33,21 +34,21 @@ def question(
     form: str = "addresses",
     *,
     domain: SparseDomain | None = None,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     epsilon: Fraction = EPSILON,
     delta: Fraction = DELTA,
     weights: list[int] | None = None,
     **fields: Any,
 ) -> SparseQuestion:
     domain = domain or DOMAINS[form]
-    plan = plan_sparse(domain.names, epsilon, delta, neighbors, weights=weights)
+    plan = plan_sparse(domain.names, epsilon, delta, unit, weights=weights)
     return SparseQuestion(**({"name": "heavy", "domain": domain, "plan": plan} | fields))
 
 
 def release(*questions: SparseQuestion) -> ReleasePlan:
     return ReleasePlan(
         name="sparse",
-        neighbors=questions[0].neighbors,
+        unit=questions[0].unit,
         budget=Budget(measure=Measure.EPSILON, amount=EPSILON),
         questions=questions,
         stated=(
@@ -58,9 +59,9 @@ def release(*questions: SparseQuestion) -> ReleasePlan:
 
 
 @pytest.mark.parametrize("form", DOMAINS)
-@pytest.mark.parametrize("neighbors", Neighbors)
-def test_a_specification_is_read_back(form: str, neighbors: Neighbors) -> None:
-    asked = question(form, neighbors=neighbors, pruning=Pruning(rows=9), confidence=0.9, shards=5)
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_a_specification_is_read_back(form: str, unit: PrivacyUnit) -> None:
+    asked = question(form, unit=unit, pruning=Pruning(rows=9), confidence=0.9, shards=5)
     plan = release(asked)
     for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
         again = plan_from_spec(spec)
@@ -86,7 +87,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
         question(domain=CodeDomain(column="address", widths=(8, 8, 16), notation="hex")),
         question("labels"),
         question("paths"),
-        question(neighbors=Neighbors.SUBSTITUTE),
+        question(unit=SUBSTITUTE_ROW),
         question(epsilon=Fraction(999, 1000)),
         question(delta=Fraction(1, 10**7)),
         question(weights=[1, 1, 2]),
@@ -149,6 +150,6 @@ def test_a_budget_whose_noise_is_out_of_range_is_refused_when_planned(
 
 def test_a_public_total_is_refused() -> None:
     domain = DOMAINS["addresses"]
-    plan = plan_sparse(domain.names, EPSILON, DELTA, Neighbors.SUBSTITUTE, public_total=True)
+    plan = plan_sparse(domain.names, EPSILON, DELTA, SUBSTITUTE_ROW, public_total=True)
     with pytest.raises(ValueError, match="the total is not public where rows may be dropped"):
         SparseQuestion(name="heavy", domain=domain, plan=plan)

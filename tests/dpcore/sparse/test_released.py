@@ -14,7 +14,8 @@ from scipy import stats
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.tables import NODES_SCHEMA
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
@@ -52,7 +53,7 @@ DOMAINS: dict[str, SparseDomain] = {
 
 def question(form: str, *, prune: int = 0, **fields: Any) -> SparseQuestion:
     domain = DOMAINS[form]
-    plan = plan_sparse(domain.names, EPSILON, DELTA, Neighbors.ADD_REMOVE)
+    plan = plan_sparse(domain.names, EPSILON, DELTA, ADD_REMOVE_ROW)
     return SparseQuestion(
         name=form, domain=domain, plan=plan, pruning=Pruning(rows=prune), shards=3, **fields
     )
@@ -62,7 +63,7 @@ def released(*questions: SparseQuestion, run: int = 0) -> Release:
     many = len(questions)
     plan = ReleasePlan(
         name="sparse",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=EPSILON * many),
         questions=questions,
         stated=(EPSILON * many, DELTA * many),

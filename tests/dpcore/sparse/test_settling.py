@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.sparse.bounds import child_sums, known_tree
 from dpcore.sparse.counter import level_counts
@@ -26,7 +26,7 @@ CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
 NAMES = LabelDomain(label_columns=("x", "y", "z"))
 EPSILON, DELTA = Fraction(3), Fraction(1, 100)
 # A lower threshold below than above, so that nodes without published parents occur.
-PLAN = plan_sparse(CODES.names, EPSILON, DELTA, Neighbors.ADD_REMOVE, weights=[1, 1, 3])
+PLAN = plan_sparse(CODES.names, EPSILON, DELTA, ADD_REMOVE_ROW, weights=[1, 1, 3])
 NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 
 

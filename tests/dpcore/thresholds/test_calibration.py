@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.papers.relative_estimation import smallest_threshold
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.plan import ThresholdPlan
 from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.units import of_rows
 
 
 def calibrated(
@@ -26,13 +27,13 @@ def calibrated(
     epsilon: Fraction = Fraction(1),
     delta: Fraction = Fraction(1, 10**6),
     alpha: float = 0.5,
-    neighbors: Neighbors = Neighbors.ADD_REMOVE,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
     rows: int = 1,
     root_bound: int = 5000,
     score: Callable[[ThresholdErrors], float] | None = None,
 ) -> ThresholdPlan:
     return calibrate(
-        GroupPrivacy(epsilon=epsilon, delta=delta, rows=rows, neighbors=neighbors),
+        GroupPrivacy(epsilon=epsilon, delta=delta, unit=of_rows(unit, rows)),
         height=height,
         alpha=alpha,
         root_bound=root_bound,
@@ -54,7 +55,7 @@ def worst(plan: ThresholdPlan, *, height: int = 6, root_bound: int = 5000) -> fl
     epsilon=st.fractions(Fraction(1, 10), 8),
     delta_digits=st.integers(2, 12),
     alpha=st.floats(0.2, 0.95),
-    neighbors=st.sampled_from(Neighbors),
+    unit=st.sampled_from(ROW_UNITS),
     rows=st.integers(1, 3),
 )
 def test_plans_spend_nearly_all_and_never_more(
@@ -62,7 +63,7 @@ def test_plans_spend_nearly_all_and_never_more(
     epsilon: Fraction,
     delta_digits: int,
     alpha: float,
-    neighbors: Neighbors,
+    unit: PrivacyUnit,
     rows: int,
 ) -> None:
     plan = calibrated(
@@ -70,14 +71,14 @@ def test_plans_spend_nearly_all_and_never_more(
         epsilon=epsilon,
         delta=Fraction(1, 10**delta_digits),
         alpha=alpha,
-        neighbors=neighbors,
+        unit=unit,
         rows=rows,
         root_bound=2000,
     )
     spent = sum(each.epsilon for each in plan.rounds)
-    assert spent <= plan.unit.row_epsilon
-    assert not plan.rounds or spent > plan.unit.row_epsilon * Fraction(999, 1000)
-    assert sum(each.delta for each in plan.rounds) <= plan.unit.row_delta
+    assert spent <= plan.group.row_epsilon
+    assert not plan.rounds or spent > plan.group.row_epsilon * Fraction(999, 1000)
+    assert sum(each.delta for each in plan.rounds) <= plan.group.row_delta
     for each in plan.rounds:
         looks = each.noise.delta(each.node_epsilon / each.cutoff) * each.cutoff
         assert looks <= each.delta
@@ -106,7 +107,7 @@ def test_more_budget_and_lighter_trees_mean_less_error() -> None:
     assert worst(calibrated(delta=Fraction(1, 10**3))) < 0.9 * base
     assert worst(calibrated(root_bound=600), root_bound=600) < 0.8 * base
     # Substitution pays twice, at about half of epsilon.
-    assert worst(calibrated(neighbors=Neighbors.SUBSTITUTE)) > 1.8 * base
+    assert worst(calibrated(unit=SUBSTITUTE_ROW)) > 1.8 * base
 
 
 def test_the_error_hardly_grows_with_the_depth() -> None:
@@ -139,7 +140,7 @@ def test_a_budget_too_small_for_any_round_leaves_one_estimate() -> None:
         ({"alpha": 1.0}, "alpha is 1"),
         ({"epsilon": Fraction(0)}, "epsilon is 0"),
         ({"delta": Fraction(1)}, "delta is 1"),
-        ({"rows": 0}, "rows is 0"),
+        ({"rows": 0}, "rows: 0 is not from 1"),
         ({"root_bound": 0}, "root_bound is 0"),
         ({"height": -1}, "height is -1"),
     ],

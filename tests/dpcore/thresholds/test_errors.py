@@ -19,8 +19,8 @@ from scipy import stats
 import dpcore.thresholds.errors
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.errors import ThresholdErrors, difference_survival
 from dpcore.thresholds.heavy_nodes import classify_forest, remaining_trees, tree_weights
@@ -44,7 +44,7 @@ def plan_of(*rounds: ThresholdRound) -> ThresholdPlan:
     return ThresholdPlan(
         epsilon=sum((each.epsilon for each in rounds), Fraction(0)),
         delta=sum((each.delta for each in rounds), Fraction(0)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         least=Fraction(10),
         rounds=rounds,
     )
@@ -56,8 +56,7 @@ def calibrated(height: int, alpha: float = 0.5, root_bound: int = 3000) -> Thres
         GroupPrivacy(
             epsilon=Fraction(2),
             delta=Fraction(1, 1000),
-            rows=1,
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         ),
         height=height,
         alpha=alpha,

@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
-from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.thresholds.errors import ThresholdErrors
 from dpcore.thresholds.forest import (
     ThresholdForest,
@@ -152,7 +152,7 @@ def test_estimates_that_do_not_rise_are_refused(estimate: int) -> None:
     )
     with pytest.raises(ValueError, match="the estimates of the rounds must rise"):
         TreeThresholds(
-            tree=SHAPES["flat"], thresholds=claiming(rounds, Neighbors.ADD_REMOVE, Fraction(10))
+            tree=SHAPES["flat"], thresholds=claiming(rounds, ADD_REMOVE_ROW, Fraction(10))
         )
 
 
@@ -222,7 +222,7 @@ def test_intervals_for_less_noise_than_there_is_are_found_out() -> None:
         )
         for each in plan.rounds
     ]
-    wrong = claiming(tuple(weaker), Neighbors.ADD_REMOVE, least=plan.least)
+    wrong = claiming(tuple(weaker), ADD_REMOVE_ROW, least=plan.least)
     planted = threshold_intervals(
         TreeThresholds(tree=SHAPES["one leaf"], thresholds=wrong), CONFIDENCE
     )

@@ -19,14 +19,15 @@ import pytest
 from scipy import stats
 
 from dpcore.noise.randomness import public_stream
-from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.group import GroupPrivacy
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.thresholds.calibration import calibrate
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound, threshold_plan_from_spec
 from dpcore.thresholds.rounds import finding_rounds
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.uniform import Tree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.units import of_rows
 
 FALSE_ALARM = 1e-6
 RUNS = 4000
@@ -55,10 +56,10 @@ HIGH = one_round(cutoff=2, tau=70, acceptance=62, estimate=Fraction(90), node_ep
 
 
 def plan_of(
-    *rounds: ThresholdRound, neighbors: Neighbors = Neighbors.ADD_REMOVE, rows: int = 1
+    *rounds: ThresholdRound, unit: PrivacyUnit = ADD_REMOVE_ROW, rows: int = 1
 ) -> ThresholdPlan:
     """A plan that claims just what its rounds spend on a row."""
-    k = rows * (2 if neighbors is Neighbors.SUBSTITUTE else 1)
+    k = rows * (2 if unit == SUBSTITUTE_ROW else 1)
     row_epsilon = sum((each.epsilon for each in rounds), Fraction(0))
     row_delta = sum((each.delta for each in rounds), Fraction(0))
     series = sum(math.exp(i * row_epsilon) for i in range(k))
@@ -66,8 +67,7 @@ def plan_of(
     return ThresholdPlan(
         epsilon=k * row_epsilon,
         delta=row_delta * Fraction(series) * spare,
-        neighbors=neighbors,
-        rows=rows,
+        unit=of_rows(unit, rows),
         least=Fraction(5),
         rounds=rounds,
     )
@@ -176,7 +176,7 @@ def test_the_enumeration_finds_noise_that_is_too_small() -> None:
     small = replace(LOW, acceptance=LOW.acceptance)
     small.__dict__["noise"] = replace(LOW.noise, radius=round(0.7 * LOW.noise.radius))
     planted = ThresholdPlan(
-        epsilon=plan.epsilon, delta=plan.delta, neighbors=plan.neighbors, least=Fraction(5),
+        epsilon=plan.epsilon, delta=plan.delta, unit=plan.unit, least=Fraction(5),
         rounds=(small,),
     )  # fmt: skip
     assert small.floor != LOW.floor
@@ -195,7 +195,7 @@ SMALL = one_round(
 
 def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
     for rows in (1, 2):
-        plan = plan_of(SMALL, neighbors=Neighbors.SUBSTITUTE, rows=rows)
+        plan = plan_of(SMALL, unit=SUBSTITUTE_ROW, rows=rows)
         edge = SMALL.floor
         used = [
             spent(plan, (a, b), (max(0, a - rows), b + min(rows, a)))
@@ -206,9 +206,7 @@ def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
 
 def test_a_calibrated_plan_keeps_its_claim_by_enumeration() -> None:
     plan = calibrate(
-        GroupPrivacy(
-            epsilon=Fraction(4), delta=Fraction(1, 50), rows=1, neighbors=Neighbors.ADD_REMOVE
-        ),
+        GroupPrivacy(epsilon=Fraction(4), delta=Fraction(1, 50), unit=ADD_REMOVE_ROW),
         height=1,
         alpha=0.6,
         root_bound=60,
@@ -262,7 +260,7 @@ def test_estimates_never_rise_below_a_node_and_spare_empty_nodes() -> None:
 
 
 def test_a_specification_is_read_back() -> None:
-    plan = plan_of(SMALL, neighbors=Neighbors.SUBSTITUTE, rows=2)
+    plan = plan_of(SMALL, unit=SUBSTITUTE_ROW, rows=2)
     assert threshold_plan_from_spec(plan.spec()) == plan
     spec = plan.spec()
     spec["epsilon"] = str(plan.epsilon - Fraction(1, 2**80))
@@ -297,7 +295,6 @@ def test_the_least_overspending_is_refused() -> None:
         (lambda: one_round(acceptance=True), "acceptance is True"),
         (lambda: plan_of(HIGH, LOW), "must rise"),
         (lambda: replace(plan_of(LOW), least=Fraction(-1)), "least is -1"),
-        (lambda: replace(plan_of(LOW), rows=0), "rows is 0"),
         (
             lambda: finding_rounds(plan_of(LOW), TINY, [np.array([1, -1])], [public_stream("bad")]),
             "negative",

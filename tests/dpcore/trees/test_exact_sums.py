@@ -20,7 +20,8 @@ from dpcore.noise.laws import NoiseLaw, ZeroNoise
 from dpcore.noise.randomness import RandomStream, ReleaseKey
 from dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
 from dpcore.trees import exact_sums
 from dpcore.trees.exact_sums import (
@@ -186,11 +187,11 @@ def sum_plan(tree: IrregularTree, bound: int) -> IrregularPlan:
     measure = MeasureColumn(column="x", lower=-bound, upper=bound)
     return IrregularPlan(
         tree=tree,
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=EPSILON,
         level_amounts=(Fraction(1, tree.height + 1),) * (tree.height + 1),
         sensitivities=sum_sensitivities(
-            tree, Neighbors.ADD_REMOVE, lower=measure.lower, upper=measure.upper, keyed=False
+            tree, ADD_REMOVE_ROW, lower=measure.lower, upper=measure.upper, keyed=False
         ),
     )
 
@@ -243,7 +244,7 @@ def test_the_noisy_root_keeps_its_sign(sign: int) -> None:
 
 
 def test_counts_of_rows_saturate_alike() -> None:
-    plan = plan_tree(TreeSetting(leaves=4, neighbors=Neighbors.ADD_REMOVE, budget=EPSILON))
+    plan = plan_tree(TreeSetting(leaves=4, unit=ADD_REMOVE_ROW, budget=EPSILON))
     forest = UniformForest(plan)
     (chunk,) = forest.chunking
     counts = np.array([2**62, 2**62, 0, 0])

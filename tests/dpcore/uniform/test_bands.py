@@ -16,7 +16,8 @@ from scipy import stats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.trees.uniform import Tree
 from dpcore.uniform import bands
@@ -34,7 +35,7 @@ def planned(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=measure, amount=Fraction(amount)),
-            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
             public_total=public,
         )
     )
@@ -202,7 +203,7 @@ def test_noise_that_is_practically_zero_needs_no_band() -> None:
         TreeSetting(
             leaves=10**6,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
         )
     )
     with warnings.catch_warnings():

@@ -12,7 +12,8 @@ import pytest
 
 from dpcore.noise.laws import ZeroNoise
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.forest import RootSolutions
 from dpcore.trees.least_squares import (
@@ -170,7 +171,7 @@ def test_a_tree_of_one_leaf(
         TreeSetting(
             leaves=1,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
             public_total=public,
         )
     )

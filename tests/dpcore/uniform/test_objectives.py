@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dpcore.ordered.planner import plan_tree, predicted_error
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import plan_from_spec
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import TreeBatch
@@ -117,7 +118,7 @@ def plan_of(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     amounts = (Fraction(1, 5), *[Fraction(4, 5) / len(fanouts)] * len(fanouts))
     return TreePlan(
         tree=Tree(leaves=11, fanouts=fanouts),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=amounts,
     )
@@ -186,7 +187,7 @@ def test_a_search_approximates_what_is_predicted() -> None:
     setting = TreeSetting(
         leaves=300,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
     )
     own = plan_tree(setting, objective=objective)
     other = plan_tree(setting)

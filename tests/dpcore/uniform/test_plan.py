@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
@@ -17,14 +18,14 @@ from dpcore.uniform.plan import TreePlan
 def make_plan(*amounts: str, **fields: Any) -> TreePlan:
     given: dict[str, Any] = {
         "tree": Tree(leaves=6, fanouts=(2, 3)),
-        "neighbors": Neighbors.ADD_REMOVE,
+        "unit": ADD_REMOVE_ROW,
         "budget": Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         "level_amounts": tuple(Fraction(amount) for amount in amounts),
     }
     return TreePlan(**(given | fields))
 
 
-PUBLIC = {"neighbors": Neighbors.SUBSTITUTE, "public_total": True}
+PUBLIC = {"unit": SUBSTITUTE_ROW, "public_total": True}
 RHO = {"budget": Budget(measure=Measure.RHO, amount=Fraction(1))}
 
 
@@ -51,8 +52,8 @@ def test_refuses(amounts: tuple[str, ...], fields: dict[str, Any], message: str)
     [
         ({}, (1, 1, 1)),
         ({"keyed": True}, (1, 1, 1)),
-        ({"neighbors": Neighbors.SUBSTITUTE}, (1, 2, 2)),
-        ({"neighbors": Neighbors.SUBSTITUTE, "keyed": True}, (2, 2, 2)),
+        ({"unit": SUBSTITUTE_ROW}, (1, 2, 2)),
+        ({"unit": SUBSTITUTE_ROW, "keyed": True}, (2, 2, 2)),
     ],
 )
 def test_every_level_s_noise_fits_its_sensitivity(

@@ -10,7 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.uniform.batch import TreeBatch, level_parts
 from dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
 from dpcore.uniform.prefix_error import prefix_variance
@@ -31,7 +32,7 @@ def best_public(leaves: int, measure: Measure) -> Strategy:
     return search_strategies(
         TreeSetting(
             leaves=leaves,
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
             keyed=False,
             budget=Budget(measure=measure, amount=Fraction(1)),
@@ -117,19 +118,19 @@ def test_detects_shares_that_are_not_best() -> None:
 
 @pytest.mark.parametrize("measure", [EPSILON, RHO])
 @pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_private_roots(neighbors: Neighbors, keyed: bool, measure: Measure) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_private_roots(unit: PrivacyUnit, keyed: bool, measure: Measure) -> None:
     private = search_strategies(
         TreeSetting(
             leaves=200,
-            neighbors=neighbors,
+            unit=unit,
             public_total=False,
             keyed=keyed,
             budget=Budget(measure=measure, amount=Fraction(1)),
         )
     )[0]
     assert sum(private.shares) == pytest.approx(1)
-    if neighbors is Neighbors.SUBSTITUTE:
+    if unit == SUBSTITUTE_ROW:
         assert private.mean_variance > best_public(200, measure).mean_variance
         # A root without keys moves by one row at most, so it is cheap and always worth measuring.
         assert keyed or private.shares[0] > 0.05
@@ -139,7 +140,7 @@ def test_order_and_heights() -> None:
     strategies = search_strategies(
         TreeSetting(
             leaves=1000,
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
             keyed=False,
             budget=Budget(measure=EPSILON, amount=Fraction(1)),
@@ -178,7 +179,7 @@ def test_objectives_that_look_at_places_are_searched_fast(
     found = search_strategies(
         TreeSetting(
             leaves=999_983,
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
             keyed=False,
             budget=Budget(measure=measure, amount=Fraction(1)),
@@ -205,7 +206,7 @@ def test_what_is_known_exactly_has_shares_all_the_same(
         for found in search_strategies(
             TreeSetting(
                 leaves=97,
-                neighbors=Neighbors.SUBSTITUTE,
+                unit=SUBSTITUTE_ROW,
                 public_total=True,
                 keyed=False,
                 budget=Budget(measure=measure, amount=Fraction(1)),

@@ -16,7 +16,8 @@ from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.errors.law import ErrorLaw
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dpcore.ordered.planner import plan_tree
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.trees.least_squares import (
     estimate_down,
     estimate_up,
@@ -173,7 +174,7 @@ def test_the_laws_are_the_coefficients_of_all_measurements(
             units[0] = 0
         plan = TreePlan(
             tree=tree,
-            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
             level_amounts=tuple(Fraction(int(each), 100) for each in units),
             public_total=public,
@@ -231,7 +232,7 @@ def test_one_width_serves_every_node_and_boundary(
         TreeSetting(
             leaves=leaves,
             budget=Budget(measure=measure, amount=Fraction(1, 2)),
-            neighbors=Neighbors.SUBSTITUTE if public else Neighbors.ADD_REMOVE,
+            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
             public_total=public,
         )
     )
@@ -252,7 +253,7 @@ def test_what_is_public_has_no_width() -> None:
         TreeSetting(
             leaves=64,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            neighbors=Neighbors.SUBSTITUTE,
+            unit=SUBSTITUTE_ROW,
             public_total=True,
         )
     )
@@ -269,7 +270,7 @@ def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) 
     amount = Fraction(epsilon)
     plan = TreePlan(
         tree=Tree(leaves=leaves, fanouts=(leaves,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=amount),
         level_amounts=(Fraction(0), amount),
     )
@@ -333,7 +334,7 @@ def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, 
     height = len(fanouts)
     plan = TreePlan(
         tree=Tree(leaves=700_001, fanouts=fanouts),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(1, height + 1),) * (height + 1),
     )

@@ -23,7 +23,8 @@ from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
@@ -72,16 +73,16 @@ def hierarchy(
     keys: KeyList | None = None,
     measure: MeasureColumn | None = None,
 ) -> HierarchyQuestion:
-    neighbors = Neighbors.ADD_REMOVE if public_level is None else Neighbors.SUBSTITUTE
+    unit = ADD_REMOVE_ROW if public_level is None else SUBSTITUTE_ROW
     sensitivities: tuple[tuple[int, int], ...] = ()
     if measure is not None:
         sensitivities = sum_sensitivities(
-            domain.tree.shape, neighbors, lower=measure.lower, upper=measure.upper
+            domain.tree.shape, unit, lower=measure.lower, upper=measure.upper
         )
     plan = with_best_shares(
         IrregularPlan(
             tree=domain.tree.shape,
-            neighbors=neighbors,
+            unit=unit,
             budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
             public_level=public_level,
             keyed=keys is not None,
@@ -93,8 +94,8 @@ def hierarchy(
 
 def plan_of(*questions: Question) -> ReleasePlan:
     whole = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
-    neighbors = questions[0].plan.neighbors
-    return ReleasePlan(name="a-release", neighbors=neighbors, budget=whole, questions=questions)
+    unit = questions[0].plan.unit
+    return ReleasePlan(name="a-release", unit=unit, budget=whole, questions=questions)
 
 
 def release_of(*questions: Question) -> Release:
@@ -279,7 +280,7 @@ def test_each_key_has_its_own_rows() -> None:
 def ages() -> OrderedQuestion:
     plan = TreePlan(
         tree=Tree(leaves=6, fanouts=(6,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
     )

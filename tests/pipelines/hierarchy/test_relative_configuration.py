@@ -22,7 +22,8 @@ from dpcore.hierarchy.workload import predicted_hierarchy_error, predicted_thres
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.source import MAX_COUNT
-from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import ConfigurationError, parse_configuration
@@ -143,7 +144,7 @@ def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch)
     ("privacy", "noise", "law"),
     [
         (PURE, "best", DiscreteLaplace),
-        ({"rho": 1, "neighbors": "add_remove"}, "best", DiscreteGaussian),
+        ({"rho": 1, "unit": "add_remove"}, "best", DiscreteGaussian),
         (APPROXIMATE, "gaussian", DiscreteGaussian),
         (APPROXIMATE, "laplace", DiscreteLaplace),
     ],
@@ -191,20 +192,20 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("by", [None, {"column": "sex", "keys": ["f", "m"]}])
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_rounds_spend_what_a_row_may_cost(folder: Path, neighbors: Neighbors, by: Any) -> None:
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: Any) -> None:
     """A row substituted is one removed and one added, in the tree of its key or of two."""
-    privacy = APPROXIMATE | {"neighbors": neighbors.value}
+    privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
     tree = THRESHOLDS if by is None else THRESHOLDS | {"by": by}
     question = question_of(folder, privacy, **tree)
     assert isinstance(question, ThresholdQuestion)
-    plan, steps = question.plan.thresholds, 2 if neighbors is Neighbors.SUBSTITUTE else 1
-    assert plan.unit.steps == steps and question.plan.keyed == (by is not None)
-    assert plan.unit.row_epsilon == Fraction(1, steps)
+    plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
+    assert plan.group.steps == steps and question.plan.keyed == (by is not None)
+    assert plan.group.row_epsilon == Fraction(1, steps)
     spent = sum((each.epsilon for each in plan.rounds), Fraction())
     assert 0.99 / steps < spent <= Fraction(1, steps)
-    assert 0 < sum(each.delta for each in plan.rounds) <= plan.unit.row_delta
-    assert (plan.unit.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
+    assert 0 < sum(each.delta for each in plan.rounds) <= plan.group.row_delta
+    assert (plan.group.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
 
 
 def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
@@ -253,7 +254,7 @@ NO_DELTA = "privacy.delta: trees[0]: the mechanism thresholds needs one beside e
     ("privacy", "tree", "sentence"),
     [
         (PURE, THRESHOLDS, NO_DELTA),
-        ({"rho": 1, "neighbors": "add_remove"}, THRESHOLDS, NO_DELTA),
+        ({"rho": 1, "unit": "add_remove"}, THRESHOLDS, NO_DELTA),
         (
             APPROXIMATE,
             THRESHOLDS | {"noise": "gaussian"},

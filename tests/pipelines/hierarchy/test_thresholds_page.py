@@ -141,7 +141,7 @@ def test_beside_trees_that_share_a_rho() -> None:
     epsilon, delta = own.spending.own
     plan = ReleasePlan(
         name="both",
-        neighbors=own.neighbors,
+        unit=own.unit,
         budget=rho,
         questions=(own, shared),
         stated=(epsilon + 2, delta + Fraction(1, 10**6)),
@@ -168,7 +168,7 @@ def page_of_hierarchy(**fields: Any) -> str:
         tables_of(
             ReleasePlan(
                 name="one",
-                neighbors=question.neighbors,
+                unit=question.unit,
                 budget=question.plan.budget,
                 questions=(question,),
             )

@@ -18,7 +18,8 @@ from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.tables import NODES
 from dpcore.release.in_memory import release_counts
@@ -50,7 +51,7 @@ URLS = PathDomain(column="url", depth=3, separator="|")
 def sparse(
     name: str, domain: SparseDomain, *, prune: int = 0, weights: list[int] | None = None
 ) -> SparseQuestion:
-    plan = plan_sparse(domain.names, Fraction(1), DELTA, Neighbors.ADD_REMOVE, weights=weights)
+    plan = plan_sparse(domain.names, Fraction(1), DELTA, ADD_REMOVE_ROW, weights=weights)
     return SparseQuestion(name=name, domain=domain, plan=plan, pruning=Pruning(rows=prune))
 
 
@@ -80,7 +81,7 @@ def release_of(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -> 
     found = leaves or {question.name: leaves_of(question.domain) for question in wanted}
     plan = ReleasePlan(
         name="a-release",
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(
             measure=Measure.RHO if len(found) < len(questions) else Measure.EPSILON,
             amount=Fraction(len(questions)),
@@ -267,7 +268,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
 def ages() -> OrderedQuestion:
     plan = TreePlan(
         tree=Tree(leaves=6, fanouts=(6,)),
-        neighbors=Neighbors.ADD_REMOVE,
+        unit=ADD_REMOVE_ROW,
         budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
     )
@@ -283,7 +284,7 @@ def files() -> HierarchyQuestion:
     plan = with_best_shares(
         IrregularPlan(
             tree=domain.tree.shape,
-            neighbors=Neighbors.ADD_REMOVE,
+            unit=ADD_REMOVE_ROW,
             budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
         )
     )

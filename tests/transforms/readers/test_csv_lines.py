@@ -18,7 +18,8 @@ from hypothesis.errors import NoSuchExample
 from dpcore.ordered.make import CategoryDomain
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
@@ -54,13 +55,9 @@ SIZES = st.integers(1, LIMIT)
 def plan_of_texts() -> ReleasePlan:
     domain = CategoryDomain(column="value", categories=("1", "2"))
     budget = Budget(measure=Measure.EPSILON, amount=1)
-    plan = plan_tree(
-        TreeSetting(leaves=domain.cells, budget=budget, neighbors=Neighbors.ADD_REMOVE)
-    )
+    plan = plan_tree(TreeSetting(leaves=domain.cells, budget=budget, unit=ADD_REMOVE_ROW))
     question = OrderedQuestion(name="value", domain=domain, plan=plan)
-    return ReleasePlan(
-        name="csv", neighbors=Neighbors.ADD_REMOVE, budget=budget, questions=(question,)
-    )
+    return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
 
 
 PLAN = plan_of_texts()

@@ -21,7 +21,8 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
@@ -41,17 +42,13 @@ def plan_of(*domains: OrderedDomain) -> ReleasePlan:
             name=f"tree{index}",
             domain=domain,
             plan=plan_tree(
-                TreeSetting(
-                    leaves=domain.cells, budget=budget.share(1), neighbors=Neighbors.ADD_REMOVE
-                )
+                TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=ADD_REMOVE_ROW)
             ),
         )
         for index, domain in enumerate(domains)
     ]
     whole = Budget(measure=Measure.EPSILON, amount=len(questions))
-    return ReleasePlan(
-        name="csv", neighbors=Neighbors.ADD_REMOVE, budget=whole, questions=tuple(questions)
-    )
+    return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=whole, questions=tuple(questions))
 
 
 def number(column: str = "value") -> NumberDomain:

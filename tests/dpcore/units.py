@@ -1,0 +1,12 @@
+"""Privacy units of several rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpcore.privacy.unit import PrivacyUnit
+
+
+def of_rows(unit: PrivacyUnit, rows: int) -> PrivacyUnit:
+    """The same relation between units of at most so many rows; one row is the row itself."""
+    return unit if rows == 1 else replace(unit, columns=("person",), rows=rows)
