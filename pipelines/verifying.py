@@ -14,7 +14,13 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.proof.check import Check, CheckFailed, Finding, findings_of
 from pipelines.proof.composition import check_composition
 from pipelines.proof.files import check_draw, check_files, check_parts, read_universe
-from pipelines.proof.manifest import check_entries, check_guarantee, check_noise, read_plan
+from pipelines.proof.manifest import (
+    check_entries,
+    check_guarantee,
+    check_noise,
+    check_sensitivities,
+    read_plan,
+)
 from pipelines.release_folder import read_file, read_manifest
 from pipelines.sections.parameters import given_parameters
 from pipelines.terminal_text import print_json, print_line
@@ -71,6 +77,7 @@ class Verified:
             Check(name="manifest", made=partial(check_entries, manifest)),
             Check(name="specification", made=self.specification, after=("manifest",)),
             Check(name="guarantee", made=lambda: check_guarantee(manifest, self.plan), after=known),
+            Check(name="sensitivities", made=lambda: check_sensitivities(self.plan), after=known),
             Check(name="noise", made=lambda: check_noise(manifest, self.plan), after=known),
             Check(name="composition", made=lambda: check_composition(self.plan), after=known),
             Check(name="parts", made=lambda: check_parts(manifest, self.plan), after=known),

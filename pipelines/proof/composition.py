@@ -30,6 +30,8 @@ def check_composition(plan: ReleasePlan) -> str:
         name = plan.budget.measure.value
         return f"the trees spend {name} {_short(amount)} of {_short(plan.budget.amount)}"
     epsilon, delta = plan.stated
+    if not plan.composed and plan.budget.amount != epsilon:
+        raise CheckFailed(f"the specification's budget {plan.budget.amount} is not {epsilon}")
     left, left_delta = epsilon - spent.epsilon, delta - spent.delta
     if left < 0 or left_delta < 0:
         raise CheckFailed(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
 from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
 from dpcore.release.kinds import ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
@@ -80,6 +81,27 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
         raise CheckFailed(f"{place} is not what the specification guarantees{_version(manifest)}")
     numbers = [f"{name} {value}" for name, value in wanted.items() if len(str(value)) < 40]
     return ", ".join(numbers)
+
+
+def check_sensitivities(plan: ReleasePlan) -> str:
+    """Where the specification states sensitivities, they are those of the unit, the relation and
+    the bounds of values."""
+    stated = 0
+    for question in plan.questions:
+        own = getattr(question, "plan", None)
+        if not isinstance(own, IrregularPlan):
+            continue
+        stated += 1
+        measure = getattr(question, "measure", None)
+        if measure is None:
+            needed = level_sensitivities(own.tree, plan.unit, keyed=own.keyed)
+        else:
+            needed = sum_sensitivities(
+                own.tree, plan.unit, lower=measure.lower, upper=measure.upper, keyed=own.keyed
+            )
+        if own.sensitivities != needed:
+            raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
+    return f"those stated ({stated} trees) follow from unit, relation and bounds, as all others do"
 
 
 def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
