@@ -241,6 +241,15 @@ def _arrow_buffer(data: bytes) -> pa.Buffer:
     return sink.getvalue()
 
 
+def parquet_file(path: str) -> pq.ParquetFile:
+    """A Parquet file on a local disk or any Beam filesystem.
+
+    Raises:
+        FolderError, OSError, pyarrow.ArrowException: it cannot be read.
+    """
+    return pq.ParquetFile(_arrow_buffer(_read_remote(path)) if _is_remote(path) else path)
+
+
 def file_checksum(path: str) -> str:
     """SHA-256 of a file on a local disk or any Beam filesystem, in hexadecimal.
 

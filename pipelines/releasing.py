@@ -26,17 +26,19 @@ from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
+from pipelines.proof.check import findings_of
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.signature import SigningKey, sign_release
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
+from pipelines.verifying import Verified, raise_first
 from transforms import files
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, planned_parts
+from transforms.layout import MANIFEST, SIGNATURE, planned_parts
 from transforms.nonce import key_id_of_folder
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
@@ -361,6 +363,9 @@ def _finish(configuration: Configuration, plan: ReleasePlan, *, standing: bool) 
     is."""
     output = configuration.output
     if configuration.signing_key is not None:
+        if standing and not files.exists(files.join(output, SIGNATURE)):
+            # It may have been edited since it was made.
+            raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
         sign_release(output, SigningKey(reference=configuration.signing_key), made=not standing)
     folder = ReleaseFolder(output)
     sweep_unnamed(output, plan)

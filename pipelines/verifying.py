@@ -21,6 +21,7 @@ from pipelines.proof.manifest import (
     check_sensitivities,
     read_plan,
 )
+from pipelines.proof.tables import Names, check_tables
 from pipelines.release_folder import read_file, read_manifest
 from pipelines.sections.parameters import given_parameters
 from pipelines.terminal_text import print_json, print_line
@@ -91,7 +92,16 @@ class Verified:
                 name="draw", made=partial(check_draw, self.folder, manifest), after=("manifest",)
             ),
             Check(name="files", made=partial(check_files, self.folder, manifest), after=("parts",)),
+            Check(name="tables", made=self.tables, after=("files",)),
         ]
+
+    def tables(self) -> str:
+        """The tables hold what follows from the specification."""
+        names: Names = {}
+        for part in self.manifest["parts"]:
+            kind = str(part["file"]).split("/")[0]
+            names[kind, part["tree"], part["key"], part["chunk"]] = part["file"]
+        return check_tables(self.folder, names, self.plan)
 
     def signature(self, signer: str) -> str:
         """The manifest's bytes are signed by a signer."""

@@ -14,6 +14,7 @@ FACE = {
         "guarantee_numbers",
         "manifest_of",
     ),
+    "in_memory": ("release_rows",),
     "plan": ("ReleasePlan", "plan_from_spec"),
     "release": ("Release",),
 }

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
@@ -16,7 +15,7 @@ from dpcore.questions.place import Part
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
 from pipelines.proof.check import CheckFailed
-from pipelines.release_folder import FolderError, file_checksum, file_names, read_file
+from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
 from pipelines.reporting import REPORT
 from transforms.layout import (
     MANIFEST,
@@ -26,7 +25,6 @@ from transforms.layout import (
     concluded_file,
     part_file,
     planned_parts,
-    sha256,
     universe_name,
 )
 
@@ -42,14 +40,15 @@ def read_universe(folder: str, manifest: Mapping[str, Any], digest: str) -> Univ
         ValueError: it is not there, or another one.
     """
     name = universe_name(digest)
+    path = os.path.join(folder, name)
     try:
-        data = read_file(os.path.join(folder, name))
+        found = file_checksum(path)
     except (OSError, FolderError):
         raise ValueError(f"{name} cannot be read") from None
     files = manifest.get("files")
-    if not isinstance(files, dict) or files.get(name) != sha256(data):
+    if not isinstance(files, dict) or files.get(name) != found:
         raise ValueError(f"{name} has not the bytes that the manifest names")
-    universe = universe_from_table(_parquet(data).read())
+    universe = universe_from_table(parquet_file(path).read())
     if universe.digest != digest:
         raise ValueError(f"{name} is not the universe that the specification names")
     return universe
@@ -126,14 +125,6 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
 
 def _rows(path: str) -> int:
     try:
-        # Of a file on a store, only its end would be needed; it was read for its checksum anyway.
-        source = _parquet(read_file(path)) if "://" in path else pq.ParquetFile(path)
-        return int(source.metadata.num_rows)
+        return int(parquet_file(path).metadata.num_rows)
     except (OSError, pa.ArrowException):
         raise CheckFailed(f"{path} is no Parquet file") from None
-
-
-def _parquet(data: bytes) -> pq.ParquetFile:
-    sink = pa.BufferOutputStream()
-    sink.write(data)
-    return pq.ParquetFile(sink.getvalue())
