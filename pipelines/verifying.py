@@ -68,8 +68,8 @@ class Verified:
     def specification(self) -> str:
         """The specification can be planned, and the universes it names are there."""
         tables = {each.digest for q in self.plan.questions for each in q.public_tables}
-        universes = f", {len(tables)} public universes" if tables else ""
-        return f"{len(self.plan.questions)} trees{universes}, digest {self.plan.digest.hex()[:16]}"
+        universes = f", public universes: {len(tables)}" if tables else ""
+        return f"trees: {len(self.plan.questions)}{universes}, digest {self.plan.digest.hex()[:16]}"
 
     def of_manifest(self) -> list[Check]:
         """The checks of the manifest alone."""

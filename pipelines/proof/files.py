@@ -71,7 +71,7 @@ def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
         raise CheckFailed(f"{name} is planned, and not named")
     for name in sorted(files.keys() - known):
         raise CheckFailed(f"{name} is named, and not planned")
-    return f"{planned} parts and {len(files)} other files, as planned"
+    return f"as planned: parts {planned}, other files {len(files)}"
 
 
 def _check_part(part: Part, entry: object, place: str) -> None:
@@ -102,7 +102,7 @@ def check_files(folder: str, manifest: Mapping[str, Any]) -> str:
                 raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
-    return f"{len(wanted)} of {len(wanted)} are there and unchanged, and none beside"
+    return f"all {len(wanted)} are there and unchanged, and none beside"
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
             wanted = empty.part(part.kind, part.tree, part.key, part.index)
             _compare(name, wanted, _read(folder, name))
     _compare_quantiles(folder, empty)
-    return f"labels, keys and standard errors of {len(known)} trees follow from the specification"
+    return "labels, keys and standard errors follow from the specification"
 
 
 def _is_known(question: Question) -> bool:

@@ -440,6 +440,36 @@ def test_a_replay_with_parameters(workspace: Workspace) -> None:
     refused(workspace, "replay", "describes another release: spec.name", *data, "run=part-0")
 
 
+HEARD = """
+import os, sys, tempfile
+tempfile.gettempdir()  # which tries whether it can write there
+changes = []
+def heard(event, arguments):
+    path = str(arguments[0]) if arguments else ""
+    if path == os.devnull or "__pycache__" in path:
+        return
+    writes = event == "open" and isinstance(arguments[2], int)
+    if writes and arguments[2] & (os.O_WRONLY | os.O_RDWR) or event in CHANGES:
+        changes.append((event, path))
+CHANGES = {"os.mkdir", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.remove"}
+from pipelines.command import main
+import pipelines.proof.replay
+sys.addaudithook(heard)
+code = main(["verify", sys.argv[1], "--data", sys.argv[2]])
+print(code, changes, file=sys.stderr)
+"""
+
+
+def test_a_replay_writes_nothing(released: Workspace) -> None:
+    """But for an empty folder that Beam makes, which goes at once."""
+    run = [sys.executable, "-c", HEARD, str(released.output), released.configure()]
+    environment = os.environ | {"PYTHONPATH": search_path()}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    told = done.stderr.splitlines()[-1]
+    place = r"'\S+/beam-pipeline-temp\w+'"
+    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
 def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path: Path) -> None:
