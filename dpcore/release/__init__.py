@@ -15,6 +15,7 @@ FACE = {
         "manifest_of",
     ),
     "in_memory": ("release_rows",),
-    "plan": ("ReleasePlan", "plan_from_spec"),
+    "kinds": ("ReadUniverse",),
+    "plan": ("FORMAT_VERSION", "ReleasePlan", "plan_from_spec", "total_spending"),
     "release": ("Release",),
 }

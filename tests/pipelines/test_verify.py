@@ -30,7 +30,7 @@ from pipelines.signature import SigningKey
 from pipelines.verifying import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
-from tests.pipelines.conftest import search_path
+from tests.pipelines.conftest import PROJECT, search_path
 from tests.transforms.eager import release_table
 
 if TYPE_CHECKING:
@@ -491,3 +491,9 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path
     assert [*temporary.rglob("*")] == []
     assert sorted(again.folder.rglob("*")) == before
     shutil.rmtree(temporary)
+
+
+def test_every_check_is_documented() -> None:
+    page = (PROJECT / "docs" / "verify.md").read_text()
+    for name in (*NAMES, "signature", "key", "replay"):
+        assert f"\n| `{name}` |" in page, name
