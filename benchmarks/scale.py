@@ -389,9 +389,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.profile:
         if chosen.sparse_counts:
-            from transforms import count
+            from transforms import counting
 
-            count.DENSE_CELLS = 0
+            counting.DENSE_CELLS = 0
         profile = watched_release(chosen.profile)
         print(profile.to_json() if chosen.json else "\n".join(profile_lines(profile)))
     elif chosen.folder:

@@ -12,10 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from dpcore import __version__
 from pipelines.terminal_text import escaped, print_line
+
+if TYPE_CHECKING:
+    from pipelines.accounting.wanted import WantedErrors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +116,8 @@ def _add_plan(commands: Commands) -> None:
 
         return run_plan(
             chosen.config,
-            target_error=chosen.target_error,
+            wanted=chosen.target_error,
+            rows_guess=chosen.rows_guess,
             as_json=chosen.json,
             given=given_parameters(chosen.set),
         )
@@ -122,11 +126,28 @@ def _add_plan(commands: Commands) -> None:
     _add_config(parser)
     parser.add_argument(
         "--target-error",
+        type=_wanted_errors,
+        metavar="ERROR",
+        help="find the budget of the whole release at which what its trees are for is at most this "
+        "far off: 25, or 1%% of --rows-guess, or of some trees NAME=25,NAME=1%%",
+    )
+    parser.add_argument(
+        "--rows-guess",
         type=float,
         metavar="ROWS",
-        help="find the budget at which what each tree is for is at most this far off",
+        help="a public guess of the number of rows, of which a --target-error is a part",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _wanted_errors(text: str) -> WantedErrors:
+    """The errors of a text; argparse tells what is wrong with another."""
+    from pipelines.accounting.wanted import WantedErrors
+
+    try:
+        return WantedErrors.of_text(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_keygen(commands: Commands) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -24,10 +25,11 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
+from dpcore.release.split import Split
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.sections import rules
 from pipelines.sections.error import (
@@ -68,6 +70,15 @@ class ReleaseSection(Section):
     @section_rule(mode="after")
     def _one_key(self) -> Self:
         rules.exactly_one(key_file=self.key_file, key=self.key)
+        return self
+
+    @section_rule(mode="after")
+    def _bounds_of_keys(self) -> Self:
+        """Kinds without a group-by have no section of one."""
+        has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
+        for bound in ("max_keys", "max_rows_per_key"):
+            if getattr(self.privacy, bound) is not None and not has_keys:
+                raise RuleBroken("stands for nothing: no tree has by", at=f".privacy.{bound}")
         return self
 
 
@@ -118,6 +129,11 @@ class Configuration:
             f"release: {self.release}-${{{min(self.parameters)}}}"
         )
 
+    @cached_property
+    def workloads(self) -> tuple[Workload[Any], ...]:
+        """What is asked of each tree."""
+        return tuple(tree.workload() for tree in self.trees)
+
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
 
@@ -125,9 +141,8 @@ class Configuration:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
-        workloads = [tree.workload() for tree in self.trees]
         try:
-            return plan_release(self.release, self.guarantee, self.terms, workloads)
+            return plan_release(self.release, self.guarantee, self.terms, self.workloads)
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:
@@ -216,7 +231,11 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         input_options=formats,
         output=section.output,
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
-        guarantee=Guarantee(budget=section.privacy.budget, delta=section.privacy.delta),
+        guarantee=Guarantee(
+            budget=section.privacy.budget,
+            delta=section.privacy.delta,
+            split=Split(section.privacy.split),
+        ),
         terms=Terms(
             unit=section.privacy.privacy_unit,
             confidence=section.confidence,

@@ -8,16 +8,21 @@ from typing import Any
 from dpcore.privacy.budget import Measure
 from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
+from pipelines.accounting.composition import composition_entry, composition_lines
+from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
+from pipelines.user_error import UserError
 
 
 def run_plan(
     path: str,
     *,
-    target_error: float | None,
+    wanted: WantedErrors | None,
+    rows_guess: float | None,
     as_json: bool,
     given: Mapping[str, str] | None = None,
 ) -> int:
@@ -25,20 +30,27 @@ def run_plan(
 
     Args:
         path: of the YAML file.
-        target_error: also find the budget of each tree at which its predicted error is this.
+        wanted: also find the budgets at which trees are at most this far off: of the whole release,
+            and of each tree alone.
+        rows_guess: a public guess of the number of rows, of which these errors are parts.
         as_json: print one JSON object.
         given: parameters of the command line, by name.
     """
     configuration = load_configuration(path, given)
+    if wanted is None and rows_guess is not None:
+        raise UserError("--rows-guess: stands beside --target-error")
+    errors = {} if wanted is None else wanted.by_tree(configuration.workloads, rows_guess)
     plan = configuration.plan()
     trees = [KINDS[question.kind].plan_entry(question) for question in plan.questions]
-    if target_error is not None:
-        for index, tree in enumerate(trees):
-            tree["target"] = _target(configuration, plan, index, target_error)
+    for index, error in errors.items():
+        trees[index]["target"] = _target(configuration, plan, index, error)
+    entry = {"trees": trees, "composition": composition_entry(configuration, plan)}
+    if errors:
+        entry["target"] = whole_target(configuration, errors)
     if as_json:
-        print_json({"trees": trees}, indent=1)
+        print_json(entry, indent=1)
         return 0
-    _print(plan, trees, asked_delta=configuration.guarantee.delta is not None)
+    _print(plan, entry, asked_delta=configuration.guarantee.delta is not None)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
     return 0
@@ -62,7 +74,7 @@ def _target(
     return KINDS[question.kind].target(target)
 
 
-def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool) -> None:
+def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) -> None:
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
@@ -73,10 +85,15 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
         f"unit: {plan.unit.in_words}; "
         "errors are standard errors, after estimation"
     )
-    for question, tree in zip(plan.questions, trees, strict=True):
+    for line in composition_lines(entry["composition"]):
+        print_line(line)
+    for question, tree in zip(plan.questions, entry["trees"], strict=True):
         for line in KINDS[question.kind].plan_lines(question, tree):
             print_line(line)
         _print_target(tree.get("target"))
+    if "target" in entry:
+        for line in target_lines(entry["target"]):
+            print_line(line)
 
 
 def _print_target(target: dict[str, Any] | None) -> None:

@@ -41,6 +41,17 @@ def tree_partials(tree: str) -> str:
     return f"partial counts of tree {tree}"
 
 
+def unit_rows(tree: str) -> str:
+    """The name of the balance between the rows of units sent to shards and received there, where
+    each message counts as one more."""
+    return f"rows of units of tree {tree}"
+
+
+def unit_shards(tree: str) -> str:
+    """The name of the balance between the shards of units planned and bounded."""
+    return f"shards of units of tree {tree}"
+
+
 def balance_name(question: Question, place: Place) -> str:
     """The name of the balance that the counts of a place take part in: between the rows kept and
     the total of the counts, or between partial counts and their sums."""

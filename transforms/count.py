@@ -17,22 +17,16 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.noise.source import KeyedChoices
 from dpcore.questions.leaf_counts import BUFFERED_ROWS
-from dpcore.questions.place import Increments, Place
-from dpcore.questions.question import Question
+from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
-from transforms.conservation import balance_name, residue, tree_chunks, tree_partials, tree_rows
-from transforms.errors import InputError
+from transforms.bound import BoundRows
+from transforms.conservation import balance_name, residue, tree_chunks, tree_partials
+from transforms.counting import CountingDoFn, PlaceKey, read_rows
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.readers.read import BALANCE
 from transforms.record import pack_digest
-
-PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
-
-# Dense arrays of all trees together; 8 bytes a cell.
-DENSE_CELLS = 2**25
 
 _DIGEST = "digest"
 
@@ -54,12 +48,12 @@ class CountRows(beam.PTransform):
         self._plan, self._key = plan, key
 
     def expand(self, batches: Any) -> Any:
-        partial = (
-            batches
-            # pa.RecordBatch -> (PlaceKey, bytes)
-            | "Partial"
-            >> beam.ParDo(_CountRows(self._plan, self._key)).with_outputs(BALANCE, main="counts")
-        )
+        # pa.RecordBatch -> (PlaceKey, bytes), and the balance
+        if self._plan.unit.is_row:
+            step = beam.ParDo(_CountRows(self._plan, self._key))
+            partial = batches | "Partial" >> step.with_outputs(BALANCE, main="counts")
+        else:
+            partial = batches | "Bound" >> BoundRows(self._plan, self._key)
         empty = (
             batches.pipeline
             | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
@@ -93,24 +87,16 @@ class _EmptyPlaces(beam.DoFn):
 
 
 @beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
-class _CountRows(KeyedDoFn):
-    """Counts a bundle's rows, and hands the counts on when they are due or it ends."""
+class _CountRows(CountingDoFn):
+    """Counts a bundle's rows."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__(plan, key)
-        self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
-        # How many increments a bundle gives must not depend on its rows.
-        self._names = {"rows", *(tree_partials(question.name) for question in plan.questions)}
-        for question in plan.questions:
-            self._names |= {balance_name(question, place) for place in question.places}
+        super().__init__(plan, key, {"rows"})
 
     def start_bundle(self) -> None:
-        choices = KeyedChoices(key=self._key, release=self._plan.name)
-        self._counters = {
-            question.name: question.counter(dense=self._dense, choices=choices)
-            for question in self._plan.questions
-        }
-        self._balance = dict.fromkeys(self._names, 0)
+        super().start_bundle()
+        for question in self._plan.questions:
+            self.counter(question)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[PlaceKey, bytes]]:
         self._balance["rows"] -= batch.num_rows
@@ -118,38 +104,8 @@ class _CountRows(KeyedDoFn):
         for start in range(0, batch.num_rows, BUFFERED_ROWS):
             part = batch.slice(start, BUFFERED_ROWS)
             for question in self._plan.questions:
-                counter = self._counters[question.name]
-                kept = counter.add(_increments(question, part), part.num_rows)
-                self._balance[tree_rows(question.name)] += kept
-                if counter.is_due:
-                    yield from self._taken(question)
-
-    def finish_bundle(self) -> Iterator[Any]:
-        in_window = beam.transforms.window.GlobalWindows.windowed_value
-        for question in self._plan.questions:
-            for element in self._taken(question):
-                yield in_window(element)
-        for name, increment in self._balance.items():
-            yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
-        self.start_bundle()
-
-    def _taken(self, question: Question) -> Iterator[tuple[PlaceKey, bytes]]:
-        for place, data, total in self._counters[question.name].take():
-            self._balance[tree_partials(question.name)] += 1
-            if question.balance_of(place) > 0:
-                self._balance[balance_name(question, place)] += total
-            yield (question.name, *place), data
-
-
-def _increments(question: Question, batch: pa.RecordBatch) -> Increments:
-    columns = {name: batch.column(name) for name in question.columns}
-    try:
-        return question.increments(columns)
-    except (pa.ArrowException, ValueError, OverflowError):
-        # The library's message may show a value.
-        raise InputError(
-            f"input: a column of tree {question.name} cannot be read as its domain asks"
-        ) from None
+                increments = read_rows(question, question.increments, part)
+                yield from self.counted(question, increments, part.num_rows)
 
 
 @beam.typehints.with_output_types(

@@ -18,7 +18,7 @@ from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import pack_many, unpack_many
 from transforms.conservation import check_once
-from transforms.count import PlaceKey
+from transforms.counting import PlaceKey
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.metrics import CHUNKS_MEASURED

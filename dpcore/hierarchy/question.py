@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Flags, Floats
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
@@ -152,10 +152,14 @@ class HierarchyQuestion(UniverseQuestion):
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         if self.measure is None:
             return super().increments(columns)
+        return self.row_increments(columns).increments
+
+    def _all_increments(self, columns: Mapping[str, pa.Array]) -> tuple[Increments, Flags | None]:
+        if self.measure is None:
+            return super()._all_increments(columns)
         ids = self._all_leaf_ids(columns)
         values, dropped = self.measure.values(columns[self.measure.column])
-        kept = ids >= 0 if dropped is None else (ids >= 0) & ~dropped
-        return Increments(ids[kept], values[kept])
+        return Increments(ids, values), ids >= 0 if dropped is None else (ids >= 0) & ~dropped
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -88,6 +88,12 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
     def has_fixed_amounts(self) -> bool:
         return isinstance(self.level_budgets, tuple)
 
+    @property
+    def error_unit(self) -> str:
+        if self.objective is not None:
+            return self.objective.unit
+        return "rows" if self.measure is None else f"sums of {self.measure.column}"
+
     def check(self, measure: Measure, *, delta: bool) -> None:
         super().check(measure, delta=delta)
         if delta and self.mechanism == THRESHOLDS and self.noise is not Noise.BEST:

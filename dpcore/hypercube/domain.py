@@ -9,7 +9,7 @@ Source: Holland, Camtepe, Thapa, Xue, Sections 5 and 9; typed axes are this proj
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,12 +120,25 @@ class HypercubeDomain:
         Raises:
             ValueError: a column's type cannot be used.
         """
-        rows = len(columns[self.axes[0].column])
-        parts = [
-            self._block_codes({name: columns[name].slice(start, BLOCK) for name in self.columns})
-            for start in range(0, rows, BLOCK)
-        ]
+        parts = [codes for codes, _ in self._blocks(columns)]
         return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+    def row_codes(self, columns: Mapping[str, pa.Array]) -> tuple[Nodes, Integers | None]:
+        """As `codes`, and the places of those rows, (kept,); None: all are kept."""
+        if not self.drops_rows:
+            return self.codes(columns), None
+        parts, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for number, (codes, kept) in enumerate(self._blocks(columns)):
+            parts.append(codes)
+            own = np.arange(len(codes)) if kept is None else np.flatnonzero(kept)
+            rows.append(number * BLOCK + own)
+        return np.concatenate(parts), np.concatenate(rows)
+
+    def _blocks(self, columns: Mapping[str, pa.Array]) -> Iterator[tuple[Nodes, Flags | None]]:
+        for start in range(0, len(columns[self.axes[0].column]), BLOCK):
+            yield self._block_codes(
+                {name: columns[name].slice(start, BLOCK) for name in self.columns}
+            )
 
     def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
         """Exact counts of the codes of rows.
@@ -135,19 +148,22 @@ class HypercubeDomain:
         """
         return NodeCounts.grouped(pa.array(self.codes(columns)))
 
-    def _block_codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
-        """Of some rows, whose arrays stay in the processor's second cache."""
+    def _block_codes(self, columns: Mapping[str, pa.Array]) -> tuple[Nodes, Flags | None]:
+        """Of some rows, whose arrays stay in the processor's second cache; and which are kept."""
         positions = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
+        kept = None
         if self.drops_rows:
             kept = positions[0] >= 0
             for position in positions[1:]:
                 kept &= position >= 0
-            if not kept.all():
+            if kept.all():
+                kept = None
+            else:
                 positions = [position[kept] for position in positions]
         for axis, depth, position in zip(self.axes, self.depths, positions, strict=True):
             if depth < cell_bits(axis):
                 position >>= cell_bits(axis) - depth
-        return self.axis_bits.codes(positions)
+        return self.axis_bits.codes(positions), kept
 
     def ranges(self, depth: int, nodes: Nodes) -> tuple[list[Integers], list[Integers]]:
         """The cells of nodes: of each axis (n,) the first, and the one after the last.

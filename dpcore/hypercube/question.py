@@ -37,6 +37,7 @@ from dpcore.questions.place import (
     Partial,
     Place,
     ReleasedPart,
+    RowIncrements,
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
@@ -95,6 +96,10 @@ class HypercubeQuestion(Question):
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(pa.array(self.domain.codes(columns)))
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        codes, rows = self.domain.row_codes(columns)
+        return RowIncrements(Increments(pa.array(codes)), rows)
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
         return self.held.counter(dense=dense, choices=choices)

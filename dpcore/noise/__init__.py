@@ -8,6 +8,7 @@ FACE = {
     "exponential_bounds": ("exp_bounds",),
     "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
     "randomness": (
+        "KeyedBlocks",
         "NONCE_BYTES",
         "RandomStream",
         "ReleaseKey",

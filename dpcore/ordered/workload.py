@@ -52,6 +52,13 @@ class OrderedWorkload(Workload[OrderedQuestion]):
     def has_fixed_amounts(self) -> bool:
         return isinstance(self.level_budgets, tuple)
 
+    @property
+    def error_unit(self) -> str:
+        unit, efficient = self.objective.unit, self.estimator is Estimator.FULL
+        if unit == "rows" or not efficient or self.mechanism == "independent":
+            return "rows"
+        return f"{unit} of {self.name}"
+
     def public_total(self, terms: Terms) -> bool:
         """Whether the number of rows that are counted is public, so that the root is exact: under
         substitute, without keys, and where nothing drops rows."""

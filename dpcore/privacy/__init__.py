@@ -9,6 +9,7 @@ FACE = {
     "conversion": ("calibrated_rho", "epsilon_of", "rho_of"),
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "check_budget", "rounded_down"),
+    "least_epsilon": ("least_epsilon",),
     "loss": ("certified_delta",),
     "sensitivity": (
         "level_law",

@@ -1,7 +1,7 @@
 """The privacy unit: what two neighbouring data sets differ in, and how much of it is counted.
 
 A unit is a row, or all rows that agree in some columns: a person, a device, an aircraft. Rows of a
-unit beyond its bounds are left out before anything is counted (`dpcore.rows.bounding`), so that
+unit beyond its bounds are left out before anything is counted (`dpcore.bounding`), so that
 what one unit moves is bounded whatever the data are.
 """
 

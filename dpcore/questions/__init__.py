@@ -20,6 +20,7 @@ FACE = {
         "Partial",
         "Place",
         "ReleasedPart",
+        "RowIncrements",
     ),
     "question": ("PublicTable", "Question"),
     "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "named_level"),

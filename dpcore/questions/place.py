@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dpcore.arrays import Integers
+from dpcore.arrays import Flags, Integers
 from dpcore.noise.randomness import ReleaseKey
 
 
@@ -44,6 +44,29 @@ class Increments(NamedTuple):
 
     cells: Integers | pa.Array
     values: Integers | None = None
+
+    def of(self, rows: Flags) -> Increments:
+        """Those of some rows, where they are row by row.
+
+        Args:
+            rows: (kept,) True for those.
+        """
+        values = None if self.values is None else self.values[rows]
+        if isinstance(self.cells, pa.Array):
+            return Increments(self.cells.filter(pa.array(rows)), values)
+        return Increments(self.cells[rows], values)
+
+
+class RowIncrements(NamedTuple):
+    """What the rows of a batch add, each by itself.
+
+    Attributes:
+        increments: of the rows that a policy keeps, in their order.
+        rows: (kept,) their places in the batch; None: all are kept.
+    """
+
+    increments: Increments
+    rows: Integers | None = None
 
 
 class Partial(NamedTuple):

@@ -27,6 +27,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
+from dpcore.arrays import Integers
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
@@ -41,6 +42,7 @@ from dpcore.questions.place import (
     Partial,
     Place,
     ReleasedPart,
+    RowIncrements,
 )
 from dpcore.rows.keys import KeyList
 
@@ -131,6 +133,22 @@ class Question(ABC):
             ValueError, OverflowError, pyarrow.ArrowException: a column cannot be read as it must
                 be; the message may show a value.
         """
+
+    @abstractmethod
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        """As `increments`, each row by itself: where rows of a privacy unit are left out."""
+
+    def regrouped(self, increments: Increments) -> Increments:
+        """Increments row by row as `counter` takes them."""
+        return increments
+
+    def keys_of(self, cells: Integers) -> Integers | None:
+        """The code of the key that each cell is under, rising with the cell; None without keys.
+
+        Args:
+            cells: (n,) of increments.
+        """
+        return None
 
     @abstractmethod
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:

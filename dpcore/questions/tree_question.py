@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure
@@ -38,6 +38,7 @@ from dpcore.questions.place import (
     Partial,
     Place,
     ReleasedPart,
+    RowIncrements,
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES, spine_table
@@ -189,10 +190,28 @@ class TreeQuestion(Question):
             (kept rows,) int64: key code * K + cell.
         """
         ids = self._all_leaf_ids(columns)
-        return ids[ids >= 0] if self.keys is not None or self.domain.drops_rows else ids
+        return ids[ids >= 0] if self._drops_rows else ids
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(self.leaf_ids(columns))
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        increments, kept = self._all_increments(columns)
+        if kept is None or kept.all():
+            return RowIncrements(increments)
+        return RowIncrements(increments.of(kept), np.flatnonzero(kept))
+
+    def keys_of(self, cells: Integers) -> Integers | None:
+        return None if self.keys is None else cells // self.domain.cells
+
+    def _all_increments(self, columns: Mapping[str, pa.Array]) -> tuple[Increments, Flags | None]:
+        """What every row adds, and whether a policy keeps it, (rows,); None: all are kept."""
+        ids = self._all_leaf_ids(columns)
+        return Increments(ids), ids >= 0 if self._drops_rows else None
+
+    @property
+    def _drops_rows(self) -> bool:
+        return self.keys is not None or self.domain.drops_rows
 
     def _all_leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
         """(rows,) the global leaf id of every row, below 0 where a policy drops it."""

@@ -106,6 +106,12 @@ class Workload(ABC, Generic[Asked]):
         """Whether the budgets of its levels are given as numbers."""
         return False
 
+    @property
+    def error_unit(self) -> str | None:
+        """The unit of `predicted`; None where it is no error that other trees' can be compared
+        with."""
+        return None
+
     def check(self, measure: Measure, *, delta: bool) -> None:
         """Refuses choices that the guarantee of the release does not have.
 

@@ -5,6 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "classical": ("classical_composition",),
     "composition": ("Guarantee", "TreeRefused", "plan_release"),
     "guarantee": (
         "CHECKSUM",
@@ -18,4 +19,6 @@ FACE = {
     "kinds": ("ReadUniverse",),
     "plan": ("FORMAT_VERSION", "ReleasePlan", "plan_from_spec", "total_spending"),
     "release": ("Release",),
+    "split": ("Split",),
+    "target": ("release_budget",),
 }

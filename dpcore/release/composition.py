@@ -1,11 +1,11 @@
 """The plan of a whole release: how its budget is shared among its trees, and which noise each gets.
 
-A pure epsilon or a rho is split by weight. Beside a delta there is a choice: trees with Gaussian
-noise share a rho, whose composition is certified to keep what the others leave of epsilon and
-delta; trees with Laplace noise spend their part of epsilon and no delta; trees with thresholds
-spend their parts of both. The parts add up (basic composition). Laplace noise is the better one
-where a tree has few measured levels, Gaussian noise where it has many, and where several trees
-share.
+A pure epsilon or a rho is split by weight, or by the errors that are predicted for the parts
+(`dpcore.release.split`). Beside a delta there is a choice: trees with Gaussian noise share a rho,
+whose composition is certified to keep what the others leave of epsilon and delta; trees with
+Laplace noise spend their part of epsilon and no delta; trees with thresholds spend their parts of
+both. The parts add up (basic composition). Laplace noise is the better one where a tree has few
+measured levels, Gaussian noise where it has many, and where several trees share.
 
 No kind of tree is named here: a workload says in which ways it can spend.
 """
@@ -16,8 +16,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
+
+import numpy as np
 
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import calibrated_rho, rho_of
@@ -26,19 +28,30 @@ from dpcore.privacy.spending import MovedCounts
 from dpcore.questions.workload import Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.plan import ReleasePlan, total_spending
+from dpcore.release.split import SharedErrors, Split, check_split, found_shares, joint_error
+
+# By how much less a tree gets to see how its error falls: more than planning is rounded by.
+_LESS = Fraction(1, 64)
+# What is left of epsilon, times this, shows how the rho behind it grows.
+_MORE = Fraction(11, 10)
+# The certificate of shares that were found says how much more than the conversion their rho is,
+# which they were found with; they are found again while it changes the rho by more than this.
+_CHANGED_GAIN, _MOST_SEARCHES = 1e-3, 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What a release may spend.
+    """What a release may spend, and how its trees share it.
 
     Args:
         budget: an epsilon or a rho.
         delta: beside an epsilon, or None.
+        split: what the trees' shares are chosen for.
     """
 
     budget: Budget
     delta: Fraction | None = None
+    split: Split = Split.WEIGHTS
 
     def __post_init__(self) -> None:
         if self.delta is not None and self.budget.measure is not Measure.EPSILON:
@@ -64,8 +77,9 @@ def plan_release(
     """The plan of a release.
 
     Beside a delta, the noise of trees that leave it open is what makes the weighted sum of the
-    logarithms of the trees' predicted errors smallest: all Laplace, all Gaussian, or each tree what
-    is better for it; then a tree that may spend a delta of its own does, where that is better.
+    logarithms of the trees' predicted errors smallest (`joint_error`, where shares are chosen for
+    errors): all Laplace, all Gaussian, or each tree what is better for it; then a tree that may
+    spend a delta of its own does, where that is better.
 
     Args:
         name: the release's id.
@@ -75,7 +89,7 @@ def plan_release(
 
     Raises:
         TreeRefused: a tree does not go with the guarantee, or its share is too small or too large.
-        Refusal: no rho keeps what is left of the delta.
+        Refusal: no rho keeps what is left of the delta; errors that shares cannot be chosen for.
         ValueError: trees that do not make a release.
 
     >>> from dpcore.ordered.make import make_domain
@@ -99,9 +113,10 @@ def plan_release(
             workload.check(guarantee.budget.measure, delta=guarantee.delta is not None)
         except Refusal as refusal:
             raise TreeRefused(index, refusal) from None
+    check_split(guarantee.split, workloads)
     first = _Composition(name=name, guarantee=guarantee, terms=terms, workloads=tuple(workloads))
     if guarantee.delta is None:
-        return first.alone(guarantee.budget)
+        return first.split_out().alone(guarantee.budget)
     ways = [workload.ways for workload in workloads]
     first = replace(
         first,
@@ -114,8 +129,12 @@ def plan_release(
     if open_:
         second = replace(first, laplace=first.laplace | open_)
         better = {index for index in open_ if second.error(index) < first.error(index)}
-        mixed = replace(first, laplace=first.laplace | better)
-        first = min((second, first, mixed), key=lambda each: each.total_error)
+        found = [second.split_out(), first.split_out()]
+        if better and better != open_:
+            found.append(replace(first, laplace=first.laplace | better).split_out())
+        first = min(found, key=lambda each: each.total_error)
+    else:
+        first = first.split_out()
     return first.with_own(n for n, each in enumerate(ways) if Way.OWN in each).plan
 
 
@@ -127,6 +146,7 @@ class _Composition:
         name, guarantee, terms, workloads: of the release.
         own: the trees that spend a part of epsilon and of delta by themselves.
         laplace: the trees that spend a part of epsilon, with Laplace noise.
+        shares: of the trees, as they were found; None: by weight.
     """
 
     name: str
@@ -135,6 +155,7 @@ class _Composition:
     workloads: tuple[Workload[Any], ...]
     own: frozenset[int] = frozenset()
     laplace: frozenset[int] = frozenset()
+    shares: tuple[Fraction, ...] | None = None
 
     def with_own(self, candidates: Iterable[int]) -> _Composition:
         """The composition in which trees that may spend a delta of their own do so, one after the
@@ -145,6 +166,7 @@ class _Composition:
                 continue
             other = replace(chosen, own=chosen.own | {index}, laplace=chosen.laplace - {index})
             try:
+                other = other.split_out()
                 if other.total_error < chosen.total_error:
                     chosen = other
             except (TreeRefused, Refusal):  # the tree is too large for it
@@ -183,11 +205,83 @@ class _Composition:
 
     @cached_property
     def total_error(self) -> float:
-        """The weighted sum of the logarithms of the trees' errors."""
-        return sum(
-            float(workload.weight) * math.log(max(self.error(index), 1e-300))
-            for index, workload in enumerate(self.workloads)
+        """What compositions are compared by."""
+        return joint_error(
+            self.guarantee.split,
+            [workload.weight for workload in self.workloads],
+            [self.error(index) for index in range(len(self.workloads))],
         )
+
+    def split_out(self) -> _Composition:
+        """The composition with the shares that its guarantee's split asks for.
+
+        Raises:
+            TreeRefused: as `alone`, of shares by weight.
+        """
+        split = self.guarantee.split
+        if split is Split.WEIGHTS:
+            return self
+        # What is known already of a composition by weight is not worked out again.
+        found, gain = self if self.shares is None else replace(self, shares=None), 0.0
+        for _ in range(_MOST_SEARCHES):
+            changed = abs(found._log_gain - gain)
+            if found.shares is not None and (not self._is_coupled or changed <= _CHANGED_GAIN):
+                break
+            gain = found._log_gain
+            shares = found._weight_shares if found.shares is None else found.shares
+            predicted = partial(self._predicted, gain=gain)
+            found = replace(self, shares=found_shares(split, shares, predicted))
+        return found
+
+    @cached_property
+    def _log_gain(self) -> float:
+        """The logarithm of how much more than the conversion says the certified rho is."""
+        if self.guarantee.delta is None or not self._composed:
+            return 0.0
+        return math.log(self._certified_rho / rho_of(*self._left))
+
+    @property
+    def _is_coupled(self) -> bool:
+        """Whether what the trees that share a rho have together depends on their shares."""
+        return bool(self._composed) and len(self._composed) < len(self.workloads)
+
+    def _predicted(self, shares: tuple[Fraction, ...], gain: float) -> SharedErrors:
+        """The trees' errors at some shares, and how they fall, by an estimate of the rho that will
+        be certified.
+
+        Raises:
+            TreeRefused: as `alone`.
+        """
+        at = replace(self, shares=shares)
+        budget, order = self.guarantee.budget, 1.0
+        if self.guarantee.delta is not None and self._composed:
+            epsilon, delta = at._left
+            rho = rho_of(epsilon, delta)
+            budget = Budget(measure=Measure.RHO, amount=rho * Fraction(f"{math.exp(gain):.4f}"))
+            order = math.log(rho_of(epsilon * _MORE, delta) / rho) / math.log(_MORE)
+        trees, composed = range(len(self.workloads)), self._composed
+        pairs = [at._error_and_fall(index, budget) for index in trees]
+        return SharedErrors(
+            shares=shares,
+            errors=np.array([error for error, _ in pairs]),
+            falls=np.array([fall for _, fall in pairs]),
+            coupled=np.array([self._is_coupled and index in composed for index in trees]),
+            order=order,
+        )
+
+    def _error_and_fall(self, index: int, budget: Budget) -> tuple[float, float]:
+        """A tree's error times its weight, and the power of its share with which it falls."""
+        workload, share = self.workloads[index], self._share(index, budget)
+        less = Share(
+            budget=share.budget.share(1 - _LESS),
+            delta=None if share.delta is None else share.delta * (1 - _LESS),
+        )
+        here, there = (
+            # To the digits that are the same on every machine.
+            max(1e-300, float(f"{workload.predicted(self._planned(index, each)):.9e}"))
+            for each in (share, less)
+        )
+        return float(workload.weight) * here, math.log(there / here) / -math.log1p(-_LESS)
 
     @property
     def _composed(self) -> list[int]:
@@ -196,16 +290,28 @@ class _Composition:
         return [each for each in range(len(self.workloads)) if each not in apart]
 
     def _part(self, indices: Iterable[int]) -> Fraction:
-        """The part of the weights of all trees that some have."""
+        """The part of the budget that some trees have."""
+        shares = self._weight_shares if self.shares is None else self.shares
+        return sum((shares[index] for index in indices), Fraction())
+
+    @cached_property
+    def _weight_shares(self) -> tuple[Fraction, ...]:
+        """The parts of the weights of all trees."""
         weights = [workload.weight for workload in self.workloads]
-        return sum((weights[index] for index in indices), Fraction()) / sum(weights, Fraction())
+        whole = sum(weights, Fraction())
+        return tuple(weight / whole for weight in weights)
+
+    @property
+    def _left(self) -> tuple[Fraction, Fraction]:
+        """What trees that spend by themselves leave of epsilon and delta."""
+        assert self.guarantee.delta is not None
+        epsilon = self.guarantee.budget.amount * (1 - self._part(self.own | self.laplace))
+        return epsilon, self.guarantee.delta * (1 - self._part(self.own))
 
     @cached_property
     def _certified_rho(self) -> Fraction:
         """The largest rho with which the trees that share it keep what the others leave."""
-        assert self.guarantee.delta is not None
-        epsilon = self.guarantee.budget.amount * (1 - self._part(self.own | self.laplace))
-        delta = self.guarantee.delta * (1 - self._part(self.own))
+        epsilon, delta = self._left
 
         def moved(rho: Fraction) -> MovedCounts | None:
             budget = Budget(measure=Measure.RHO, amount=rho)
@@ -227,20 +333,31 @@ class _Composition:
             raise Refusal("delta", str(error)) from None
 
     def _question(self, index: int, budget: Budget) -> Any:
-        """One tree's question with its share: of the budget among those that share it, or of the
-        whole epsilon and delta.
+        """One tree's question with its share.
 
         Raises:
             TreeRefused: as `alone`.
         """
+        return self._planned(index, self._share(index, budget))
+
+    def _share(self, index: int, budget: Budget) -> Share:
+        """One tree's share: of the budget among those that share it, or of the whole epsilon and
+        delta."""
         part, delta = self._part([index]), None
         if index in self.own and self.guarantee.delta is not None:
             delta = self.guarantee.delta * part
         if index in self.own or index in self.laplace:
-            share = self.guarantee.budget.share(part)
-        else:
-            share = budget.share(part / self._part(self._composed))
+            return Share(budget=self.guarantee.budget.share(part), delta=delta)
+        return Share(budget=budget.share(part / self._whole), delta=delta)
+
+    @property
+    def _whole(self) -> Fraction:
+        """The part of those that share a budget; all of it where they are all, also where rounded
+        shares leave a little."""
+        return self._part(self._composed) if self.own or self.laplace else Fraction(1)
+
+    def _planned(self, index: int, share: Share) -> Any:
         try:
-            return self.workloads[index].planned(Share(budget=share, delta=delta), self.terms)
+            return self.workloads[index].planned(share, self.terms)
         except ValueError as error:
             raise TreeRefused(index, error) from None

@@ -5,18 +5,23 @@ exact counts -> digests -> draw -> gather -> finish -> conclude
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from dpcore.bounding.unit_ids import UnitIds, check_unit_types
+from dpcore.bounding.unit_rows import SHARDS, TreeBounding
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
-from dpcore.questions.place import Part, Partial, Place, ReleasedPart
+from dpcore.privacy.unit import NullUnits
+from dpcore.questions.place import Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
 
 ExactCounts = dict[Place, bytes]
+# A tree, what rows add to it, and how many rows were read for that.
+CountedRows = tuple[Question, Increments, int]
 
 
 def release_counts(
@@ -66,16 +71,49 @@ def release_rows(
     choices = KeyedChoices(key=key, release=plan.name)
     counters = {q.name: q.counter(dense=True, choices=choices) for q in plan.questions}
     partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
-    for batch in batches:
-        for question in plan.questions:
-            counter = counters[question.name]
-            columns = {name: batch.column(name) for name in question.columns}
-            counter.add(question.increments(columns), batch.num_rows)
-            if counter.is_due:
-                partials[question.name] += counter.take()
+    reading = _plain_increments if plan.unit.is_row else _bounded_increments
+    for question, increments, rows in reading(plan, batches, choices):
+        counter = counters[question.name]
+        counter.add(increments, rows)
+        if counter.is_due:
+            partials[question.name] += counter.take()
     for name, counter in counters.items():
         partials[name] += counter.take()
     return _released(plan, partials, key, nonce)
+
+
+def _plain_increments(
+    plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
+) -> Iterator[CountedRows]:
+    """What the rows of each batch add to each tree."""
+    for batch in batches:
+        for question in plan.questions:
+            columns = {name: batch.column(name) for name in question.columns}
+            yield question, question.increments(columns), batch.num_rows
+
+
+def _bounded_increments(
+    plan: ReleasePlan, batches: Iterable[pa.RecordBatch], choices: KeyedChoices
+) -> Iterator[CountedRows]:
+    """The same of the rows of each privacy unit that stay."""
+    unit, ids = plan.unit, UnitIds(choices)
+    bounding = {each.name: TreeBounding(each, unit, choices) for each in plan.questions}
+    sent: dict[tuple[str, int], list[bytes]] = {}
+    for batch in batches:
+        check_unit_types(unit.columns, {name: batch.column(name).type for name in unit.columns})
+        units = ids.of([batch.column(name) for name in unit.columns])
+        for question in plan.questions:
+            columns = {name: batch.column(name) for name in question.columns}
+            alone = bounding[question.name].add(question.row_increments(columns), units)
+            if unit.nulls is NullUnits.OWN:
+                yield question, alone, batch.num_rows
+    for question in plan.questions:
+        for rows in bounding[question.name].take(SHARDS):
+            sent.setdefault((question.name, rows.shard), []).append(rows.data)
+    for (name, _), messages in sent.items():
+        found = bounding[name].bounded(messages)
+        if found.increments is not None:
+            yield plan.question(name), found.increments, 0
 
 
 def _released(

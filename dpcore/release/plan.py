@@ -100,8 +100,9 @@ class ReleasePlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that all questions read, each once."""
-        return tuple(dict.fromkeys(name for q in self.questions for name in q.columns))
+        """The columns that all questions read and those of the unit, each once."""
+        read = (name for question in self.questions for name in question.columns)
+        return tuple(dict.fromkeys((*read, *self.unit.columns)))
 
     def question(self, name: str) -> Question:
         """The question of a name.

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
+from dpcore.arrays import Flags, Integers
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, fixed_width_values, is_text, large_texts, value_type
@@ -78,6 +78,17 @@ class SparseDomain(ABC):
 
         Args:
             columns: `columns` by name, each (rows,).
+
+        Raises:
+            ValueError: a column of a type that is not accepted.
+        """
+
+    @abstractmethod
+    def leaf_keys(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """The key of every row's leaf, (rows,); null where a row is dropped.
+
+        Args:
+            columns: as for `leaf_counts`, whose counts are of these keys.
 
         Raises:
             ValueError: a column of a type that is not accepted.
@@ -243,21 +254,30 @@ class CodeDomain(SparseDomain):
     def leaf_counts(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NodeCounts:
         """The exact counts of the codes of a batch; see `SparseDomain`."""
         (column,) = self._checked(columns)
-        return NodeCounts.grouped(pa.array(self._codes(column)))
+        codes, kept = self._codes(column)
+        return NodeCounts.grouped(pa.array(codes if kept is None else codes[kept]))
 
-    def _codes(self, column: pa.Array) -> AnyArray:
+    def leaf_keys(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """The code of every row; see `SparseDomain`."""
+        (column,) = self._checked(columns)
+        codes, kept = self._codes(column)
+        return pa.array(codes, mask=None if kept is None else ~kept)
+
+    def _codes(self, column: pa.Array) -> tuple[AnyArray, Flags | None]:
+        """The code of every row, (rows,), and whether it has one; None: each has."""
         if pa.types.is_null(column.type):
-            return np.empty(0, np.uint64)
+            return np.zeros(len(column), np.uint64), np.zeros(len(column), np.bool_)
         if is_text(column.type):
-            codes = read_addresses(large_texts(column.drop_null()))
-            return codes[codes >= 0].astype(np.uint64)
-        codes, is_none = whole_numbers(column, unsigned=True)
-        if is_none is not None:
-            codes = codes[~is_none]
+            codes, is_none = read_addresses(large_texts(column.fill_null(""))), None
+        else:
+            codes, is_none = whole_numbers(column, unsigned=True)
+        kept = np.ones(len(codes), np.bool_) if is_none is None else ~is_none
         if np.iinfo(codes.dtype).min < 0:
-            codes = codes[codes >= 0]
+            kept &= codes >= 0
         codes = codes.astype(np.uint64, copy=False)
-        return codes if self.bits == 64 else codes[codes < np.uint64(2**self.bits)]
+        if self.bits < 64:
+            kept &= codes < np.uint64(2**self.bits)
+        return codes, None if kept.all() else kept
 
     def level_keys(self, level: int, keys: pa.Array) -> pa.Array:
         """The leading bits of codes."""

@@ -125,13 +125,19 @@ class LabelDomain(_TextDomain):
         keyed = [each.indices if pa.types.is_dictionary(each.type) else each for each in labels]
         groups = pa.table(keyed, names=names).group_by(names, use_threads=False)
         table = groups.aggregate([([], "count_all")]).drop_null()
-        found = [table.column(name).combine_chunks() for name in names]
-        labels = [_escaped(own, each) for own, each in zip(found, labels, strict=True)]
-        filled = functools.reduce(pc.and_, [pc.not_equal(each, "") for each in labels])
-        keys = pc.binary_join_element_wise(*labels, pa.scalar(_JOINT, pa.large_string()))
-        counts = table.column("count_all").combine_chunks().filter(filled)
+        keys = _joined([table.column(name).combine_chunks() for name in names], labels)
+        counts = table.column("count_all").combine_chunks().filter(keys.is_valid())
         # No two keys are alike: this only sorts them.
-        return NodeCounts.grouped(keys.filter(filled), fixed_width_values(counts))
+        return NodeCounts.grouped(keys.drop_null(), fixed_width_values(counts))
+
+    def leaf_keys(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """The path of every row; see `SparseDomain`."""
+        plain = self._checked(columns)
+        if any(pa.types.is_null(column.type) for column in plain):
+            return pa.nulls(len(plain[0]), self.key_type)
+        labels = list(map(_labels, plain))
+        own = [each.indices if pa.types.is_dictionary(each.type) else each for each in labels]
+        return _joined(own, labels)
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """Labels joined by "/"; a backslash stands before one, or before a backslash, inside a
@@ -231,11 +237,23 @@ class PathDomain(_TextDomain):
         if pa.types.is_null(column.type):
             return NodeCounts.empty(self.key_type)
         found = NodeCounts.grouped(large_texts(column.drop_null()))
+        keys = self._cut(found.keys)
+        return NodeCounts.grouped(keys.drop_null(), found.counts[np.asarray(keys.is_valid())])
+
+    def leaf_keys(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """The path of every row, as deep as the tree; see `SparseDomain`."""
+        (column,) = self._checked(columns)
+        if pa.types.is_null(column.type):
+            return pa.nulls(len(column), self.key_type)
+        encoded = large_texts(column).dictionary_encode()
+        return self._cut(encoded.dictionary).take(encoded.indices)
+
+    def _cut(self, texts: pa.Array) -> pa.Array:
+        """Paths as deep as the tree; null where there is no label."""
         # A first label that is empty would have the path of the root.
-        keys = pc.ascii_ltrim(found.keys, characters=self.separator)
+        keys = pc.ascii_ltrim(texts, characters=self.separator)
         keys = pc.coalesce(self.level_keys(self.height, keys), keys)
-        filled = pc.not_equal(keys, "")
-        return NodeCounts.grouped(keys.filter(filled), found.counts[np.asarray(filled)])
+        return pc.if_else(pc.not_equal(keys, ""), keys, pa.scalar(None, keys.type))
 
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """The texts as they are; "" is the root."""
@@ -301,6 +319,14 @@ def _escaped(found: pa.Array, labels: pa.Array) -> pa.Array:
         found = labels.dictionary.take(found)
     signs = ((_ESCAPE, _ESCAPE + "A"), (_JOINT, _ESCAPE + "B"))
     return _replaced(found.cast(pa.large_string()), *signs)
+
+
+def _joined(found: list[pa.Array], labels: list[pa.Array]) -> pa.Array:
+    """The keys of groups, or rows, by their labels; null where one is null or empty."""
+    own = [_escaped(each, given) for each, given in zip(found, labels, strict=True)]
+    filled = functools.reduce(pc.and_, [pc.not_equal(each, "") for each in own])
+    keys = pc.binary_join_element_wise(*own, pa.scalar(_JOINT, pa.large_string()))
+    return pc.if_else(filled, keys, pa.scalar(None, keys.type))
 
 
 def _replaced(texts: pa.Array, *pairs: tuple[str, str]) -> pa.Array:

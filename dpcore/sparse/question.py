@@ -12,13 +12,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
+from dpcore.questions.place import (
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
 from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
@@ -106,6 +116,18 @@ class SparseQuestion(Question):
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         leaves = self.domain.leaf_counts(columns)
+        return Increments(leaves.keys, leaves.counts)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        keys = self.domain.leaf_keys(columns)
+        if keys.null_count == 0:
+            return RowIncrements(Increments(keys))
+        return RowIncrements(Increments(keys.drop_null()), np.flatnonzero(keys.is_valid()))
+
+    def regrouped(self, increments: Increments) -> Increments:
+        """By leaf: keys rising, no two alike."""
+        assert isinstance(increments.cells, pa.Array)
+        leaves = NodeCounts.grouped(increments.cells)
         return Increments(leaves.keys, leaves.counts)
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> SparseCounter:

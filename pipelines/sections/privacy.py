@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit
+from dpcore.release.split import Split
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Amount, Section
@@ -41,6 +42,7 @@ class PrivacySection(Section):
     rho: Amount | None = None
     delta: Annotated[Fraction | None, PlainValidator(rules.delta)] = None
     neighbors: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Neighbors)))]
+    split: Annotated[str, PlainValidator(rules.choice(*(each.value for each in Split)))] = "weights"
     unit: Annotated[tuple[str, ...], PlainValidator(_columns)] = ()
     max_rows: Bound | None = None
     max_keys: Bound | None = None

@@ -153,7 +153,7 @@ def half_the_noise(patch: Patch) -> None:
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
     for module in (sensitivity, irregular_plan, partition_plan):
-        patch.setattr(module, "level_sensitivity", lambda unit, single_node: (1, 1))
+        patch.setattr(module, "level_sensitivity", lambda unit, **_: (1, 1))
     patch.setattr(partition_plan, "sketch_sensitivity", lambda unit, rows, **_: (rows, rows))
     patch.setattr(
         "dpcore.uniform.plan.prefix_sensitivity", lambda unit, leaves, **_: (leaves - 1,) * 2
@@ -164,7 +164,7 @@ def sums_inside_a_node_forgotten(patch: Patch) -> None:
     """W, by which a signed sum moves where a row stays in its node."""
 
     def without_width(
-        unit: PrivacyUnit, lower: int, upper: int, *, single_node: bool
+        unit: PrivacyUnit, lower: int, upper: int, *, single_node: bool, **_: object
     ) -> tuple[int, int]:
         largest = max(abs(lower), abs(upper))
         moved = 1 if unit == ADD_REMOVE_ROW or single_node else 2

@@ -365,18 +365,48 @@ TOP = [
     (
         "privacy",
         "{epsilon: 1, unit: tailnum, neighbors: add_remove}",
-        "privacy.unit: 'tailnum' must be row; bounding per person is not there yet, so the "
-        "guarantee would not be what the file says",
+        "privacy.max_rows: of a unit that is not the row (tailnum) must be given: how many of its "
+        "rows a tree counts",
     ),
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, max_rows: 5}",
-        "privacy.max_rows: not supported yet; bounding per person",
+        "privacy.max_rows: stands for nothing where the unit is the row; name the unit's column",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, unit: tailnum, max_rows: 0}",
+        "privacy.max_rows: 0 must be a whole number from 1 to 1048576",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, unit: [a, b, a], max_rows: 2}",
+        "privacy.unit[2]: a stands twice",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, unit: [], max_rows: 2}",
+        "privacy.unit: must hold at least one value",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, unit: a, max_rows: 2, null_unit: share}",
+        "privacy.null_unit: 'share' must be drop or own",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, null_unit: own}",
+        "privacy.null_unit: stands for nothing where the unit is the row",
     ),
     (
         "privacy",
         "{epsilon: 1, neighbors: add_remove, max_keys: 5}",
-        "privacy.max_keys: not supported yet; bounding per person",
+        "privacy.max_keys: stands for nothing where the unit is the row; name the unit's column",
+    ),
+    (
+        "privacy",
+        "{epsilon: 1, neighbors: add_remove, unit: a, max_rows: 2, max_keys: 2}",
+        "privacy.max_keys: stands for nothing: no tree has by",
     ),
     ("privacy", "", "privacy: has no value"),
     ("trees", "[]", "trees: must hold at least one value"),

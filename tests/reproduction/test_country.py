@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks import make_country as country
 from benchmarks import scale
 from dpcore.hierarchy.leaves import universe_from_codes
-from transforms import count
+from transforms import counting
 
 TINY = 0.001
 
@@ -259,12 +259,12 @@ def test_sorted_counts_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
     watched: list[int] = []
 
     def watch(config: str) -> scale.Profile:
-        watched.append(count.DENSE_CELLS)
+        watched.append(counting.DENSE_CELLS)
         return scale.Profile(
             phases={name: scale.Phase() for name in (scale.HISTOGRAM, scale.AFTER)}
         )
 
-    monkeypatch.setattr(count, "DENSE_CELLS", count.DENSE_CELLS)
+    monkeypatch.setattr(counting, "DENSE_CELLS", counting.DENSE_CELLS)
     monkeypatch.setattr(scale, "watched_release", watch)
     for arguments in ([], ["--sparse-counts"]):
         assert scale.main(["--profile", "release.yaml", *arguments]) == 0

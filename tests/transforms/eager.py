@@ -14,7 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
-from transforms import commit, count, draw, record
+from transforms import bound, commit, count, draw, record
 from transforms.key_reference import KeyReference
 from transforms.nonce import folder_nonce
 from transforms.readers.read import BALANCE
@@ -28,6 +28,13 @@ HAND_OVERS = (
     *("partial counts", "empty partial counts", "balance of rows", "exact counts", "digests"),
     *("balance of counts", "the recorded digest", "kept", "sent", "returned"),
     *("receipts of groups", "receipts of places", "the receipts of all"),
+)
+
+
+# Where the unit is not the row.
+UNIT_HAND_OVERS = (
+    *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
+    *("counts of rows alone", "counts of shards"),
 )
 
 
@@ -70,10 +77,15 @@ def counted(
         step._key = ReleaseKey(bytes(32))
     else:
         step.setup()
+    yield from in_bundles(step, bundles)
+
+
+def in_bundles(step: Any, bundles: Iterable[Sequence[Any]]) -> Iterator[Any]:
+    """What a step that is ready gives of bundles, windowed or not."""
     for bundle in bundles:
         step.start_bundle()
-        for batch in bundle:
-            yield from step.process(batch)
+        for element in bundle:
+            yield from step.process(element)
         yield from step.finish_bundle()
 
 
@@ -96,6 +108,7 @@ class EagerRelease:
         output: the folder.
         nonce: of the folder.
         change: plants a fault.
+        shards: in how many parts the rows of units are bounded.
     """
 
     def __init__(
@@ -105,9 +118,10 @@ class EagerRelease:
         output: str,
         nonce: bytes,
         change: Change = unchanged,
+        shards: int = 5,
     ) -> None:
         self._plan, self._key, self._output = plan, key, output
-        self._nonce, self._change = nonce, change
+        self._nonce, self._change, self._shards = nonce, change, shards
 
     def run(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> list[str]:
         """The manifests that are committed: one.
@@ -130,7 +144,7 @@ class EagerRelease:
         return self._plan, self._key
 
     def _over(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        assert name in HAND_OVERS
+        assert name in HAND_OVERS + UNIT_HAND_OVERS
         return self._change(name, list(elements))
 
     def _ready(self, step: Any) -> Any:
@@ -142,7 +156,7 @@ class EagerRelease:
         return outputs(one for each in elements for one in ready.process(each, *sides) or ())
 
     def _counts(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> tuple[Any, Any, Any]:
-        partial = outputs(counted(self._plan, bundles, self._key))
+        partial = self._partial(bundles)
         trees = range(len(self._plan.questions))
         empty = self._each(count._EmptyPlaces(self._plan), trees).get(MAIN, [])
         places = grouped(
@@ -158,6 +172,25 @@ class EagerRelease:
         ]
         digests = self._over("digests", merged.get(count._DIGEST, []))
         return self._over("exact counts", merged.get(MAIN, [])), digests, balance
+
+    def _partial(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> dict[str, list[Any]]:
+        if self._plan.unit.is_row:
+            return outputs(counted(self._plan, bundles, self._key))
+        send = self._ready(bound._SendRows(*self._keyed, self._shards))
+        sent = outputs(in_bundles(send, bundles))
+        trees = range(len(self._plan.questions))
+        empty = self._each(bound._EmptyShards(self._plan, self._shards), trees)
+        rows = self._over("rows of units", sent.get(MAIN, []))
+        shards = grouped([*rows, *self._over("empty shards", empty.get(MAIN, []))])
+        count_shards = self._ready(bound._CountBounded(*self._keyed))
+        bounded = outputs(in_bundles(count_shards, [shards[:7], [], shards[7:]]))
+        counts = self._over("counts of rows alone", sent.get(bound._COUNTS, []))
+        balance = self._over("balance of units", sent.get(BALANCE, []))
+        balance += self._over("balance of empty shards", empty.get(BALANCE, []))
+        return {
+            MAIN: counts + self._over("counts of shards", bounded.get(MAIN, [])),
+            BALANCE: balance + bounded.get(BALANCE, []),
+        }
 
     def _recorded(self, digests: list[bytes], balance: list[tuple[str, int]]) -> list[bytes]:
         combine = record.SumDigests()

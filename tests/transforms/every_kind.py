@@ -15,7 +15,7 @@ from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
@@ -47,11 +47,12 @@ def ordered_question(
     amount: Fraction = Fraction(1),
     estimator: Estimator = Estimator.FULL,
     chunk_leaves: int = 8,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
 ) -> OrderedQuestion:
     """The CDF of the numbers: 30 leaves below 4, 16 and 32 nodes."""
     plan = TreePlan(
         tree=Tree(leaves=30, fanouts=(4, 4, 2)),
-        unit=ADD_REMOVE_ROW,
+        unit=unit,
         budget=Budget(measure=measure, amount=amount),
         level_amounts=(amount / 4,) * 4,
         public_total=False,
@@ -156,9 +157,9 @@ def bundles() -> list[list[pa.RecordBatch]]:
     return [batches[:2], [], batches[2:]]
 
 
-def tables_in_memory(plan: ReleasePlan, key: ReleaseKey) -> dict[str, bytes]:
+def tables_in_memory(plan: ReleasePlan, key: ReleaseKey, rows: pa.Table = ROWS) -> dict[str, bytes]:
     """The tables of the release of the rows in memory, by their paths within a folder."""
-    release: Release = release_rows(plan, ROWS.to_batches(), key, nonce=NONCE)
+    release: Release = release_rows(plan, rows.to_batches(), key, nonce=NONCE)
     found = {}
     for part in planned_parts(plan):
         data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))

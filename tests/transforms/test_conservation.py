@@ -272,7 +272,7 @@ def test_a_place_that_nobody_made(kind, attempt) -> None:
 @pytest.mark.parametrize("change", [drop, repeat])
 def test_sorted_counts(change, buffered, kind, attempt, monkeypatch) -> None:
     """Where known leaves do not fit memory, and leave before their bundle ends."""
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
         attempt(Planted("partial counts", change))

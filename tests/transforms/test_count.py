@@ -45,7 +45,7 @@ def counts_of(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[obj
 def test_partial_counts_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, many, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=chunk_leaves)
     rows = rows.slice(0, many)
@@ -62,7 +62,7 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(
     make_plan, reference, monkeypatch
 ) -> None:
     """Not from how many of them are kept; and every element is counted in the balance."""
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+    monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 300)
     kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
     mixed = np.full(1000, np.nan)

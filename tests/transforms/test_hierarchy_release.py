@@ -128,7 +128,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if chunks == 4:  # the other way to count, too
-        monkeypatch.setattr("transforms.count.DENSE_CELLS", 0)
+        monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
         monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
@@ -223,7 +223,7 @@ def summed(
 def test_dense_and_sparse_sums_are_exact(
     chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
-    monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+    monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)

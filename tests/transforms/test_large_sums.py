@@ -108,7 +108,7 @@ def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
         monkeypatch.setattr(f"{module}.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):
-        monkeypatch.setattr("transforms.count.DENSE_CELLS", cells)
+        monkeypatch.setattr("transforms.counting.DENSE_CELLS", cells)
         found = outputs(counted(PLAN, [[rows, rows.slice(0, 0)]]))
         ((_, partials),) = grouped(found[MAIN])
         assert merged_chunk(len(CODES), partials).counts.tolist()[:2] == [8 * BOUND, 0]

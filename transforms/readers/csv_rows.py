@@ -93,7 +93,8 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
                     f"trees: the CSV column {column!r} is read as {types[column]} by one tree and "
                     f"as {wanted} by another"
                 )
-    return types
+    # Of a unit what the file says is enough.
+    return dict.fromkeys(plan.unit.columns, pa.string()) | types
 
 
 def _value_types(question: Question) -> dict[str, pa.DataType]:

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.bounding.unit_ids import check_unit_types
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
 
@@ -46,11 +47,12 @@ def check_schema(schema: pa.Schema, path: str, plan: ReleasePlan) -> None:
         if schema.get_field_index(name) < 0:
             raise InputError(f"input: {path} has no column {name!r}, or has it twice")
     types = {name: schema.field(name).type for name in plan.columns}
-    for question in plan.questions:
-        try:
+    try:
+        check_unit_types(plan.unit.columns, types)
+        for question in plan.questions:
             question.check_types(types)
-        except ValueError as error:
-            raise InputError(f"input: {path}: {error}") from None
+    except ValueError as error:
+        raise InputError(f"input: {path}: {error}") from None
 
 
 def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:

@@ -144,7 +144,7 @@ def test_an_estimate_that_is_asked_for_is_not_weighed(folder: Path, monkeypatch)
     ("privacy", "noise", "law"),
     [
         (PURE, "best", DiscreteLaplace),
-        ({"rho": 1, "unit": "add_remove"}, "best", DiscreteGaussian),
+        ({"rho": 1, "neighbors": "add_remove"}, "best", DiscreteGaussian),
         (APPROXIMATE, "gaussian", DiscreteGaussian),
         (APPROXIMATE, "laplace", DiscreteLaplace),
     ],
@@ -254,7 +254,7 @@ NO_DELTA = "privacy.delta: trees[0]: the mechanism thresholds needs one beside e
     ("privacy", "tree", "sentence"),
     [
         (PURE, THRESHOLDS, NO_DELTA),
-        ({"rho": 1, "unit": "add_remove"}, THRESHOLDS, NO_DELTA),
+        ({"rho": 1, "neighbors": "add_remove"}, THRESHOLDS, NO_DELTA),
         (
             APPROXIMATE,
             THRESHOLDS | {"noise": "gaussian"},

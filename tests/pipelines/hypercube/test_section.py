@@ -135,11 +135,11 @@ def test_accepted(workspace: Workspace, tree: dict[str, Any]) -> None:
     assert json.loads(outcome.out)["trees"][0]["name"] == tree["name"]
 
 
-@pytest.mark.parametrize("unit", ["add_remove", "substitute"])
+@pytest.mark.parametrize("neighbors", ["add_remove", "substitute"])
 @pytest.mark.parametrize("budget", [{"rho": 0.5}, {"epsilon": 1, "delta": 1e-6}], ids=str)
-def test_gaussian_noise(workspace: Workspace, budget: dict[str, Any], unit: str) -> None:
+def test_gaussian_noise(workspace: Workspace, budget: dict[str, Any], neighbors: str) -> None:
     tree = short(noise="best" if "rho" in budget else "gaussian")
-    outcome = planned(workspace, tree, unit=unit, **budget)
+    outcome = planned(workspace, tree, neighbors=neighbors, **budget)
     assert outcome.code == 0, outcome.err
     assert "sigma_squared" in outcome.out
 

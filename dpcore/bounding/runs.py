@@ -1,0 +1,349 @@
+"""Rows of units in runs: those of one unit that are alike as one, with their number.
+
+In flight they are bytes, sorted by unit, cell and value, which add up in any order. A unit with ten
+million rows is as many runs as it has cells and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.arrays import Flags, Integers
+from dpcore.bounding.unit_ids import Blocks
+from dpcore.questions.place import Increments
+from dpcore.rows.column import fixed_width_values
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+
+Words = npt.NDArray[np.uint64]
+
+
+class Form(Enum):
+    """What the cells of a question are."""
+
+    IDS = b"I"  # integers
+    CODES = b"C"  # an Arrow array of uint64; as runs the same bits of int64
+    LABELS = b"L"  # an Arrow array of texts; as runs their positions on a sorted list
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnitRuns:
+    """Rows of units, sorted by unit, cell and value.
+
+    Args:
+        form: of the cells.
+        units: (u, 2) ids, sorted by their first halves, no two alike.
+        codes: (n,) the position of each run's unit.
+        cells: (n,) the cell of each run.
+        values: (n,) what each of its rows adds; None: 1.
+        counts: (n,) how many rows it has.
+        labels: of cells that are texts, large_string, sorted by bytes, no two alike.
+    """
+
+    form: Form
+    units: Blocks
+    codes: Integers
+    cells: Integers
+    values: Integers | None
+    counts: Integers
+    labels: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the runs stand for."""
+        return int(self.counts.sum())
+
+    @classmethod
+    def of(
+        cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None
+    ) -> UnitRuns:
+        """Those of rows in any order."""
+        runs = rows.runs()
+        assert runs.counts is not None
+        return cls(
+            form=form,
+            units=units,
+            codes=runs.codes,
+            cells=runs.cells,
+            values=runs.values,
+            counts=runs.counts,
+            labels=labels,
+        )
+
+    def taken(self, kept: Flags) -> UnitRuns:
+        """Some of the runs; units without one stay, and tell nothing."""
+        return replace(
+            self,
+            codes=self.codes[kept],
+            cells=self.cells[kept],
+            values=None if self.values is None else self.values[kept],
+            counts=self.counts[kept],
+        )
+
+    def increments(self, counts: Integers) -> Increments:
+        """So many rows of each run, row by row."""
+        cells: Integers | pa.Array = np.repeat(self.cells, counts)
+        if self.form is Form.CODES:
+            cells = pa.array(cells.view(np.uint64))
+        elif self.form is Form.LABELS:
+            assert self.labels is not None
+            cells = self.labels.take(pa.array(cells))
+        return Increments(cells, None if self.values is None else np.repeat(self.values, counts))
+
+    def to_bytes(self) -> bytes:
+        """As bytes that `merged` reads."""
+        per_unit = np.bincount(self.codes, minlength=len(self.units))
+        used = self.units[per_unit > 0]
+        alike = bool((self.counts == 1).all())
+        return pack_many(
+            [
+                self.form.value,
+                np.ascontiguousarray(used, "<u8").tobytes(),
+                pack(per_unit[per_unit > 0]),
+                pack(self.cells),
+                b"" if self.values is None else pack(self.values),
+                b"" if alike else pack(self.counts),
+                b"" if self.labels is None else _labels_bytes(self.labels),
+            ]
+        )
+
+
+def _from_bytes(data: bytes) -> UnitRuns:
+    form, units, per_unit, cells, values, counts, labels = unpack_many(data)
+    ids = np.frombuffer(units, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
+    codes = np.repeat(np.arange(len(ids)), unpack(per_unit))
+    return UnitRuns(
+        form=Form(form),
+        units=ids,
+        codes=codes,
+        cells=unpack(cells),
+        values=unpack(values) if values else None,
+        counts=unpack(counts) if counts else np.ones(len(codes), np.int64),
+        labels=_labels_of(labels) if labels else None,
+    )
+
+
+def _labels_bytes(labels: pa.Array) -> bytes:
+    batch = pa.record_batch([labels], names=["label"])
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _labels_of(data: bytes) -> pa.Array:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_next_batch().column(0)
+
+
+def merged(messages: Iterable[bytes]) -> UnitRuns | None:
+    """The runs of several parts of the rows, in any order; None where there are none at all.
+
+    Args:
+        messages: from `UnitRuns.to_bytes`; empty bytes are no row.
+    """
+    parts = [_from_bytes(data) for data in messages if data]
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    firsts = np.cumsum([0, *(len(part.units) for part in parts)])
+    units, codes = distinct_units(np.concatenate([part.units for part in parts]))
+    moved = [codes[part.codes + first] for part, first in zip(parts, firsts, strict=False)]
+    labels, cells = None, [part.cells for part in parts]
+    if parts[0].form is Form.LABELS:
+        labels, places = joined_labels([part.labels for part in parts if part.labels is not None])
+        cells = [own[each] for own, each in zip(places, cells, strict=True)]
+    values = [part.values for part in parts if part.values is not None]
+    rows = RowArrays(
+        codes=np.concatenate(moved),
+        cells=np.concatenate(cells),
+        values=np.concatenate(values) if values else None,
+        counts=np.concatenate([part.counts for part in parts]),
+    )
+    return UnitRuns.of(parts[0].form, units, rows, labels)
+
+
+def joined_labels(lists: list[pa.Array]) -> tuple[pa.Array, list[Integers]]:
+    """The distinct texts of several lists, sorted by their bytes, and the places of each list's.
+
+    >>> labels, places = joined_labels([pa.array(["b", "a"]), pa.array(["c", "b"])])
+    >>> labels.to_pylist(), [each.tolist() for each in places]
+    (['a', 'b', 'c'], [[1, 0], [2, 1]])
+    """
+    encoded = pa.concat_arrays(lists).dictionary_encode()
+    order = fixed_width_values(pc.array_sort_indices(encoded.dictionary)).astype(np.int64)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    places = ranks[fixed_width_values(encoded.indices)]
+    edges = np.cumsum([0, *map(len, lists)])
+    labels = encoded.dictionary.take(pa.array(order))
+    return labels, [places[start:stop] for start, stop in pairwise(edges)]
+
+
+def distinct_units(ids: Blocks) -> tuple[Blocks, Integers]:
+    """The distinct ids, (u, 2), sorted by their first halves, and the position of each, (n,).
+
+    >>> units, codes = distinct_units(np.array([[7, 1], [3, 0], [7, 1]], np.uint64))
+    >>> units.tolist(), codes.tolist()
+    ([[3, 0], [7, 1]], [1, 0, 1])
+    """
+    if len(ids) == 0:
+        return ids, np.empty(0, np.int64)
+    first, second = np.ascontiguousarray(ids[:, 0]), ids[:, 1]
+    # One half is sorted many times faster than two; equal ones with other second halves are rare.
+    order = np.argsort(first)
+    new = _changes(first[order])
+    if (_changes(second[order]) & ~new).any():
+        order = np.lexsort((second, first))
+        new = _changes(first[order]) | _changes(second[order])
+    codes = np.empty(len(ids), np.int64)
+    codes[order] = np.cumsum(new) - 1
+    return ids[order[new]], codes
+
+
+def _changes(values: npt.NDArray[np.generic]) -> Flags:
+    """Whether each of sorted values is another than the one before it."""
+    return np.concatenate([np.ones(min(1, len(values)), np.bool_), values[1:] != values[:-1]])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowArrays:
+    """Rows, or runs, in any order: the fields of `UnitRuns`; counts None: each is one row."""
+
+    codes: Integers
+    cells: Integers
+    values: Integers | None
+    counts: Integers | None = None
+
+    def runs(self) -> RowArrays:
+        """The same, sorted, those that are alike as one, with their number.
+
+        All fields of a run are packed into one word where they fit, which is sorted some ten times
+        faster than by several keys.
+        """
+        fields = [self.codes, self.cells, *([] if self.values is None else [self.values])]
+        packing = _Packing.of(fields)
+        if packing is None:
+            return self._by_several_keys(fields)
+        words, sums = packing.packed(fields), self.counts
+        if sums is None:
+            words.sort()
+        else:
+            order = np.argsort(words)
+            words, sums = words[order], sums[order]
+        starts = np.flatnonzero(_changes(words))
+        return _named(packing.unpacked(words[starts]), _sums(starts, sums, len(words)))
+
+    def _by_several_keys(self, fields: list[Integers]) -> RowArrays:
+        order = np.lexsort(fields[::-1])
+        ordered = [each[order] for each in fields]
+        new = np.logical_or.reduce([_changes(each) for each in ordered])
+        starts = np.flatnonzero(new)
+        sums = None if self.counts is None else self.counts[order]
+        return _named([each[starts] for each in ordered], _sums(starts, sums, len(order)))
+
+
+def _named(fields: list[Integers], counts: Integers) -> RowArrays:
+    codes, cells, *values = fields
+    return RowArrays(codes=codes, cells=cells, values=values[0] if values else None, counts=counts)
+
+
+def _sums(starts: Integers, counts: Integers | None, size: int) -> Integers:
+    if counts is None:
+        return np.diff(starts, append=size)
+    return np.add.reduceat(counts, starts) if len(starts) else counts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Packing:
+    """Several integers in one word of 64 bits, which is in order where they are, the first first.
+
+    Args:
+        lowest: of each field.
+        bits: that the differences from it take.
+        lists: of a field that is far apart, its values, whose positions are packed.
+    """
+
+    lowest: list[int]
+    bits: list[int]
+    lists: list[Integers | None]
+
+    @classmethod
+    def of(cls, fields: list[Integers]) -> _Packing | None:
+        """None: they do not fit."""
+        lowest = [int(each.min()) if each.size else 0 for each in fields]
+        spans = [
+            (int(each.max()) if each.size else 0) - low
+            for each, low in zip(fields, lowest, strict=True)
+        ]
+        bits, lists = [span.bit_length() for span in spans], [None for _ in fields]
+        made = cls(lowest=lowest, bits=bits, lists=lists)  # type: ignore[arg-type]
+        for place in sorted(range(len(fields)), key=lambda each: -bits[each]):
+            if sum(made.bits) <= 64:
+                return made
+            made = made._listed(place, np.unique(fields[place]))
+        return made if sum(made.bits) <= 64 else None
+
+    def _listed(self, place: int, values: Integers) -> _Packing:
+        bits, lists, lowest = list(self.bits), list(self.lists), list(self.lowest)
+        bits[place], lists[place], lowest[place] = (len(values) - 1).bit_length(), values, 0
+        return _Packing(lowest=lowest, bits=bits, lists=lists)
+
+    def packed(self, fields: list[Integers]) -> Words:
+        """(n,) words."""
+        words = np.zeros(len(fields[0]), np.uint64)
+        for each, low, bits, listed in zip(fields, self.lowest, self.bits, self.lists, strict=True):
+            own = each if listed is None else np.searchsorted(listed, each)
+            words = _shifted(words, bits)
+            # Differences of 64-bit integers are right as unsigned ones, even where they wrap.
+            words |= own.astype(np.int64, copy=False).view(np.uint64) - np.uint64(low % 2**64)
+        return words
+
+    def unpacked(self, words: Words) -> list[Integers]:
+        """The fields again."""
+        fields: list[Integers] = []
+        for low, bits, listed in zip(
+            self.lowest[::-1], self.bits[::-1], self.lists[::-1], strict=True
+        ):
+            own = words & np.uint64(2**bits - 1)
+            found = (own + np.uint64(low % 2**64)).view(np.int64)
+            fields.append(found if listed is None else listed[found])
+            words = words >> np.uint64(bits) if bits < 64 else np.zeros_like(words)
+        return fields[::-1]
+
+
+def _shifted(words: Words, bits: int) -> Words:
+    # NumPy leaves a shift by all 64 bits undefined.
+    return words << np.uint64(bits) if bits < 64 else np.zeros_like(words)
+
+
+def shard_numbers(ids: Blocks, shards: int) -> npt.NDArray[np.uint16]:
+    """The shard of each unit, (n,), by its id: which is keyed, so shards are even and tell nothing.
+
+    >>> shard_numbers(np.array([[0, 5], [2**63, 1], [2**64 - 1, 0]], np.uint64), 4).tolist()
+    [0, 2, 3]
+    """
+    top = ids[:, 0] >> np.uint64(32)
+    numbers: npt.NDArray[np.uint16] = ((top * np.uint64(shards)) >> np.uint64(32)).astype(np.uint16)
+    return numbers
+
+
+def shard_slices(ids: Blocks, shards: int) -> tuple[Integers, Iterator[tuple[int, slice]]]:
+    """An order of rows by shards, and the rows of each in it."""
+    numbers = shard_numbers(ids, shards)
+    order = np.argsort(numbers, kind="stable")  # 16 bits: a radix sort
+    edges = np.cumsum([0, *np.bincount(numbers, minlength=shards)])
+    return order, ((shard, slice(*edge)) for shard, edge in enumerate(pairwise(edges.tolist())))

@@ -1,0 +1,1 @@
+"""What ``dptrees plan`` says of the budget of a whole release."""

@@ -1,0 +1,85 @@
+"""A release's budget among its trees, and what its noise would cost by classical composition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.privacy.spending import Spending
+from dpcore.questions.workload import Workload
+from dpcore.release.classical import classical_composition
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.split import Split
+from pipelines.configuration import Configuration
+from pipelines.terminal_text import escaped
+
+
+def composition_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, Any]:
+    """The split of the budget and its classical sums, as plain values.
+
+    Args:
+        configuration: of the release.
+        plan: of the same.
+    """
+    found = classical_composition(plan)
+    entry = {
+        "split": configuration.guarantee.split.value,
+        "stated": _stated(plan),
+        "basic": _amounts(found.basic),
+    }
+    if found.converted is not None:
+        entry["converted"] = _amounts(found.converted)
+    parts = zip(configuration.workloads, plan.questions, found.trees, strict=True)
+    return entry | {
+        "trees": [
+            {"name": workload.name, "alone": _amounts(alone), **_error(workload, question)}
+            for workload, question, alone in parts
+        ]
+    }
+
+
+def _stated(plan: ReleasePlan) -> dict[str, float]:
+    if plan.stated is not None:
+        return _amounts(Spending(epsilon=plan.stated[0], delta=plan.stated[1]))
+    return {plan.budget.measure.value: float(plan.budget.amount)}
+
+
+def _amounts(spending: Spending) -> dict[str, float]:
+    """What is spent, without what is not."""
+    amounts = {name: getattr(spending, name) for name in ("epsilon", "delta", "rho")}
+    return {name: float(amount) for name, amount in amounts.items() if amount}
+
+
+def _error(workload: Workload[Any], question: Any) -> dict[str, Any]:
+    """The predicted error, of trees that have one that compares."""
+    if workload.error_unit is None:
+        return {}
+    return {
+        "error": workload.predicted(question),
+        "unit": workload.error_unit,
+        "weight": float(workload.weight),
+    }
+
+
+def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
+    """The same for a person: the classical sums, and what the split made of the errors."""
+    classical = f"classical sum: {_text(entry['basic'])} by basic composition of the trees"
+    if "converted" in entry:
+        classical += f"; {_text(entry['converted'])} by conversion of rho"
+    yield classical
+    if entry["split"] == Split.WEIGHTS.value:
+        return
+    errors = [each["error"] * each["weight"] for each in entry["trees"]]
+    said = f"from {min(errors):.5g} to {max(errors):.5g}"
+    if entry["split"] == Split.LEAST_ERROR.value:
+        said = f"sum to {sum(errors):.5g}"
+    yield f"split {entry['split']}: errors times weights {said}"
+    for each in entry["trees"]:
+        yield (
+            f"  {escaped(each['name'])}: {_text(each['alone'])} alone, error {each['error']:.4g} "
+            f"{each['unit']}, weight {each['weight']:g}"
+        )
+
+
+def _text(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {amount:.4g}" for name, amount in amounts.items())

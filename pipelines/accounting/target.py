@@ -1,0 +1,60 @@
+"""The budget of a whole release at which its trees are as far off as is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpcore.privacy.budget import Budget
+from dpcore.release.target import release_budget
+from pipelines.configuration import Configuration
+from pipelines.sections.error import refusal_of
+from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
+
+
+def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> dict[str, Any]:
+    """The least budget of a whole release at which errors are at most as wanted, and the errors
+    there, as plain values.
+
+    Args:
+        configuration: of the release, whose split, delta and choices hold.
+        errors: that are wanted, by the places of the trees.
+
+    Raises:
+        UserError: there is no such budget.
+    """
+    guarantee, workloads = configuration.guarantee, configuration.workloads
+    try:
+        amount = release_budget(errors, guarantee, configuration.terms, workloads)
+    except ValueError as problem:
+        raise UserError(f"--target-error: the whole release: {refusal_of(problem).rule}") from None
+    measure = guarantee.budget.measure
+    at = replace(guarantee, budget=Budget(measure=measure, amount=amount))
+    plan = replace(configuration, guarantee=at).plan()
+    found: dict[str, Any] = {measure.value: float(amount)}
+    if guarantee.delta is not None:
+        found["delta"] = float(guarantee.delta)
+    return found | {
+        "split": guarantee.split.value,
+        "trees": [
+            {"name": workload.name, "wanted": errors.get(index)}
+            | {"error": workload.predicted(question), "unit": workload.error_unit}
+            for index, (workload, question) in enumerate(
+                zip(workloads, plan.questions, strict=True)
+            )
+            if workload.error_unit is not None
+        ],
+    }
+
+
+def target_lines(target: Mapping[str, Any]) -> Iterator[str]:
+    """The same for a person."""
+    amounts = (name for name in ("epsilon", "rho", "delta") if name in target)
+    budget = " and ".join(f"{name} {target[name]:g}" for name in amounts)
+    yield ""
+    yield f"for the whole release, split by {target['split']}: {budget}; predicted there:"
+    for tree in target["trees"]:
+        wanted = "" if tree["wanted"] is None else f" of {tree['wanted']:g} wanted"
+        yield f"  {escaped(tree['name'])}: {tree['error']:.4g}{wanted}, {tree['unit']}"

@@ -1,0 +1,118 @@
+"""The errors that ``dptrees plan --target-error`` asks for: of all trees alike, or some trees'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.questions.workload import Workload
+from pipelines.sections.error import nearest
+from pipelines.user_error import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedError:
+    """An error that a tree shall have at most.
+
+    Args:
+        amount: of the tree's unit, or a part of the guessed rows.
+        is_part: which of the two.
+    """
+
+    amount: float
+    is_part: bool
+
+    def in_unit_of(self, workload: Workload[Any], rows_guess: float) -> float:
+        """The error in the unit of a tree's.
+
+        Raises:
+            UserError: it is a part of the rows, and the tree's is in something else.
+        """
+        if not self.is_part:
+            return self.amount
+        if workload.error_unit not in (None, "rows"):
+            raise UserError(
+                f"--target-error: that of {workload.name} is in {workload.error_unit}, so it "
+                "cannot be a part of the rows"
+            )
+        return self.amount * rows_guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedErrors:
+    """Errors that trees of a release shall have at most.
+
+    Args:
+        each: of every tree, or None.
+        named: of some trees, by name, where there is none of every tree.
+    """
+
+    each: WantedError | None
+    named: Mapping[str, WantedError]
+
+    @classmethod
+    def of_text(cls, text: str) -> WantedErrors:
+        """What the option of the command says.
+
+        Args:
+            text: ``25``, ``1%``, or ``NAME=25,NAME=1%``.
+
+        Raises:
+            ValueError: a sentence about a text that says something else.
+
+        >>> found = WantedErrors.of_text("age=25,home=1%")
+        >>> found.named["home"], found.each
+        (WantedError(amount=0.01, is_part=True), None)
+        """
+        if "=" not in text:
+            return cls(each=_wanted_error(text), named={})
+        named: dict[str, WantedError] = {}
+        for part in text.split(","):
+            name, equals, error = part.rpartition("=")
+            if not equals or name in named:
+                raise ValueError(f"{part!r} must be NAME=ERROR, of each tree once")
+            named[name] = _wanted_error(error)
+        return cls(each=None, named=named)
+
+    def by_tree(
+        self, workloads: Sequence[Workload[Any]], rows_guess: float | None
+    ) -> dict[int, float]:
+        """The errors in the units of the trees, by their places.
+
+        Args:
+            workloads: of the trees.
+            rows_guess: a public guess of the number of rows, of which errors are parts.
+
+        Raises:
+            UserError: there is no tree of a name, a guess without a part of it or a part without a
+                guess, or a part of an error that is in something else than rows.
+        """
+        places = {workload.name: index for index, workload in enumerate(workloads)}
+        for name in self.named:
+            if name not in places:
+                known = nearest(name, places)
+                raise UserError(f"--target-error: there is no tree {name!r}; {known}")
+        asked = self.named if self.each is None else dict.fromkeys(places, self.each)
+        if not any(error.is_part for error in asked.values()):
+            if rows_guess is not None:
+                raise UserError("--rows-guess: stands beside a --target-error such as 1%")
+            rows_guess = 1.0  # of nothing
+        elif rows_guess is None:
+            raise UserError("--target-error: a part of the rows needs --rows-guess")
+        elif not 0 < rows_guess < math.inf:
+            raise UserError(f"--rows-guess: {rows_guess:g} is not a positive number of rows")
+        return {
+            places[name]: error.in_unit_of(workloads[places[name]], rows_guess)
+            for name, error in asked.items()
+        }
+
+
+def _wanted_error(text: str) -> WantedError:
+    is_part = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise ValueError(f"invalid float value: {text!r}") from None
+    return WantedError(amount=number / 100 if is_part else number, is_part=is_part)

@@ -1,0 +1,285 @@
+"""Rows bounded per privacy unit on the way through a pipeline: for every kind of tree, however the
+rows are laid out, and with a loss at every hand-over."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpcore.noise.source import KeyedChoices
+from dpcore.privacy.unit import NullUnits
+from dpcore.release.in_memory import _bounded_increments
+from dpcore.release.plan import ReleasePlan
+from tests.dpcore.bounding.slow_choice import slow_choice
+from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.transforms import unit_releases
+from tests.transforms.conftest import LOCAL_RUNNER, NONCE
+from tests.transforms.eager import MAIN, UNIT_HAND_OVERS, EagerRelease, outputs
+from tests.transforms.every_kind import ordered_question, tables_in_memory
+from tests.transforms.test_conservation import Planted, drop, repeat
+from tests.transforms.test_element_counts import Counts, counted  # noqa: F401 (a fixture)
+from tests.transforms.unit_releases import DROP, OWN, ROWS, person
+from transforms import bound, count
+from transforms.errors import ConservationError, InputError
+from transforms.readers.read import ReadBatches
+from transforms.release import ReleaseTrees
+
+Released = Callable[..., dict[str, bytes]]
+
+
+@pytest.fixture(params=unit_releases.PLANS)
+def plan(request) -> ReleasePlan:
+    """Trees of every kind, of people with many rows."""
+    return unit_releases.PLANS[request.param]()
+
+
+@pytest.fixture
+def released(tmp_path, reference, release_files) -> Released:
+    """The tables of a release, step by step."""
+
+    def tables(
+        plan: ReleasePlan,
+        bundles: Iterable[list[pa.RecordBatch]],
+        *,
+        folder: str = "out",
+        **given: Any,
+    ) -> dict[str, bytes]:
+        EagerRelease(plan, reference, str(tmp_path / folder), NONCE, **given).run(bundles)
+        found = release_files(tmp_path / folder)
+        return {name: data for name, data in found.items() if name.endswith(".parquet")}
+
+    return tables
+
+
+def in_bundles(rows: pa.Table, size: int) -> list[list[pa.RecordBatch]]:
+    batches = rows.combine_chunks().to_batches(max_chunksize=size)
+    return [batches[:2], [], batches[2:]]
+
+
+def test_it_is_the_release_of_the_rows_in_memory(plan, released, key) -> None:
+    assert released(plan, in_bundles(ROWS, 200)) == tables_in_memory(plan, key, ROWS)
+
+
+def test_order_batches_bundles_and_shards_make_no_difference(plan, released, monkeypatch) -> None:
+    first = released(plan, in_bundles(ROWS, 200))
+    shuffled = ROWS.take(pa.array(np.random.default_rng(1).permutation(ROWS.num_rows)))
+    assert (
+        released(
+            plan,
+            [[batch] for batch in shuffled.to_batches(max_chunksize=77)],
+            folder="other",
+            shards=1,
+        )
+        == first
+    )
+    monkeypatch.setattr(bound, "WAITING_ROWS", 150)
+    assert released(plan, in_bundles(shuffled, 300), folder="third", shards=64) == first
+
+
+def kept_rows(plan: ReleasePlan, key: Any, rows: pa.Table) -> Counter[tuple[int, int]]:
+    """The multiset of (cell, value) that is counted of a plan's one tree."""
+    choices, found = KeyedChoices(key=key, release=plan.name), Counter[tuple[int, int]]()
+    for _, (cells, values), _ in _bounded_increments(plan, rows.to_batches(), choices):
+        worth = np.ones(len(cells), np.int64) if values is None else values
+        found.update(zip(cells.tolist(), worth.tolist(), strict=True))
+    return found
+
+
+@pytest.mark.parametrize("unit", [DROP, OWN], ids=["drop", "own"])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_is_counted_row_by_row(unit, keyed, key) -> None:
+    """By a slow choice, and policies written again by hand."""
+    plan = release_plan_of(ordered_question(keyed=keyed, unit=unit, chunk_leaves=16))
+    people, alone = [], Counter[tuple[int, int]]()
+    races = ("white", "black", "nobody")
+    for row in ROWS.select(["person", "number", "race"]).to_pylist():
+        if keyed and row["race"] not in races:
+            continue
+        cell = min(max(row["number"], -5), 24) + 5
+        cell += 30 * races.index(row["race"]) if keyed else 0
+        if row["person"] is not None:
+            people.append((row["person"], cell, 1))
+        elif unit.nulls is NullUnits.OWN:
+            alone[cell, 1] += 1
+    kept = slow_choice(
+        people,
+        key=key,
+        release=plan.name,
+        tree="ordered",
+        most=6,
+        keys=2,
+        per_key=4,
+        key_of=(lambda cell: cell // 30) if keyed else None,
+    )
+    for (_, cell, value), times in kept.items():
+        alone[cell, value] += times
+    assert kept_rows(plan, key, ROWS) == alone
+
+
+@pytest.mark.parametrize("change", [drop, repeat])
+@pytest.mark.parametrize("place", UNIT_HAND_OVERS)
+def test_a_loss_at_every_hand_over(place, change, plan, released, tmp_path) -> None:
+    fault = Planted(place, change)
+    if place == "counts of rows alone" and plan.unit.nulls is NullUnits.DROP:
+        assert released(plan, in_bundles(ROWS, 200), change=fault) and not fault.planted
+        return
+    with pytest.raises(ConservationError, match="the engine lost or repeated data") as caught:
+        released(plan, in_bundles(ROWS, 200), change=fault)
+    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
+    assert "\n" not in caught.value.sentence
+
+
+def test_a_shard_that_comes_in_two_halves(released, monkeypatch) -> None:
+    """Its units would be bounded twice."""
+    original = bound._CountBounded.process
+
+    def halved(self: Any, element: Any) -> Any:
+        key, messages = element
+        for part in (messages[::2], messages[1::2]):
+            yield from original(self, (key, part))
+
+    monkeypatch.setattr(bound._CountBounded, "process", halved)
+    with pytest.raises(ConservationError, match="shards of units of tree ordered do not balance"):
+        released(unit_releases.PLANS["ordered"](), in_bundles(ROWS, 200))
+
+
+def options(*given: str) -> PipelineOptions:
+    return PipelineOptions([f"--runner={LOCAL_RUNNER}", *given], save_main_session=False)
+
+
+@pytest.fixture
+def piped(tmp_path, reference, release_files) -> Released:
+    """The files of a release by Beam."""
+
+    def run(plan: ReleasePlan, rows: pa.Table, name: str, *given: str) -> dict[str, bytes]:
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=300)
+        with beam.Pipeline(options=options(*given)) as pipeline:
+            pattern = str(tmp_path / f"{name}.parquet")
+            read = pipeline | ReadBatches(patterns=(pattern,), format="parquet", plan=plan)
+            output = str(tmp_path / f"{name}-out")
+            read | ReleaseTrees(plan, key=reference, output=output, nonce=NONCE)
+        return release_files(tmp_path / f"{name}-out")
+
+    return run
+
+
+def test_by_beam(piped, key) -> None:
+    plan = unit_releases.PLANS["mixed"]()
+    tables = tables_in_memory(plan, key, ROWS)
+    for number, given in enumerate([[], ["--unit_shards=3"]]):
+        found = piped(plan, ROWS, f"rows-{number}", *given)
+        assert {name: found[name] for name in tables} == tables
+
+
+def test_shards_out_of_range(piped) -> None:
+    for shards in (0, 2**16 + 1):
+        with pytest.raises(InputError, match=f"--unit_shards: {shards} is not from 1 to 65536"):
+            piped(unit_releases.PLANS["ordered"](), ROWS, "rows", f"--unit_shards={shards}")
+
+
+def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) -> None:
+    names = []
+    for plan in (make_plan("number"), unit_releases.PLANS["ordered"]()):
+        pipeline = beam.Pipeline(options=options())
+        batches = pipeline | beam.Create(ROWS.to_batches())
+        batches | count.CountRows(plan, reference)
+        names.append(str(pipeline.to_runner_api().components.transforms))
+    assert "ByShard" not in names[0] and "ByShard" in names[1]
+
+
+def test_what_an_engine_counts_tells_nothing_of_units(counted: Counts, small_splits) -> None:  # noqa: F811
+    """Elements are as many whoever the rows are of, and wherever they lie."""
+    for name in ("ordered by key", "hierarchy", "codes"):
+        plan = unit_releases.PLANS[name]()
+        base = {each: ROWS[each].slice(0, 1) for each in plan.columns}
+        rows = pa.table(
+            {each: pa.concat_arrays([own.combine_chunks()] * 3000) for each, own in base.items()}
+        )
+        first = counted(plan, rows, f"{name}, alike")
+        place = rows.column_names.index("person")
+        for number, people in enumerate([range(3000), [None] * 2999 + [1], [7] * 3000]):
+            other = rows.set_column(place, "person", pa.array(list(people), pa.int64()))
+            assert counted(plan, other, f"{name}, {number}") == first
+
+
+def test_bundles_that_send_only_what_they_have_are_found(
+    counted: Counts,  # noqa: F811
+    small_splits,
+    monkeypatch,
+) -> None:
+    sent = bound.TreeBounding.take
+    monkeypatch.setattr(
+        bound.TreeBounding, "take", lambda *given: (each for each in sent(*given) if each.data)
+    )
+    plan = unit_releases.PLANS["hierarchy"]()
+    code = next(each for each in plan.columns if each != "person")
+    counts = [
+        counted(plan, pa.table({code: ["0101"] * 3000, "person": list(people)}), f"{number}")
+        for number, people in enumerate([range(3000), [7] * 3000])
+    ]
+    assert counts[0] != counts[1]
+
+
+def test_when_rows_leave_follows_from_the_rows_read(reference, monkeypatch) -> None:
+    monkeypatch.setattr(bound, "WAITING_ROWS", 300)
+    plan = unit_releases.PLANS["ordered"]()
+    for person_of in (None, 7):
+        step = bound._SendRows(plan, reference, 5)
+        step.setup()
+        step.start_bundle()
+        columns = {
+            "number": pa.array([3] * 1000),
+            "person": pa.array([person_of] * 1000, pa.int8()),
+        }
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
+        assert [len(list(step.process(part))) for part in parts] == [0, 5, 0, 5, 0]
+        assert len(outputs(step.finish_bundle())[MAIN]) == 5
+
+
+@pytest.mark.parametrize(
+    "people, sentence",
+    [
+        (None, "has no column 'person'"),
+        (
+            pa.array([[1]] * 900),
+            "column 'person' has type list<.*>, but a privacy unit needs texts",
+        ),
+    ],
+)
+def test_a_unit_that_cannot_be_read(people, sentence, piped) -> None:
+    rows = ROWS.drop_columns("person")
+    rows = rows if people is None else rows.append_column("person", people)
+    with pytest.raises(Exception, match=sentence):
+        piped(unit_releases.PLANS["ordered"](), rows, "rows")
+
+
+def test_a_unit_of_ones_own_rows_that_cannot_be_read(reference) -> None:
+    step = bound._SendRows(unit_releases.PLANS["ordered"](), reference, 5)
+    step.setup()
+    step.start_bundle()
+    batch = pa.RecordBatch.from_arrays([pa.array([3]), pa.array([[1]])], names=["number", "person"])
+    with pytest.raises(
+        InputError, match="input: the privacy unit cannot be read from person, which"
+    ):
+        list(step.process(batch))
+
+
+def test_units_of_several_columns_and_types(key) -> None:
+    """Named by one number, by a text, or by both, the same people have as many rows each."""
+    named = ROWS.append_column("name", ROWS["person"].cast(pa.string()))
+    totals = []
+    for columns in (("person",), ("name",), ("person", "name")):
+        unit = replace(person(rows=3, keys=None, rows_per_key=None), columns=columns)
+        plan = release_plan_of(ordered_question(unit=unit))
+        assert plan.columns == ("number", *columns)
+        totals.append(sum(kept_rows(plan, key, named).values()))
+    sizes = Counter(each for each in ROWS["person"].to_pylist() if each is not None)
+    assert totals == [sum(min(3, size) for size in sizes.values())] * 3

@@ -1,0 +1,78 @@
+"""Small releases of every kind of tree that protect a person with many rows."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.partitions.plan import Holding
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.sketches.shape import SketchKind
+from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
+from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
+from tests.transforms import every_kind
+from tests.transforms.box_questions import box_question, sketched
+from tests.transforms.every_kind import RACES, SUMS, ordered_question
+from tests.transforms.hierarchy_releases import sparse_question
+
+_RANDOM = np.random.default_rng(8)
+_PEOPLE = _RANDOM.zipf(1.3, every_kind.ROWS.num_rows) % 50
+# A few people with many rows, many with few, and rows of nobody.
+ROWS = every_kind.ROWS.append_column(
+    "person", pa.array(_PEOPLE, mask=_RANDOM.random(len(_PEOPLE)) < 0.1)
+)
+
+
+def person(**bounds: Any) -> PrivacyUnit:
+    """A person, of whom a few rows are counted."""
+    given = {"rows": 6, "keys": 2, "rows_per_key": 4} | bounds
+    return PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), **given)
+
+
+DROP, OWN = person(), person(nulls=NullUnits.OWN)
+ONE = person(rows=1, keys=None, rows_per_key=None)
+
+
+def _mixed(unit: PrivacyUnit) -> ReleasePlan:
+    return release_plan_of(
+        ordered_question(keyed=True, unit=unit, chunk_leaves=16),
+        hierarchy_question("digits", unit=unit, chunk_leaves=4),
+        box_question(holding=Holding.SPARSE, unit=unit),
+    )
+
+
+def _alone(made: Callable[[PrivacyUnit], Question], unit: PrivacyUnit) -> Callable[..., Any]:
+    return cache(lambda: release_plan_of(made(unit)))  # type: ignore[arg-type]
+
+
+# Each is made once.
+PLANS: dict[str, Callable[[], ReleasePlan]] = {
+    "ordered": _alone(lambda unit: ordered_question(unit=unit), DROP),
+    "ordered by key": _alone(
+        lambda unit: ordered_question(keyed=True, unit=unit, chunk_leaves=16), OWN
+    ),
+    "hierarchy": _alone(lambda unit: hierarchy_question("digits", unit=unit, chunk_leaves=4), DROP),
+    "sums": _alone(
+        lambda unit: hierarchy_question(
+            "columns", measure=SUMS, keys=RACES, unit=unit, chunk_leaves=4
+        ),
+        OWN,
+    ),
+    "thresholds": cache(
+        lambda: stated_plan_of(threshold_question("paths", name="thresholds", unit=ONE))
+    ),
+    "labels": cache(lambda: stated_plan_of(sparse_question("labels", unit=DROP))),
+    "paths": cache(lambda: stated_plan_of(sparse_question("paths", unit=OWN))),
+    "codes": cache(lambda: stated_plan_of(sparse_question("codes", unit=OWN))),
+    "box, dense": _alone(lambda unit: box_question(holding=Holding.DENSE, unit=unit), DROP),
+    "box, sparse": _alone(lambda unit: box_question(holding=Holding.SPARSE, unit=unit), OWN),
+    "box, sketch": _alone(
+        lambda unit: sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, unit=unit), DROP
+    ),
+    "mixed": cache(lambda: _mixed(OWN)),
+}

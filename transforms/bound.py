@@ -1,0 +1,216 @@
+"""At most so many rows of each privacy unit: record batches to partial counts of what stays.
+
+    batches -> rows of units by shard ((tree, shard), bytes) -> GroupByKey -> what stays -> partial
+    counts ((tree, place), bytes)
+
+The rows of a unit meet in one shard, whichever files and bundles they were in; which of them stay
+is a keyed function of their multiset (`dpcore.bounding.choice`). In a release whose unit is the row
+these steps are not there.
+
+Engines count elements. Every bundle sends every shard of every tree, with rows or without, as often
+as the number of its rows makes due, so these counters tell nothing of where rows are. How many
+bytes a shard has depends on them, as everything in an engine's shuffle does (docs/engines.md).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
+from dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS, WAITING_ROWS, TreeBounding
+from dpcore.privacy.unit import NullUnits
+from dpcore.questions.leaf_counts import BUFFERED_ROWS
+from dpcore.release.plan import ReleasePlan
+from transforms.conservation import unit_rows, unit_shards
+from transforms.counting import CountingDoFn, PlaceKey, in_window, read_rows
+from transforms.errors import InputError
+from transforms.key_reference import KeyReference
+from transforms.readers.read import BALANCE
+
+ShardKey = tuple[str, int]  # tree, and the shard of units
+
+_COUNTS = "counts"
+# Sorted counts wait for so many shards; how many must not depend on their rows.
+_SHARDS_AT_ONCE = 8
+
+
+class UnitOptions(PipelineOptions):
+    """How units are bounded; no result depends on it."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument(
+            "--unit_shards",
+            type=int,
+            default=SHARDS,
+            help="In how many parts the rows of privacy units are bounded; more need less memory.",
+        )
+
+
+class BoundRows(beam.PTransform):
+    """Record batches to partial counts of the rows that stay.
+
+    Args:
+        plan: the questions and the unit.
+        key: where the release key lies.
+
+    Returns:
+        by name: `counts`, PCollection[tuple[PlaceKey, bytes]], and the balance
+        PCollection[tuple[str, int]].
+
+    Raises:
+        InputError: a number of shards out of range.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, batches: Any) -> Any:
+        shards = _unit_shards(batches.pipeline)
+        sent = (
+            batches
+            # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
+            | "ByUnit"
+            >> beam.ParDo(_SendRows(self._plan, self._key, shards)).with_outputs(
+                BALANCE, _COUNTS, main="rows"
+            )
+        )
+        empty = (
+            batches.pipeline
+            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            # tree -> (ShardKey, b"")
+            | "EmptyShards"
+            >> beam.ParDo(_EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
+        )
+        bounded = (
+            (sent["rows"], empty["rows"])
+            | "AllShards" >> beam.Flatten()
+            # -> (ShardKey, [bytes])
+            | "ByShard" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes)
+            | "Stay"
+            >> beam.ParDo(_CountBounded(self._plan, self._key)).with_outputs(BALANCE, main=_COUNTS)
+        )
+        parts = (sent[BALANCE], empty[BALANCE], bounded[BALANCE])
+        return {
+            _COUNTS: (sent[_COUNTS], bounded[_COUNTS]) | "Counts" >> beam.Flatten(),
+            BALANCE: parts | "Balance" >> beam.Flatten(),
+        }
+
+
+def _unit_shards(pipeline: Any) -> int:
+    shards = pipeline.options.view_as(UnitOptions).unit_shards
+    if not 1 <= shards <= MOST_SHARDS:
+        raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
+    return int(shards)
+
+
+@beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
+class _EmptyShards(beam.DoFn):
+    def __init__(self, plan: ReleasePlan, shards: int) -> None:
+        self._plan, self._shards = plan, shards
+
+    def process(self, tree: int) -> Iterator[Any]:
+        name = self._plan.questions[tree].name
+        for shard in range(self._shards):
+            yield (name, shard), b""
+        for balance in (unit_rows(name), unit_shards(name)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (balance, self._shards))
+
+
+@beam.typehints.with_output_types(
+    tuple[ShardKey, bytes], **{BALANCE: tuple[str, int], _COUNTS: tuple[PlaceKey, bytes]}
+)
+class _SendRows(CountingDoFn):
+    """Sends the rows of a bundle to the shards of their units, and counts those without a unit
+    where each is its own."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, shards: int) -> None:
+        super().__init__(plan, key, {"rows", *(unit_rows(each.name) for each in plan.questions)})
+        self._shards = shards
+        self._own = plan.unit.nulls is NullUnits.OWN
+        self._most = max(1, WAITING_ROWS // len(plan.questions))
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        unit, choices, questions = self._plan.unit, self._choices, self._plan.questions
+        self._ids, self._rows = UnitIds(choices), 0
+        self._bounding = {each.name: TreeBounding(each, unit, choices) for each in questions}
+        for question in questions if self._own else ():
+            self.counter(question)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        self._balance["rows"] -= batch.num_rows
+        size = min(self._most, BUFFERED_ROWS)
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            units = _read_units(self._ids, self._plan.unit.columns, part)
+            for question in self._plan.questions:
+                rows = read_rows(question, question.row_increments, part)
+                alone = self._bounding[question.name].add(rows, units)
+                if self._own:
+                    for counts in self.counted(question, alone, part.num_rows):
+                        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+            self._rows += part.num_rows
+            if self._rows >= self._most:
+                yield from self._sent()
+
+    def _sent(self) -> Iterator[tuple[ShardKey, bytes]]:
+        """All rows that wait."""
+        self._rows = 0
+        for name, bounding in self._bounding.items():
+            for shard, data, rows in bounding.take(self._shards):
+                self._balance[unit_rows(name)] += rows + 1
+                yield (name, shard), data
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for element in self._sent():
+            yield in_window(element)
+        for counts in self.rest():
+            yield beam.pvalue.TaggedOutput(_COUNTS, in_window(counts))
+        yield from self.balances()
+        self.start_bundle()
+
+
+def _read_units(ids: UnitIds, columns: tuple[str, ...], batch: pa.RecordBatch) -> Units:
+    try:
+        check_unit_types(columns, {name: batch.schema.field(name).type for name in columns})
+        return ids.of([batch.column(name) for name in columns])
+    except (pa.ArrowException, ValueError, OverflowError):
+        # The library's message may show a value.
+        raise InputError(
+            f"input: the privacy unit cannot be read from {', '.join(columns)}, which needs "
+            f"{NEEDED}"
+        ) from None
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
+class _CountBounded(CountingDoFn):
+    """Counts the rows of shards that stay."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        names = {name(each.name) for each in plan.questions for name in (unit_rows, unit_shards)}
+        super().__init__(plan, key, names)
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._waiting = dict.fromkeys((each.name for each in self._plan.questions), 0)
+
+    def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, _), messages = element
+        question = self._plan.question(name)
+        bounding, received = TreeBounding(question, self._plan.unit, self._choices), list(messages)
+        found = bounding.bounded(received)
+        self._balance[unit_shards(name)] -= 1
+        self._balance[unit_rows(name)] -= found.rows + len(received)
+        if found.increments is not None:
+            yield from self.counted(question, found.increments, 0)
+        self._waiting[name] += 1
+        is_dense = self._dense and question.dense_cells > 0
+        if not is_dense and self._waiting[name] == _SHARDS_AT_ONCE:
+            self._waiting[name] = 0
+            yield from self.taken(question)

@@ -1,0 +1,114 @@
+"""Counting in a bundle: increments of rows to partial counts of places, for all trees at once."""
+
+from collections import Counter as Increases
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.noise.source import KeyedChoices
+from dpcore.questions.place import Counter, Increments
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from transforms.conservation import balance_name, residue, tree_partials, tree_rows
+from transforms.errors import InputError
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.readers.read import BALANCE
+
+Read = TypeVar("Read")
+PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
+
+# Dense arrays of all trees together; 8 bytes a cell.
+DENSE_CELLS = 2**25
+
+
+class CountingDoFn(KeyedDoFn):
+    """A step that counts, and hands the counts on when they are due or the bundle ends.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        names: of balances that the step takes part in besides.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, names: set[str]) -> None:
+        super().__init__(plan, key)
+        self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
+        # How many increments a bundle gives must not depend on its rows.
+        self._names = names | {tree_partials(question.name) for question in plan.questions}
+        for question in plan.questions:
+            self._names |= {balance_name(question, place) for place in question.places}
+
+    def start_bundle(self) -> None:
+        self._choices = KeyedChoices(key=self._key, release=self._plan.name)
+        self._counters: dict[str, Counter] = {}
+        self._balance = Increases(dict.fromkeys(self._names, 0))
+
+    def counter(self, question: Question) -> Counter:
+        """The bundle's counter of a tree."""
+        if question.name not in self._counters:
+            made = question.counter(dense=self._dense, choices=self._choices)
+            self._counters[question.name] = made
+        return self._counters[question.name]
+
+    def counted(
+        self, question: Question, increments: Increments, rows: int
+    ) -> Iterator[tuple[PlaceKey, bytes]]:
+        """Counts rows, and gives what is due: as `dpcore.questions.place.Counter.add`."""
+        counter = self.counter(question)
+        self._balance[tree_rows(question.name)] += counter.add(increments, rows)
+        if counter.is_due:
+            yield from self.taken(question)
+
+    def taken(self, question: Question) -> Iterator[tuple[PlaceKey, bytes]]:
+        """The partial counts of a tree since the last time."""
+        for place, data, total in self.counter(question).take():
+            self._balance[tree_partials(question.name)] += 1
+            if question.balance_of(place) > 0:
+                self._balance[balance_name(question, place)] += total
+            yield (question.name, *place), data
+
+    def rest(self) -> Iterator[tuple[PlaceKey, bytes]]:
+        """The partial counts of all trees that were counted."""
+        for question in self._plan.questions:
+            if question.name in self._counters:
+                yield from self.taken(question)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for element in self.rest():
+            yield in_window(element)
+        yield from self.balances()
+        self.start_bundle()
+
+    def balances(self) -> Iterator[Any]:
+        """The bundle's increments to the balance."""
+        for name, increment in self._balance.items():
+            yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
+
+
+def read_rows(
+    question: Question, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
+) -> Read:
+    """What a question reads of a batch.
+
+    Args:
+        question: the tree.
+        reading: one of its methods, of columns.
+        batch: the rows.
+
+    Raises:
+        InputError: a column cannot be read; no message of a library, which may show a value.
+    """
+    try:
+        return reading({name: batch.column(name) for name in question.columns})
+    except (pa.ArrowException, ValueError, OverflowError):
+        raise InputError(
+            f"input: a column of tree {question.name} cannot be read as its domain asks"
+        ) from None
+
+
+def in_window(element: Any) -> Any:
+    """An element that a bundle gives at its end."""
+    return beam.transforms.window.GlobalWindows.windowed_value(element)
