@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -310,17 +310,23 @@ def _writable(folder: str) -> bool:
     return os.access(nearest, os.W_OK | os.X_OK)
 
 
-@contextmanager
-def job(options: PipelineOptions) -> Iterator[beam.Pipeline]:
-    """A pipeline, which runs at the end of the block; its failure is told in one sentence where it
-    has one.
+def run_job(read: ReadBatches, release: ReleaseTrees, options: PipelineOptions) -> None:
+    """Runs the job of a release, and tells its failure in one sentence where it has one.
+
+    Args:
+        read: gives its rows.
+        release: what becomes of them.
+        options: Beam's.
 
     Raises:
         InputError: the job failed for a reason that its user can mend.
     """
     try:
         with beam.Pipeline(options=options) as pipeline:
-            yield pipeline
+            # Of transforms in other languages, and empty: a process that is killed would leave it.
+            with suppress(OSError):
+                os.rmdir(pipeline.local_tempdir)
+            pipeline | "Read" >> read | "Release" >> release
     except Exception as error:
         sentence = sentence_in(f"{error} {error.__cause__ or ''}")
         if sentence is None:
@@ -335,26 +341,26 @@ def _run(
     options: PipelineOptions,
     wanted: Wanted,
 ) -> None:
-    """Builds and runs the job."""
+    """Builds and runs the job of a configuration."""
     output = files.absolute(configuration.output)
     for question in plan.questions:
         question.prepare()  # before the plan is copied
     plan = share_universes(plan, output)
-    with job(options) as pipeline:
-        rows = pipeline | "Read" >> ReadBatches(
-            patterns=tuple(map(files.absolute, configuration.input_paths)),
-            format=configuration.input_format,
-            options=configuration.input_options,
-            plan=plan,
-        )
-        rows | "Release" >> ReleaseTrees(
-            plan,
-            key=key,
-            output=output,
-            nonce=wanted.nonce,
-            repair=wanted.repair,
-            parameters=configuration.parameters,
-        )
+    read = ReadBatches(
+        patterns=tuple(map(files.absolute, configuration.input_paths)),
+        format=configuration.input_format,
+        options=configuration.input_options,
+        plan=plan,
+    )
+    release = ReleaseTrees(
+        plan,
+        key=key,
+        output=output,
+        nonce=wanted.nonce,
+        repair=wanted.repair,
+        parameters=configuration.parameters,
+    )
+    run_job(read, release, options)
     check_committed(output)
 
 

@@ -7,9 +7,7 @@ the rows are those of the release, which no budget bounds: it is for who has the
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
-from pipelines.releasing import beam_options, job
+from pipelines.releasing import beam_options, run_job
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
@@ -97,24 +95,16 @@ def check_replay(
     files.use_options(options)
     match_files(rows.paths)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
+    read = ReadBatches(
+        patterns=tuple(map(files.absolute, rows.paths)),
+        format=rows.format,
+        options=rows.options,
+        plan=plan,
+    )
+    nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
+    release = ReleaseTrees(plan, key=key, output=place, nonce=nonce, parameters=parameters)
     try:
-        with job(options) as pipeline:
-            # Beam's, empty, and not needed here: a process that is killed would leave it.
-            with contextlib.suppress(OSError):
-                os.rmdir(pipeline.local_tempdir)
-            read = pipeline | "Read" >> ReadBatches(
-                patterns=tuple(map(files.absolute, rows.paths)),
-                format=rows.format,
-                options=rows.options,
-                plan=plan,
-            )
-            read | "Release" >> ReleaseTrees(
-                plan,
-                key=key,
-                output=place,
-                nonce=bytes.fromhex(manifest["nonce"]),
-                parameters=manifest.get("parameters"),
-            )
+        run_job(read, release, options)
         check_committed(place)
     finally:
         made = HeldFiles.taken(place)
