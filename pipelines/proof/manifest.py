@@ -79,8 +79,11 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     wanted = plain(manifest_of(plan))["guarantee"]
     if place := first_difference(wanted, manifest["guarantee"], "guarantee", tolerance=0.0):
         raise CheckFailed(f"{place} is not what the specification guarantees{_version(manifest)}")
-    numbers = [f"{name} {value}" for name, value in wanted.items() if len(str(value)) < 40]
-    return ", ".join(numbers)
+    numbers = {name: value for name, value in wanted.items() if name not in ("words", "assumes")}
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in numbers.items()
+    )
 
 
 def check_sensitivities(plan: ReleasePlan) -> str:
