@@ -190,7 +190,7 @@ def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, s
     if chosen.data:
         needed = ("manifest", "specification", "parts", "files", *(["key"] if key else []))
         made = partial(release.replay, chosen.data, given, key)
-        checks.append(Check(name="replay", made=made, after=needed))
+        checks.append(Check(name="replay", made=made, after=needed, edited=False))
     return checks
 
 

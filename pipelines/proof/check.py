@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+# What a manifest that somebody edited makes of a computation.
+UNREADABLE = (LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
+
 
 class CheckFailed(Exception):
     """A check does not hold; the message says why."""
@@ -43,11 +46,25 @@ class Check:
         name: for the reader.
         made: makes it; returns what was compared, or raises `CheckFailed`.
         after: the checks that must hold before.
+        edited: what it reads may have been edited, so that a computation may fail anywhere.
     """
 
     name: str
     made: Callable[[], str]
     after: tuple[str, ...] = ()
+    edited: bool = True
+
+    def finding(self) -> Finding:
+        """What comes of it."""
+        try:
+            return Finding(check=self.name, ok=True, told=self.made())
+        except CheckFailed as failed:
+            return Finding(check=self.name, ok=False, told=str(failed))
+        except UNREADABLE as error:
+            if not self.edited:
+                raise
+            told = f"cannot be computed of what stands there: {type(error).__name__} {error}"
+            return Finding(check=self.name, ok=False, told=told)
 
 
 def findings_of(checks: list[Check]) -> list[Finding]:
@@ -65,9 +82,6 @@ def findings_of(checks: list[Check]) -> list[Finding]:
         if missing:
             finding = Finding(check=check.name, ok=None, told=f"needs {missing[0]}")
         else:
-            try:
-                finding = Finding(check=check.name, ok=True, told=check.made())
-            except CheckFailed as failed:
-                finding = Finding(check=check.name, ok=False, told=str(failed))
+            finding = check.finding()
         found[check.name] = finding
     return list(found.values())

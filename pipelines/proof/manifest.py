@@ -16,7 +16,7 @@ from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensit
 from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
 from dpcore.release.kinds import ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
-from pipelines.proof.check import CheckFailed
+from pipelines.proof.check import UNREADABLE, CheckFailed
 
 # Every entry, and whether each release has it.
 ENTRIES = {
@@ -26,8 +26,6 @@ ENTRIES = {
 }
 # Of recomputed floats: another processor may round the last bits of a sum otherwise.
 _TOLERANCE = 1e-9
-# What reading a specification raises that somebody edited.
-_UNREADABLE = (KeyError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*([abrc.]+[a-z]*[0-9]+)?")
 _HEXADECIMAL = {"nonce": 32, "key_id": 16, "record": 64}
 
@@ -67,7 +65,7 @@ def read_plan(manifest: Mapping[str, Any], read_universe: ReadUniverse) -> Relea
     try:
         plan = plan_from_spec(spec, read_universe)
         again = plain(plan.spec())
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise CheckFailed(f"spec cannot be planned: {type(error).__name__} {error}") from None
     if place := first_difference(again, spec, "spec", tolerance=0.0):
         raise CheckFailed(f"{place} is not what the rest of the specification gives")

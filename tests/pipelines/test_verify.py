@@ -497,3 +497,22 @@ def test_every_check_is_documented() -> None:
     page = (PROJECT / "docs" / "verify.md").read_text()
     for name in (*NAMES, "signature", "key", "replay"):
         assert f"\n| `{name}` |" in page, name
+
+
+@pytest.mark.parametrize("wrong", [None, [], {}, "", "x", -1, 1.5, True, ["a"], "1/0"])
+def test_no_manifest_breaks_the_program(again: Workspace, wrong: object) -> None:
+    """Every entry down to a depth of four, replaced by something else, is told in a sentence."""
+    manifest = json.loads((again.output / "manifest.json").read_text())
+    places = {
+        place[:depth] for place in scalars(manifest) for depth in range(1, min(len(place), 4))
+    }
+    for place in places - {("checksum",)}:
+        changed = deepcopy(manifest)
+        inner: Any = changed
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = wrong
+        changed["checksum"] = checksum_of(changed)
+        release = Verified(str(again.output))
+        release.__dict__["manifest"] = changed
+        assert not all(each.ok for each in findings_of(release.of_manifest()))
