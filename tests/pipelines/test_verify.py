@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -192,8 +193,6 @@ def test_files(again: Workspace) -> None:
 
 def test_a_table_that_was_written_anew(again: Workspace) -> None:
     """Labels, or errors made small, with every checksum recomputed."""
-    import hashlib
-
     path = again.output / "quantiles.parquet"
     table = pq.read_table(path)
     q = pc.multiply(table["q"], 1.5)
@@ -255,18 +254,41 @@ def unnoticed(folder: Path) -> list[str]:
     return found
 
 
+def golden(kind: str) -> Path:
+    """The folder of a golden release, made in the working directory."""
+    write_data(Path())
+    configuration = load_configuration(str(write_configuration(Path(), kind)))
+    rows, key = pq.read_table("rows.parquet"), configuration.key.checked()
+    nonce = bytes.fromhex(GOLDEN_NONCE)
+    release_table(configuration.plan(), rows, key, configuration.output, nonce)
+    return Path(configuration.output)
+
+
+def test_a_universe_that_was_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = golden("hierarchy")
+    (path,) = folder.glob("universe-*.parquet")
+    table = pq.read_table(path)
+    labels = pc.replace_substring(table["label"], "a", "b").combine_chunks()
+    pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", labels), path)
+    outcome = workspace.run("verify", folder)
+    assert f"specification: spec cannot be planned: ValueError {path.name} has not" in outcome.err
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    edited(folder, lambda manifest: manifest["files"].update({path.name: found}))
+    outcome = workspace.run("verify", folder)
+    assert outcome.code == 2
+    assert f"{path.name} is not the universe that the specification names" in outcome.err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_of_any_scalar_is_found(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_data(tmp_path)
-    configuration = load_configuration(str(write_configuration(tmp_path, kind)))
-    rows, key = pq.read_table("rows.parquet"), configuration.key.checked()
-    nonce = bytes.fromhex(GOLDEN_NONCE)
-    release_table(configuration.plan(), rows, key, configuration.output, nonce)
-    folder = Path(configuration.output)
+    folder = golden(kind)
     assert all(each.ok for each in findings_of(Verified(str(folder)).of_manifest()))
     left = unnoticed(folder)
     assert [place for place in left if not ELSEWHERE.fullmatch(place)] == []
@@ -383,8 +405,6 @@ def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) ->
 
 def test_a_replay_finds_estimates_that_were_edited(again: Workspace) -> None:
     """A part written anew, with its name and all checksums to suit."""
-    import hashlib
-
     path = next((again.output / "nodes").iterdir())
     table = pq.read_table(path)
     column = table.schema.get_field_index("estimate")
