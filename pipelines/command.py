@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_sample(commands)
     _add_report(commands)
     _add_verify(commands)
+    _add_ledger(commands)
     return parser
 
 
@@ -118,6 +119,7 @@ def _add_plan(commands: Commands) -> None:
             chosen.config,
             wanted=chosen.target_error,
             rows_guess=chosen.rows_guess,
+            units=chosen.units,
             as_json=chosen.json,
             given=given_parameters(chosen.set),
         )
@@ -136,6 +138,12 @@ def _add_plan(commands: Commands) -> None:
         type=float,
         metavar="ROWS",
         help="a public guess of the number of rows, of which a --target-error is a part",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="RELEASE",
+        help="a release of how many rows privacy units have (a tree whose domain has the type "
+        "unit_rows): also show what bounds leave out, and the errors with them",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -336,6 +344,50 @@ def _add_verify(commands: Commands) -> None:
     )
     _add_set(parser)
     parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_ledger(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.ledger import commands as ledger
+
+        steps = {"init": ledger.run_init, "show": ledger.run_show}
+        steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
+        return steps[chosen.step](chosen)
+
+    parser = _add(commands, "ledger", "Data sets and their budgets over all releases.", run)
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    init = kinds.add_parser("init", help="add a data set; makes the ledger where there is none")
+    show = kinds.add_parser("show", help="what is spent, and on which releases")
+    history = kinds.add_parser("history", help="what happened, and when")
+    upgrade = kinds.add_parser("upgrade", help="bring the tables to this version of dptrees")
+    for step in (init, show, history, upgrade):
+        step.add_argument(
+            "url", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    init.add_argument("--dataset", required=True, metavar="ID", help="the id of the data set")
+    init.add_argument("--epsilon", metavar="E", help="the total of all its releases")
+    init.add_argument("--delta", metavar="D", help="beside --epsilon; without it none may be spent")
+    init.add_argument("--rho", metavar="R", help="the total, in place of --epsilon")
+    init.add_argument(
+        "--unit",
+        action="append",
+        metavar="COLUMN",
+        help="a column that names the privacy unit; may be given several times; default: the row",
+    )
+    init.add_argument(
+        "--neighbors",
+        choices=["add_remove", "substitute"],
+        default="add_remove",
+        help="the neighbouring relation (default add_remove)",
+    )
+    init.add_argument(
+        "--change-total",
+        action="store_true",
+        help="of a data set that is there; not below what is spent",
+    )
+    show.add_argument("--dataset", metavar="ID", help="this one alone")
+    for step in (show, history):
+        step.add_argument("--json", action="store_true", help="for programs")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
 from pipelines.kinds import DEFAULT_KIND, KINDS
+from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
 from pipelines.sections.error import (
     ConfigurationError,
@@ -39,6 +40,7 @@ from pipelines.sections.error import (
     refusal_of,
 )
 from pipelines.sections.input import InputSection
+from pipelines.sections.ledger import ledger_url
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
@@ -63,6 +65,8 @@ class ReleaseSection(Section):
     signing_key: Annotated[str | None, PlainValidator(rules.signing_key)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
+    ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
+    dataset: Name | None = None
     trees: tuple[TreeSection, ...]
     # Checked by `pipelines.sections.parameters`, before what they are put into.
     parameters: Any = None
@@ -70,6 +74,12 @@ class ReleaseSection(Section):
     @section_rule(mode="after")
     def _one_key(self) -> Self:
         rules.exactly_one(key_file=self.key_file, key=self.key)
+        return self
+
+    @section_rule(mode="after")
+    def _dataset_of_ledger(self) -> Self:
+        if self.dataset is not None and self.ledger is None:
+            raise RuleBroken("stands beside ledger, which holds it", at=".dataset")
         return self
 
     @section_rule(mode="after")
@@ -99,6 +109,8 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
+        ledger: where the budget is counted with those of other releases; None: nowhere.
+        dataset: the id of the data set there; None: of the only one that it holds.
         signing_key: where the key lies that signs the manifest, as ``file:PATH`` or ``env:NAME``;
             None: nothing is signed.
         parameters: the texts of those that the configuration holds, by name.
@@ -115,6 +127,8 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    ledger: LedgerUrl | None = None
+    dataset: str | None = None
     signing_key: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     id_of_all: bool = False
@@ -242,6 +256,8 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),
         trees=section.trees,
+        ledger=section.ledger,
+        dataset=section.dataset,
         signing_key=section.signing_key,
         parameters=parameters.used,
         id_of_all=parameters.misses("release"),

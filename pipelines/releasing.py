@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
@@ -35,6 +35,7 @@ from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from pipelines.verifying import Verified, raise_first
 from transforms import files
+from transforms.bound import unit_shards_of
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
@@ -42,9 +43,11 @@ from transforms.layout import MANIFEST, SIGNATURE, planned_parts
 from transforms.nonce import key_id_of_folder
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
+from transforms.record import Witness
 from transforms.release import ReleaseTrees
 from transforms.standing import read_manifest, stands
 from transforms.sweep import (
+    begun,
     begun_without_record,
     discard,
     missing_files,
@@ -52,6 +55,9 @@ from transforms.sweep import (
     sweep_unnamed,
 )
 from transforms.universe_file import share_universes
+
+if TYPE_CHECKING:
+    from pipelines.ledger.booking import Booking
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
 # lose elements of large inputs, and its default runner reruns a failed job on another one.
@@ -106,29 +112,40 @@ def run_release(
     files.use_options(options)
     if configuration.id_of_all:
         print_line(configuration.id_remark, file=sys.stderr)
+    booking = _booking(configuration, plan)
+    plan = booking.plan if booking else plan
     if _check_output(output, plan, wanted) and _check_parameters(configuration, output, wanted):
         _check_standing(output, wanted)
+        if booking:
+            booking.settled()
         print_line(
             f"{output}: a release of this specification is already there; no row was read, and "
             "nothing was drawn or spent again"
         )
-        return _finish(configuration, plan, standing=True)
+        return _finish(configuration, plan, booking, standing=True)
     if configuration.signing_key is not None:
         SigningKey(reference=configuration.signing_key).load()  # seen before a row is read
     key = configuration.key.checked(None if wanted.discard else key_id_of_folder(output))
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
-    _prepare(output, plan, wanted)
+    _check_wanted(output, plan, wanted)
+    witness = None
+    if booking:
+        entry = booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
+        wanted, witness = replace(wanted, nonce=entry.nonce_bytes), booking.witness(entry)
+    _clear(output, wanted, reserved=booking is not None)
     parts = sum(1 for _ in planned_parts(plan))
     # Elsewhere the workers are other processes: what they wrote is looked for.
     elsewhere = options.view_as(StandardOptions).runner != LOCAL_RUNNER
     present = partial(_parts_present, output) if elsewhere else None
     with progress_bar(sum(size for _, size in matched), parts, present):
-        _run(configuration, plan, key, options, wanted)
+        _run(configuration, plan, key, options, wanted, witness)
     if wanted.repair:
         _check_repaired(output)
-    return _finish(configuration, plan, standing=False)
+    if booking:
+        booking.settled()
+    return _finish(configuration, plan, booking, standing=False)
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:
@@ -145,6 +162,7 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
         if experiment.startswith(_REFUSED_EXPERIMENTS):
             raise UserError(f"--experiments={experiment}: refused, since it shows rows")
     options.view_as(SetupOptions).save_main_session = False
+    unit_shards_of(options)  # refuses what is out of range
     return options
 
 
@@ -280,12 +298,20 @@ def _check_repaired(output: str) -> None:
         )
 
 
-def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
-    """What is asked of the folder before the job.
+def _booking(configuration: Configuration, plan: ReleasePlan) -> Booking | None:
+    """The ledger's part in a release; None without one."""
+    if configuration.ledger is None:
+        return None
+    from pipelines.ledger.booking import Booking  # slow to import, and not always needed
+
+    return Booking.of(configuration, plan)
+
+
+def _check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
+    """Sees that the folder can take what is asked of it.
 
     Raises:
-        UserError: there is no release to repair.
-        StandingError: there is a finished one, which is not discarded.
+        UserError: there is no release to repair, or nothing tells whose parts lie there.
     """
     if wanted.repair and not stands(output, plan):
         raise UserError(
@@ -297,8 +323,20 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
             "whether this run would draw them again; choose another output, or start anew with "
             "--discard"
         )
+
+
+def _clear(output: str, wanted: Wanted, *, reserved: bool) -> None:
+    """Clears the folder where that is asked.
+
+    Args:
+        reserved: there is a ledger, where something may be discarded whose folder is gone.
+
+    Raises:
+        StandingError: there is a finished release, which is not discarded, or nothing is there.
+    """
     if wanted.discard:
-        discard(output)
+        if begun(output) or not reserved:
+            discard(output)
         print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
 
 
@@ -340,6 +378,7 @@ def _run(
     key: KeyReference,
     options: PipelineOptions,
     wanted: Wanted,
+    witness: Witness | None,
 ) -> None:
     """Builds and runs the job of a configuration."""
     output = files.absolute(configuration.output)
@@ -358,13 +397,16 @@ def _run(
         output=output,
         nonce=wanted.nonce,
         repair=wanted.repair,
+        witness=witness,
         parameters=configuration.parameters,
     )
     run_job(read, release, options)
     check_committed(output)
 
 
-def _finish(configuration: Configuration, plan: ReleasePlan, *, standing: bool) -> int:
+def _finish(
+    configuration: Configuration, plan: ReleasePlan, booking: Booking | None, *, standing: bool
+) -> int:
     """Clears what is no part of the release, signs it, writes the report and tells what there
     is."""
     output = configuration.output
@@ -379,7 +421,7 @@ def _finish(configuration: Configuration, plan: ReleasePlan, *, standing: bool) 
     report = files.join(output, REPORT)
     if not standing or not files.exists(report):
         write_report(output)
-    print_summary(folder, report)
+    print_summary(folder, report, booking.account.line if booking else None)
     return 0
 
 

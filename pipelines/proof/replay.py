@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow
@@ -54,7 +54,10 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
         CheckFailed: it is another release's.
         ConfigurationError: it cannot be planned.
     """
-    wanted = plain(configuration.plan().spec())
+    # Where it does not say which data set of its ledger, the ledger did.
+    of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
+    plan = replace(configuration.plan(), dataset=configuration.dataset or of_ledger)
+    wanted = plain(plan.spec())
     if place := first_difference(wanted, manifest["spec"], "spec", tolerance=0.0):
         raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
