@@ -102,6 +102,7 @@ def _add_plan(commands: Commands) -> None:
             chosen.config,
             wanted=chosen.target_error,
             rows_guess=chosen.rows_guess,
+            units=chosen.units,
             as_json=chosen.json,
         )
 
@@ -119,6 +120,12 @@ def _add_plan(commands: Commands) -> None:
         type=float,
         metavar="ROWS",
         help="a public guess of the number of rows, of which a --target-error is a part",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="RELEASE",
+        help="a release of how many rows privacy units have (a tree whose domain has the type "
+        "unit_rows): also show what bounds leave out, and the errors with them",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 

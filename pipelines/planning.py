@@ -15,11 +15,17 @@ from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
+from pipelines.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.user_error import UserError
 
 
 def run_plan(
-    path: str, *, wanted: WantedErrors | None, rows_guess: float | None, as_json: bool
+    path: str,
+    *,
+    wanted: WantedErrors | None,
+    rows_guess: float | None,
+    units: str | None,
+    as_json: bool,
 ) -> int:
     """Prints the plan of a configuration.
 
@@ -28,6 +34,7 @@ def run_plan(
         wanted: also find the budgets at which trees are at most this far off: of the whole release,
             and of each tree alone.
         rows_guess: a public guess of the number of rows, of which these errors are parts.
+        units: a release of how many rows units have; also show what bounds cut off, and cost.
         as_json: print one JSON object.
     """
     configuration = load_configuration(path)
@@ -41,6 +48,8 @@ def run_plan(
     entry = {"trees": trees, "composition": composition_entry(configuration, plan)}
     if errors:
         entry["target"] = whole_target(configuration, errors)
+    if units is not None:
+        entry["units"] = unit_bounds_entry(configuration, units)
     if as_json:
         print_json(entry, indent=1)
         return 0
@@ -85,6 +94,9 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) ->
         _print_target(tree.get("target"))
     if "target" in entry:
         for line in target_lines(entry["target"]):
+            print_line(line)
+    if "units" in entry:
+        for line in unit_bounds_lines(entry["units"]):
             print_line(line)
 
 

@@ -29,6 +29,7 @@ from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.bound import unit_shards_of
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
@@ -144,6 +145,7 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
         if experiment.startswith(_REFUSED_EXPERIMENTS):
             raise UserError(f"--experiments={experiment}: refused, since it shows rows")
     options.view_as(SetupOptions).save_main_session = False
+    unit_shards_of(options)  # refuses what is out of range
     return options
 
 

@@ -70,7 +70,7 @@ class BoundRows(beam.PTransform):
         self._plan, self._key = plan, key
 
     def expand(self, batches: Any) -> Any:
-        shards = _unit_shards(batches.pipeline)
+        shards = unit_shards_of(batches.pipeline.options)
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
@@ -102,8 +102,13 @@ class BoundRows(beam.PTransform):
         }
 
 
-def _unit_shards(pipeline: Any) -> int:
-    shards = pipeline.options.view_as(UnitOptions).unit_shards
+def unit_shards_of(options: PipelineOptions) -> int:
+    """In how many parts the rows of units are bounded.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    shards = options.view_as(UnitOptions).unit_shards
     if not 1 <= shards <= MOST_SHARDS:
         raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
     return int(shards)
@@ -137,9 +142,11 @@ class _SendRows(CountingDoFn):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        unit, choices, questions = self._plan.unit, self._choices, self._plan.questions
+        choices, questions = self._choices, self._plan.questions
         self._ids, self._rows = UnitIds(choices), 0
-        self._bounding = {each.name: TreeBounding(each, unit, choices) for each in questions}
+        self._bounding = {
+            each.name: TreeBounding(each, choices, self._shards) for each in questions
+        }
         for question in questions if self._own else ():
             self.counter(question)
 
@@ -163,7 +170,7 @@ class _SendRows(CountingDoFn):
         """All rows that wait."""
         self._rows = 0
         for name, bounding in self._bounding.items():
-            for shard, data, rows in bounding.take(self._shards):
+            for shard, data, rows in bounding.take():
                 self._balance[unit_rows(name)] += rows + 1
                 yield (name, shard), data
 
@@ -203,7 +210,7 @@ class _CountBounded(CountingDoFn):
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, _), messages = element
         question = self._plan.question(name)
-        bounding, received = TreeBounding(question, self._plan.unit, self._choices), list(messages)
+        bounding, received = TreeBounding(question, self._choices), list(messages)
         found = bounding.bounded(received)
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= found.rows + len(received)

@@ -6,7 +6,7 @@ million rows is as many runs as it has cells and values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -62,6 +62,12 @@ class UnitRuns:
     def rows(self) -> int:
         """How many rows the runs stand for."""
         return int(self.counts.sum())
+
+    @property
+    def rows_of_units(self) -> Integers:
+        """(units,) how many rows each has."""
+        found = np.bincount(self.codes, weights=self.counts, minlength=len(self.units))
+        return found.astype(np.int64)
 
     @classmethod
     def of(
@@ -330,20 +336,13 @@ def _shifted(words: Words, bits: int) -> Words:
     return words << np.uint64(bits) if bits < 64 else np.zeros_like(words)
 
 
-def shard_numbers(ids: Blocks, shards: int) -> npt.NDArray[np.uint16]:
+def shard_numbers(ids: Blocks, shards: int) -> npt.NDArray[np.unsignedinteger]:
     """The shard of each unit, (n,), by its id: which is keyed, so shards are even and tell nothing.
 
     >>> shard_numbers(np.array([[0, 5], [2**63, 1], [2**64 - 1, 0]], np.uint64), 4).tolist()
     [0, 2, 3]
     """
     top = ids[:, 0] >> np.uint64(32)
-    numbers: npt.NDArray[np.uint16] = ((top * np.uint64(shards)) >> np.uint64(32)).astype(np.uint16)
-    return numbers
-
-
-def shard_slices(ids: Blocks, shards: int) -> tuple[Integers, Iterator[tuple[int, slice]]]:
-    """An order of rows by shards, and the rows of each in it."""
-    numbers = shard_numbers(ids, shards)
-    order = np.argsort(numbers, kind="stable")  # 16 bits: a radix sort
-    edges = np.cumsum([0, *np.bincount(numbers, minlength=shards)])
-    return order, ((shard, slice(*edge)) for shard, edge in enumerate(pairwise(edges.tolist())))
+    numbers = (top * np.uint64(shards)) >> np.uint64(32)
+    narrow: npt.NDArray[np.unsignedinteger] = numbers.astype(np.min_scalar_type(shards - 1))
+    return narrow

@@ -24,11 +24,10 @@ from dpcore.bounding.runs import (
     distinct_units,
     joined_labels,
     merged,
-    shard_slices,
+    shard_numbers,
 )
 from dpcore.bounding.unit_ids import Blocks, Units
 from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import Increments, RowIncrements
 from dpcore.questions.question import Question
 from dpcore.rows.column import fixed_width_values
@@ -71,17 +70,18 @@ class TreeBounding:
 
     Args:
         question: the tree.
-        unit: the privacy unit.
         choices: under whose key and release it is chosen what stays.
+        shards: of units; which of their rows stay does not depend on it.
     """
 
-    def __init__(self, question: Question, unit: PrivacyUnit, choices: KeyedChoices) -> None:
+    def __init__(self, question: Question, choices: KeyedChoices, shards: int = SHARDS) -> None:
+        unit = question.unit
         bounds = RowBounds(rows=unit.rows, keys=unit.keys, rows_per_key=unit.rows_per_key)
         if question.keys is None:
             bounds = RowBounds(rows=unit.rows)
-        self._question = question
+        self._question, self._shards = question, shards
         self._choice = RowChoice(bounds, choices, question.name)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Batch] = []
 
     def add(self, rows: RowIncrements, units: Units) -> Increments:
         """Takes the rows of a batch that have a unit.
@@ -99,25 +99,21 @@ class TreeBounding:
             missing = None if missing is None else missing[places]
         alone = np.zeros(len(ids), np.bool_) if missing is None else missing
         with_unit = increments.of(~alone) if alone.any() else increments
-        self._waiting.append(_Waiting.of(with_unit, ids[~alone] if alone.any() else ids))
+        ids = ids[~alone] if alone.any() else ids
+        if len(ids):
+            self._waiting.append(_Batch.of(with_unit, ids, self._shards))
         return self._question.regrouped(increments.of(alone))
 
-    def take(self, shards: int) -> Iterator[ShardRows]:
+    def take(self) -> Iterator[ShardRows]:
         """The rows since the last call, by shards, and start anew: every shard, also those without
         rows, since how many there are must not tell where rows are."""
-        waiting, self._waiting = self._waiting, []
-        if not any(len(each.ids) for each in waiting):
-            yield from (ShardRows(shard, b"", 0) for shard in range(shards))
-            return
-        rows = _Waiting.joined(waiting)
-        waiting.clear()
-        order, slices = shard_slices(rows.ids, shards)
-        rows = rows.ordered(order)
-        for shard, part in slices:
-            if part.start == part.stop:
+        waiting, self._waiting = _with_common_labels(self._waiting), []
+        for shard in range(self._shards):
+            parts = [part for each in waiting if len((part := each.of_shard(shard)).ids)]
+            if not parts:
                 yield ShardRows(shard, b"", 0)
                 continue
-            runs = self._of_kept_keys(rows.runs(part))
+            runs = self._of_kept_keys(_runs(parts))
             yield ShardRows(shard, runs.to_bytes(), runs.rows)
 
     def _of_kept_keys(self, runs: UnitRuns) -> UnitRuns:
@@ -133,19 +129,23 @@ class TreeBounding:
         runs = merged(messages)
         if runs is None:
             return BoundedRows(None, 0)
+        units = self._question.of_units(runs.rows_of_units)
+        if units is not None:
+            return BoundedRows(units, runs.rows)
         kept = self._choice.kept(runs, self._question.keys_of(runs.cells))
         return BoundedRows(self._question.regrouped(runs.increments(kept)), runs.rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Waiting:
-    """Rows of a part of the data.
+class _Batch:
+    """Rows of a batch, in the order of shards: made while the batch is near the processor.
 
     Args:
         form: of their cells.
         ids: (n, 2) of their units.
         cells: (n,)
         values: (n,) or None.
+        edges: (shards + 1,) where each shard begins.
         labels: that cells are positions on, if they are texts.
     """
 
@@ -153,49 +153,59 @@ class _Waiting:
     ids: Blocks
     cells: Integers
     values: Integers | None
+    edges: Integers
     labels: pa.Array | None = None
 
     @classmethod
-    def of(cls, increments: Increments, ids: Blocks) -> _Waiting:
-        cells, values, labels = increments.cells, increments.values, None
-        if not isinstance(cells, pa.Array):
-            form = Form.IDS
-        elif pa.types.is_integer(cells.type):
-            form, cells = Form.CODES, fixed_width_values(cells).view(np.int64)
-        else:
-            encoded = cells.dictionary_encode()
-            form, labels = Form.LABELS, encoded.dictionary
-            cells = fixed_width_values(encoded.indices).astype(np.int64)
-        return cls(form=form, ids=ids, cells=cells, values=values, labels=labels)
-
-    @classmethod
-    def joined(cls, parts: list[_Waiting]) -> _Waiting:
-        labels, cells = None, [part.cells for part in parts]
-        if parts[0].form is Form.LABELS:
-            labels, places = joined_labels(
-                [part.labels for part in parts if part.labels is not None]
-            )
-            cells = [own[each] for own, each in zip(places, cells, strict=True)]
-        values = [part.values for part in parts if part.values is not None]
+    def of(cls, increments: Increments, ids: Blocks, shards: int) -> _Batch:
+        form, cells, labels = _numbered(increments.cells)
+        numbers = shard_numbers(ids, shards)
+        order = np.argsort(numbers, kind="stable")  # of so narrow numbers a radix sort
         return cls(
-            form=parts[0].form,
-            ids=np.concatenate([part.ids for part in parts]),
-            cells=np.concatenate(cells),
-            values=np.concatenate(values) if values else None,
+            form=form,
+            ids=ids[order],
+            cells=cells[order],
+            values=None if increments.values is None else increments.values[order],
+            edges=np.cumsum([0, *np.bincount(numbers, minlength=shards)]),
             labels=labels,
         )
 
-    def ordered(self, order: Integers) -> _Waiting:
-        values = None if self.values is None else self.values[order]
-        return replace(self, ids=self.ids[order], cells=self.cells[order], values=values)
-
-    def runs(self, part: slice) -> UnitRuns:
-        """Those of a slice of the rows, of a shard."""
-        units, codes = distinct_units(self.ids[part])
-        cells, labels = self.cells[part], self.labels
-        if labels is not None:
-            used, cells = np.unique(cells, return_inverse=True)
-            labels = labels.take(pa.array(used))
+    def of_shard(self, shard: int) -> _Batch:
+        """The rows of a shard."""
+        part = slice(self.edges[shard], self.edges[shard + 1])
         values = None if self.values is None else self.values[part]
-        rows = RowArrays(codes=codes, cells=cells, values=values)
-        return UnitRuns.of(self.form, units, rows, labels)
+        return replace(self, ids=self.ids[part], cells=self.cells[part], values=values)
+
+
+def _numbered(cells: Integers | pa.Array) -> tuple[Form, Integers, pa.Array | None]:
+    """Cells as integers, and the list on which those are positions, if they are."""
+    if not isinstance(cells, pa.Array):
+        return Form.IDS, cells, None
+    if pa.types.is_integer(cells.type):
+        return Form.CODES, fixed_width_values(cells).view(np.int64), None
+    encoded = cells.dictionary_encode()
+    return Form.LABELS, fixed_width_values(encoded.indices).astype(np.int64), encoded.dictionary
+
+
+def _with_common_labels(batches: list[_Batch]) -> list[_Batch]:
+    """The same batches, whose cells are positions on one list, where they are on lists."""
+    lists = [each.labels for each in batches if each.labels is not None]
+    if not lists:
+        return batches
+    labels, places = joined_labels(lists)
+    return [
+        replace(each, cells=own[each.cells], labels=labels)
+        for each, own in zip(batches, places, strict=True)
+    ]
+
+
+def _runs(parts: list[_Batch]) -> UnitRuns:
+    """Those of a shard's rows, from all batches."""
+    units, codes = distinct_units(np.concatenate([part.ids for part in parts]))
+    cells, labels = np.concatenate([part.cells for part in parts]), parts[0].labels
+    if labels is not None:
+        used, cells = np.unique(cells, return_inverse=True)
+        labels = labels.take(pa.array(used))
+    values = [part.values for part in parts if part.values is not None]
+    rows = RowArrays(codes=codes, cells=cells, values=np.concatenate(values) if values else None)
+    return UnitRuns.of(parts[0].form, units, rows, labels)

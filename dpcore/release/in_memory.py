@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from dpcore.bounding.unit_ids import UnitIds, check_unit_types
-from dpcore.bounding.unit_rows import SHARDS, TreeBounding
+from dpcore.bounding.unit_rows import TreeBounding
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource, combine_digests
 from dpcore.privacy.unit import NullUnits
@@ -97,7 +97,7 @@ def _bounded_increments(
 ) -> Iterator[CountedRows]:
     """The same of the rows of each privacy unit that stay."""
     unit, ids = plan.unit, UnitIds(choices)
-    bounding = {each.name: TreeBounding(each, unit, choices) for each in plan.questions}
+    bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
     for batch in batches:
         check_unit_types(unit.columns, {name: batch.column(name).type for name in unit.columns})
@@ -108,7 +108,7 @@ def _bounded_increments(
             if unit.nulls is NullUnits.OWN:
                 yield question, alone, batch.num_rows
     for question in plan.questions:
-        for rows in bounding[question.name].take(SHARDS):
+        for rows in bounding[question.name].take():
             sent.setdefault((question.name, rows.shard), []).append(rows.data)
     for (name, _), messages in sent.items():
         found = bounding[name].bounded(messages)

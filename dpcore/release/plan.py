@@ -72,7 +72,7 @@ class ReleasePlan:
         for question in self.questions:
             own = question.budget
             alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
-            if question.unit != self.unit or not alike:
+            if not self.unit.holds(question.unit) or not alike:
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
         # An epsilon beside one that is stated is added to what is stated.
         shared = Fraction(0) if self.stated is not None else self.spending.epsilon

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +70,11 @@ CONFIGURATION: dict[str, Any] = {
         },
     ],
 }
+# The same trees, of which each counts a few rows of a person, who has up to thousands.
+PEOPLE: dict[str, Any] = {
+    "privacy": CONFIGURATION["privacy"]
+    | {"unit": "person", "max_rows": 5, "max_keys": 2, "max_rows_per_key": 3, "null_unit": "own"},
+}
 
 
 def rows() -> pa.Table:
@@ -81,6 +86,7 @@ def rows() -> pa.Table:
             "x": pa.array(random.gamma(3, 12, ROWS), mask=random.random(ROWS) < 0.01),
             "place": pa.array(place),
             "number": pa.array(random.integers(-20, 60, ROWS)),
+            "person": pa.array(random.zipf(1.4, ROWS) % 5000, mask=random.random(ROWS) < 0.05),
         }
     )
 
@@ -197,8 +203,15 @@ def _running(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[En
         yield started
 
 
-def make_workspace(folder: Path, engine: Engine, *, other_files: bool = False) -> Workspace:
-    """Write the rows, as four files or otherwise as one in another order, and the rest."""
+def make_workspace(
+    folder: Path,
+    engine: Engine,
+    *,
+    other_files: bool = False,
+    sections: Mapping[str, Any] | None = None,
+) -> Workspace:
+    """Write the rows, as four files or otherwise as one in another order, and the rest; some
+    sections of the configuration may be others."""
     key, below = folder / "release.key", folder / "rows"
     key.write_text(ReleaseKey(SECRET).to_text() + "\n")
     key.chmod(0o600)
@@ -214,7 +227,8 @@ def make_workspace(folder: Path, engine: Engine, *, other_files: bool = False) -
     made = Workspace(folder=folder, engine=engine)
     places = {"output": str(made.output), "key_file": str(key)}
     source = {"input": {"format": "parquet", "path": str(below / "*.parquet")}}
-    made.configuration.write_text(yaml.safe_dump(CONFIGURATION | places | source))
+    configuration = CONFIGURATION | places | source | dict(sections or {})
+    made.configuration.write_text(yaml.safe_dump(configuration))
     for path in engine.faults.iterdir():
         path.unlink()
     return made

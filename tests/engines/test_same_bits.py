@@ -12,6 +12,7 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import (
+    PEOPLE,
     SECRET,
     SENTINEL,
     Workspace,
@@ -36,6 +37,24 @@ def test_other_files_and_other_parallelism(
 ) -> None:
     workspace = make_workspace(tmp_path, running, other_files=True)
     assert workspace.release(running.other) == undisturbed
+
+
+@pytest.fixture(scope="session")
+def of_people(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of the release by the local runner in which a few rows of each person count."""
+    folder = tmp_path_factory.mktemp("people")
+    with engine("local", tmp_path_factory.mktemp("local")) as started:
+        return make_workspace(folder, started, sections=PEOPLE).release()
+
+
+@pytest.mark.parametrize("other_files", [False, True])
+def test_rows_of_units(
+    tmp_path: Path, running: Engine, of_people: dict[str, bytes], other_files: bool
+) -> None:
+    """The same rows of each person stay, in other files and in another number of shards."""
+    workspace = make_workspace(tmp_path, running, other_files=other_files, sections=PEOPLE)
+    options = (*running.other, "--unit_shards=7") if other_files else running.options
+    assert workspace.release(options) == of_people
 
 
 @pytest.fixture(scope="session")
