@@ -286,6 +286,9 @@ def _check_same(entry: Entry, request: Request) -> None:
     name, at = entry.release, f"{entry.folder} already"
     stands = "is made into" if entry.state is State.COMMITTED else "is reserved for"
     asked = request.entry(entry.cost)
+    or_else = ", or give up what was begun with --discard"
+    if entry.state is State.COMMITTED or entry.folder != asked.folder:
+        or_else = ""
     nonce = entry.nonce if request.nonce is None else request.nonce.hex()
     for what, own, other in (
         ("another specification", entry.spec_digest, asked.spec_digest),
@@ -296,7 +299,7 @@ def _check_same(entry: Entry, request: Request) -> None:
         if own != other:
             raise LedgerError(
                 f"release: {name} {stands} {at}, and this one has {what}: a second draw spends its "
-                "budget again; choose another id"
+                f"budget again; choose another id{or_else}"
             )
 
 

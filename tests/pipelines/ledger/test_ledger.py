@@ -117,7 +117,9 @@ def test_what_differs_is_another_release(
         ledger.reserve(asked(**other))  # type: ignore[arg-type]
     stands = "is made into" if committed else "is reserved for"
     assert f"release: small {stands} /out/small already" in refused.value.sentence
-    assert "a second draw spends its budget again" in refused.value.sentence
+    assert "a second draw spends its budget again; choose another id" in refused.value.sentence
+    may_discard = not committed and "folder" not in other
+    assert ("give up what was begun with --discard" in refused.value.sentence) is may_discard
     assert spent(ledger).epsilon == 1
 
 
