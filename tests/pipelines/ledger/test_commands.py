@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipelines.ledger import database
-from pipelines.ledger.ledger import open_account
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.conftest import NONCE, Outcome, Workspace, search_path
 from tests.pipelines.ledger.asked import account_of

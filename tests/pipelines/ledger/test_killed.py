@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.ledger.ledger import Ledger, open_account
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.conftest import NONCE, PROJECT, search_path
 from tests.pipelines.ledger.asked import account_of, opened

@@ -10,8 +10,9 @@ from dpcore.privacy.budget import Neighbors
 from pipelines.ledger.entry import State, entries
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger, open_account
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.loss import Loss
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import account_of, asked, opened, plan_of
 
