@@ -22,6 +22,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import create_runner
 
+from dpcore.noise.randomness import key_id_of
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
@@ -125,7 +126,7 @@ def run_release(
         return _finish(configuration, plan, booking, standing=True)
     if configuration.signing_key is not None:
         SigningKey(reference=configuration.signing_key).load()  # seen before a row is read
-    key = configuration.key.checked(None if wanted.discard else key_id_of_folder(output))
+    key = configuration.key.checked(None if wanted.discard else _begun_under(output, booking))
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
@@ -305,6 +306,16 @@ def _booking(configuration: Configuration, plan: ReleasePlan) -> Booking | None:
     from pipelines.ledger.booking import Booking  # slow to import, and not always needed
 
     return Booking.of(configuration, plan)
+
+
+def _begun_under(output: str, booking: Booking | None) -> str | None:
+    """The id of the key under which a release was begun, as its folder tells, or else its ledger;
+    None where it was not."""
+    found = key_id_of_folder(output)
+    if found is None and booking:
+        entry = booking.ledger.standing(booking.dataset, booking.plan.name)
+        return None if entry is None else key_id_of(bytes.fromhex(entry.key))
+    return found
 
 
 def _check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,3 +105,23 @@ def test_several_keys_in_a_variable(again: Workspace, monkeypatch: pytest.Monkey
 
     assert again.release(by_variable).code == 0
     assert files_of(again.output) == before
+
+
+def test_a_ledger_remembers_the_key_of_a_release_whose_folder_is_gone(
+    workspace: Workspace,
+) -> None:
+    url = f"sqlite:///{workspace.folder / 'ledger.db'}"
+    init = workspace.run("ledger", "init", url, "--dataset", "rows", "--epsilon", "1")
+    assert init.code == 0, init.err
+
+    def counted(settings: dict[str, object]) -> None:
+        settings["ledger"] = url
+
+    first = workspace.release(counted)
+    assert first.code == 0, first.err
+    before = files_of(workspace.output)
+    shutil.rmtree(workspace.output)
+    assert workspace.run("keygen", workspace.key, "--rotate").code == 0
+    again = workspace.release(counted)
+    assert (again.code, again.err) == (0, "")
+    assert files_of(workspace.output) == before
