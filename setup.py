@@ -23,7 +23,17 @@ def version() -> str:
 
 # The S3 server of the tests: moto, with what its server needs and no other service does.
 S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
-TEST = [*S3_SERVER, "dp-accounting>=0.6,<0.7", "hypothesis", "pytest", "pytest-xdist", "setuptools"]
+# A ledger in PostgreSQL.
+POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
+TEST = [
+    *S3_SERVER,
+    *POSTGRESQL,
+    "dp-accounting>=0.6,<0.7",
+    "hypothesis",
+    "pytest",
+    "pytest-xdist",
+    "setuptools",
+]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
 DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
@@ -39,6 +49,8 @@ setup(
     | {"pipelines": ["py.typed", "*/*.j2", "*/*.js", "*/*.css"]},
     # The upper bounds of numpy and pyarrow are those of apache-beam 2.77.
     install_requires=[
+        # The ledger's tables, and the versions of them.
+        "alembic>=1.13,<2",
         "apache-beam>=2.77,<2.78",
         "bokeh",
         "cryptography",
@@ -49,12 +61,14 @@ setup(
         "pydantic>=2",
         "PyYAML",
         "scipy>=1.12",
+        "sqlalchemy>=2,<3",
         "tqdm",
         "typing_extensions",
     ],
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "postgresql": POSTGRESQL,
         "bench": BENCH,
         "test": TEST,
         "dev": DEV,

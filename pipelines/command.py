@@ -79,7 +79,24 @@ def _parser() -> argparse.ArgumentParser:
     _add_query(commands)
     _add_sample(commands)
     _add_report(commands)
+    _add_verify(commands)
+    _add_ledger(commands)
     return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_set(parser)
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the configuration, for ${NAME} in it; may be given several times",
+    )
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
@@ -96,16 +113,19 @@ def _add(commands: Commands, name: str, text: str, run: Run) -> argparse.Argumen
 def _add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.planning import run_plan
+        from pipelines.sections.parameters import given_parameters
 
         return run_plan(
             chosen.config,
             wanted=chosen.target_error,
             rows_guess=chosen.rows_guess,
+            units=chosen.units,
             as_json=chosen.json,
+            given=given_parameters(chosen.set),
         )
 
     parser = _add(commands, "plan", "Show the plan and its predicted error; reads no data.", run)
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument(
         "--target-error",
         type=_wanted_errors,
@@ -118,6 +138,12 @@ def _add_plan(commands: Commands) -> None:
         type=float,
         metavar="ROWS",
         help="a public guess of the number of rows, of which a --target-error is a part",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="RELEASE",
+        help="a release of how many rows privacy units have (a tree whose domain has the type "
+        "unit_rows): also show what bounds leave out, and the errors with them",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 
@@ -134,12 +160,25 @@ def _wanted_errors(text: str) -> WantedErrors:
 
 def _add_keygen(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.keygen import run_keygen
+        from pipelines.keygen import run_keygen, run_rotation, run_signing_keygen
 
-        return run_keygen(chosen.file)
+        if chosen.signing:
+            return run_signing_keygen(chosen.file)
+        return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
 
     parser = _add(commands, "keygen", "Make a release key in a new file, yours alone.", run)
     parser.add_argument("file", metavar="FILE")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--rotate",
+        action="store_true",
+        help="make a new key the current one of FILE, and keep the others as retired",
+    )
+    what.add_argument(
+        "--signing",
+        action="store_true",
+        help="make a key that signs manifests instead, and its public key in FILE.pub",
+    )
 
 
 def _add_release(commands: Commands) -> None:
@@ -148,9 +187,10 @@ def _add_release(commands: Commands) -> None:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
         from pipelines.releasing import Wanted, run_release
+        from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-        return run_release(chosen.config, rest, wanted)
+        return run_release(chosen.config, rest, wanted, given_parameters(chosen.set))
 
     parser = _add(
         commands,
@@ -158,7 +198,7 @@ def _add_release(commands: Commands) -> None:
         "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
         run,
     )
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -279,6 +319,75 @@ def _add_report(commands: Commands) -> None:
         "and right below it; may be given several times",
     )
     parser.add_argument("--tree", help="the tree; may be left out where there is only one")
+
+
+def _add_verify(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if chosen.data:
+            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from pipelines.proof.verifying import run_verify
+
+        return run_verify(chosen)
+
+    parser = _add(commands, "verify", "Check a release against itself, its key and its rows.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
+    parser.add_argument(
+        "--key", metavar="FILE", help="the release's key: its file, or env:NAME; see also --data"
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="CONFIG",
+        help="the release's configuration, or files of its rows: makes the release again in memory "
+        "and compares every bit, which tells whether the rows are those of the release",
+    )
+    _add_set(parser)
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_ledger(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.ledger import commands as ledger
+
+        steps = {"init": ledger.run_init, "show": ledger.run_show}
+        steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
+        return steps[chosen.step](chosen)
+
+    parser = _add(commands, "ledger", "Data sets and their budgets over all releases.", run)
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    init = kinds.add_parser("init", help="add a data set; makes the ledger where there is none")
+    show = kinds.add_parser("show", help="what is spent, and on which releases")
+    history = kinds.add_parser("history", help="what happened, and when")
+    upgrade = kinds.add_parser("upgrade", help="bring the tables to this version of dptrees")
+    for step in (init, show, history, upgrade):
+        step.add_argument(
+            "url", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    init.add_argument("--dataset", required=True, metavar="ID", help="the id of the data set")
+    init.add_argument("--epsilon", metavar="E", help="the total of all its releases")
+    init.add_argument("--delta", metavar="D", help="beside --epsilon; without it none may be spent")
+    init.add_argument("--rho", metavar="R", help="the total, in place of --epsilon")
+    init.add_argument(
+        "--unit",
+        action="append",
+        metavar="COLUMN",
+        help="a column that names the privacy unit; may be given several times; default: the row",
+    )
+    init.add_argument(
+        "--neighbors",
+        choices=["add_remove", "substitute"],
+        default="add_remove",
+        help="the neighbouring relation (default add_remove)",
+    )
+    init.add_argument(
+        "--change-total",
+        action="store_true",
+        help="of a data set that is there; not below what is spent",
+    )
+    show.add_argument("--dataset", metavar="ID", help="this one alone")
+    for step in (show, history):
+        step.add_argument("--json", action="store_true", help="for programs")
 
 
 if __name__ == "__main__":

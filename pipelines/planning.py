@@ -10,6 +10,7 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
@@ -19,7 +20,13 @@ from pipelines.user_error import UserError
 
 
 def run_plan(
-    path: str, *, wanted: WantedErrors | None, rows_guess: float | None, as_json: bool
+    path: str,
+    *,
+    wanted: WantedErrors | None,
+    rows_guess: float | None,
+    units: str | None,
+    as_json: bool,
+    given: Mapping[str, str] | None = None,
 ) -> int:
     """Prints the plan of a configuration.
 
@@ -28,9 +35,11 @@ def run_plan(
         wanted: also find the budgets at which trees are at most this far off: of the whole release,
             and of each tree alone.
         rows_guess: a public guess of the number of rows, of which these errors are parts.
+        units: a release of how many rows units have; also show what bounds cut off, and cost.
         as_json: print one JSON object.
+        given: parameters of the command line, by name.
     """
-    configuration = load_configuration(path)
+    configuration = load_configuration(path, given)
     if wanted is None and rows_guess is not None:
         raise UserError("--rows-guess: stands beside --target-error")
     errors = {} if wanted is None else wanted.by_tree(configuration.workloads, rows_guess)
@@ -41,10 +50,14 @@ def run_plan(
     entry = {"trees": trees, "composition": composition_entry(configuration, plan)}
     if errors:
         entry["target"] = whole_target(configuration, errors)
+    if units is not None:
+        entry["units"] = unit_bounds_entry(configuration, units)
     if as_json:
         print_json(entry, indent=1)
         return 0
     _print(plan, entry, asked_delta=configuration.guarantee.delta is not None)
+    if configuration.id_of_all:
+        print_line(configuration.id_remark)
     return 0
 
 
@@ -85,6 +98,9 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) ->
         _print_target(tree.get("target"))
     if "target" in entry:
         for line in target_lines(entry["target"]):
+            print_line(line)
+    if "units" in entry:
+        for line in unit_bounds_lines(entry["units"]):
             print_line(line)
 
 

@@ -142,10 +142,10 @@ class _SendRows(CountingDoFn):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        unit, choices, questions = self._plan.unit, self._choices, self._plan.questions
+        choices, questions = self._choices, self._plan.questions
         self._ids, self._rows = UnitIds(choices), 0
         self._bounding = {
-            each.name: TreeBounding(each, unit, choices, self._shards) for each in questions
+            each.name: TreeBounding(each, choices, self._shards) for each in questions
         }
         for question in questions if self._own else ():
             self.counter(question)
@@ -210,7 +210,7 @@ class _CountBounded(CountingDoFn):
     def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, _), messages = element
         question = self._plan.question(name)
-        bounding, received = TreeBounding(question, self._plan.unit, self._choices), list(messages)
+        bounding, received = TreeBounding(question, self._choices), list(messages)
         found = bounding.bounded(received)
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= found.rows + len(received)

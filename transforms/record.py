@@ -11,7 +11,7 @@ run the job again on data of their choice, in a folder whose release was begun a
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -24,6 +24,10 @@ from transforms.errors import ReleaseError
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import MANIFEST, RECORD
+
+# Who learns of a draw, by its record, before its noise is drawn, and may refuse it by raising. It
+# travels to the worker, and is asked again by every retry.
+Witness = Callable[[bytes], None]
 
 
 class RecordError(ReleaseError):
@@ -125,6 +129,7 @@ class RecordDraw(beam.PTransform):
         key: where the release key lies.
         output: the folder of the release.
         nonce: of the folder.
+        witness: who is told of the draw before the folder is.
 
     Returns:
         PCollection[bytes] of one element: the nonce and the global digest, after the draw was
@@ -132,9 +137,17 @@ class RecordDraw(beam.PTransform):
         balance.
     """
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        output: str,
+        nonce: bytes,
+        witness: Witness | None = None,
+    ) -> None:
         super().__init__()
         self._plan, self._key, self._output, self._nonce = plan, key, output, nonce
+        self._witness = witness
 
     def expand(self, inputs: Any) -> Any:
         digests, balance = inputs
@@ -145,7 +158,7 @@ class RecordDraw(beam.PTransform):
             # bytes -> the nonce and the same bytes, once the balance holds and the draw is recorded
             | "Record"
             >> beam.ParDo(
-                _Record(self._plan, self._key, self._output, self._nonce),
+                _Record(self._plan, self._key, self._output, self._nonce, self._witness),
                 beam.pvalue.AsDict(balanced),
             )
         )
@@ -155,14 +168,25 @@ class RecordDraw(beam.PTransform):
 class _Record(KeyedDoFn):
     """Lets the noise be drawn once nothing was lost and the draw is recorded."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str, nonce: bytes) -> None:
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        output: str,
+        nonce: bytes,
+        witness: Witness | None = None,
+    ) -> None:
         super().__init__(plan, key)
-        self._output, self._nonce = output, nonce
+        self._output, self._nonce, self._witness = output, nonce, witness
 
     def process(self, summed: bytes, balance: Mapping[str, int]) -> Iterator[bytes]:
         check_balance(self._plan, balance)
         total, chunks = unpack_digest(summed)
         check_digests(self._plan, chunks)
         draw = self._nonce + combine_digests(total)
-        check_record(self._output, self.source([draw]).record())
+        record = self.source([draw]).record()
+        if self._witness is not None:
+            # First: what it refuses must leave no record that would refuse the right draw.
+            self._witness(record)
+        check_record(self._output, record)
         yield draw

@@ -55,8 +55,7 @@ def discard(folder: str) -> None:
     """
     _check_unfinished(folder)
     present, parts = _present(folder), _parts(folder, None)
-    ours = present & {files.join(folder, name) for name in (NONCE, RECORD)}
-    if not ours and not parts:
+    if not begun(folder):
         raise StandingError(f"output: {folder} holds nothing that --discard could remove")
     for name in (NONCE, RECORD):
         files.delete(sorted(present & {files.join(folder, name)}))
@@ -74,6 +73,16 @@ def _check_unfinished(folder: str) -> None:
             f"output: {folder} holds a finished release, which --discard does not remove; choose "
             "another output"
         )
+
+
+def begun(folder: str) -> bool:
+    """Whether a folder holds the beginning of a release, be it a nonce alone."""
+    return files.exists(files.join(folder, NONCE)) or drawn(folder)
+
+
+def drawn(folder: str) -> bool:
+    """Whether a draw was recorded in a folder, or parts of one lie there."""
+    return files.exists(files.join(folder, RECORD)) or bool(_parts(folder, None))
 
 
 def begun_without_record(folder: str) -> bool:

@@ -63,6 +63,12 @@ class UnitRuns:
         """How many rows the runs stand for."""
         return int(self.counts.sum())
 
+    @property
+    def rows_of_units(self) -> Integers:
+        """(units,) how many rows each has."""
+        found = np.bincount(self.codes, weights=self.counts, minlength=len(self.units))
+        return found.astype(np.int64)
+
     @classmethod
     def of(
         cls, form: Form, units: Blocks, rows: RowArrays, labels: pa.Array | None = None

@@ -28,7 +28,6 @@ from dpcore.bounding.runs import (
 )
 from dpcore.bounding.unit_ids import Blocks, Units
 from dpcore.noise.source import KeyedChoices
-from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.place import Increments, RowIncrements
 from dpcore.questions.question import Question
 from dpcore.rows.column import fixed_width_values
@@ -71,14 +70,12 @@ class TreeBounding:
 
     Args:
         question: the tree.
-        unit: the privacy unit.
         choices: under whose key and release it is chosen what stays.
         shards: of units; which of their rows stay does not depend on it.
     """
 
-    def __init__(
-        self, question: Question, unit: PrivacyUnit, choices: KeyedChoices, shards: int = SHARDS
-    ) -> None:
+    def __init__(self, question: Question, choices: KeyedChoices, shards: int = SHARDS) -> None:
+        unit = question.unit
         bounds = RowBounds(rows=unit.rows, keys=unit.keys, rows_per_key=unit.rows_per_key)
         if question.keys is None:
             bounds = RowBounds(rows=unit.rows)
@@ -132,6 +129,9 @@ class TreeBounding:
         runs = merged(messages)
         if runs is None:
             return BoundedRows(None, 0)
+        units = self._question.of_units(runs.rows_of_units)
+        if units is not None:
+            return BoundedRows(units, runs.rows)
         kept = self._choice.kept(runs, self._question.keys_of(runs.cells))
         return BoundedRows(self._question.regrouped(runs.increments(kept)), runs.rows)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Floats, Integers
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
 from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
@@ -33,10 +34,12 @@ class OrderedDomain(ABC):
         column: the name of the column.
         cells: K, the number of cells.
         kind: the word that configuration uses for this kind of domain.
+        counts_units: privacy units have cells, by how many rows each has; not rows.
         unit: what the integers of the domain count, for reports; empty where they count nothing.
     """
 
     kind: ClassVar[str]
+    counts_units: ClassVar[bool] = False
     unit: ClassVar[str] = ""
     column: str
     cells: int
@@ -50,6 +53,14 @@ class OrderedDomain(ABC):
     def drops_rows(self) -> bool:
         """Whether a policy can drop a row, so that N cannot be public."""
         return "drop" in self._policies.values()
+
+    def of_units(self, rows: Integers) -> Integers | None:
+        """The cells of privacy units by how many rows each has; None where rows have cells."""
+        return None
+
+    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
+        """The privacy unit, with what of it the tree counts."""
+        return unit
 
     @abstractmethod
     def spec(self) -> dict[str, object]:

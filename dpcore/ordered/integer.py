@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import LARGEST_STEP, StepDomain
+from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64
-from dpcore.rows.policies import is_integer
+from dpcore.rows.policies import MAP_VERSION, is_integer
 from dpcore.rows.whole_numbers import is_number
 
 
@@ -105,6 +106,97 @@ class IntegerDomain(StepDomain):
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         return _floor if pa.types.is_floating(type) else as_int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRowsDomain(StepDomain):
+    """How many rows a privacy unit has: 1, 2, ..., most; more is counted as most.
+
+    Units are counted, each once, and not their rows, so what one unit moves does not grow with the
+    rows that it has. It tells where to bound the rows of a unit.
+
+    Attributes:
+        column: of the privacy unit.
+        most: of the rows that are told apart, from 2 to 2^20.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> rows = UnitRowsDomain(column="tailnum", most=100)
+    >>> rows.cells, rows.of_units(np.array([1, 7, 5000])).tolist()
+    (100, [0, 6, 99])
+    """
+
+    kind: ClassVar[str] = "unit_rows"
+    counts_units: ClassVar[bool] = True
+    outside: ClassVar[str] = "clamp"  # type: ignore[misc]  # nothing else would be counted
+    missing: ClassVar[str] = "first"  # type: ignore[misc]  # a row without a unit is one alone
+    column: str
+    most: int
+    cells: int = field(init=False, repr=False, compare=False)
+    _first: int = field(init=False, repr=False, compare=False)
+    _width: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        if not is_integer(self.most) or not 2 <= self.most <= MOST_ROWS:
+            raise Refusal.of_value(
+                "most", f"{self.most!r} must be a whole number from 2 to 2^20.", column=self.column
+            )
+        self._set_cells(1, self.most + 1, self.most, 1)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return pa.int64()
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {}  # a unit may be of any type
+
+    def spec(self) -> dict[str, object]:
+        return {
+            "kind": "ordered",
+            "type": self.kind,
+            "map_version": MAP_VERSION,
+            "column": self.column,
+            "most": self.most,
+        }
+
+    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
+        """Each unit once.
+
+        Raises:
+            Refusal: the column is none of the unit's.
+        """
+        if self.column not in unit.columns:
+            raise Refusal("column", f"{self.column} is no column of the privacy unit, {unit.name}")
+        return unit.once
+
+    def of_units(self, rows: Integers) -> Integers:
+        return np.minimum(rows, self.most) - 1
+
+    def _cell_ids(self, column: pa.Array) -> Integers:
+        return np.zeros(len(column), np.int64)
+
+    def _step_of(self, value: object) -> int:
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            number = _number_from_text(value) if isinstance(value, str) else None
+            if not isinstance(number, int):
+                raise ValueError(f"column {self.column!r}: {value!r} must be a whole number.")
+            return number
+        return int(value)
+
+    def _from_steps(self, steps: Integers) -> pa.Array:
+        return pa.array(steps, pa.int64())
+
+    def _texts(self, steps: Integers) -> pa.StringArray:
+        return pc.cast(pa.array(steps), pa.string())
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        return None
+
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
+        return as_int64
 
 
 def _floor(block: AnyArray) -> Integers:

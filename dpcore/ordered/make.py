@@ -13,7 +13,7 @@ from datetime import date, datetime
 from dpcore.ordered.category import CategoryDomain
 from dpcore.ordered.date import DateDomain, TimestampDomain, read_moment
 from dpcore.ordered.domain import MAX_CELLS, OrderedDomain
-from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.integer import IntegerDomain, UnitRowsDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import KeyList
@@ -21,7 +21,14 @@ from dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
 
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
     domain.kind: domain
-    for domain in (NumberDomain, IntegerDomain, DateDomain, TimestampDomain, CategoryDomain)
+    for domain in (
+        NumberDomain,
+        IntegerDomain,
+        DateDomain,
+        TimestampDomain,
+        CategoryDomain,
+        UnitRowsDomain,
+    )
 }
 
 __all__ = [

@@ -22,7 +22,7 @@ from dpcore.privacy.spending import MovedCounts
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Part
+from dpcore.questions.place import Increments, Part
 from dpcore.questions.tables import CDF as CDF_TABLE
 from dpcore.questions.tables import NODES, QUANTILES, nodes_table
 from dpcore.questions.tree_question import TreeQuestion
@@ -66,6 +66,8 @@ class OrderedQuestion(TreeQuestion):
         super().__post_init__()
         if self.plan.public_total and self.domain.drops_rows:
             raise ValueError("plan: the total is not public where a policy drops rows")
+        if self.domain.counts_units and self.keys is not None:
+            raise ValueError("keys: a unit has rows under several, and counts once")
         outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
         if outside:
             raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
@@ -104,6 +106,10 @@ class OrderedQuestion(TreeQuestion):
     @property
     def moved_counts(self) -> MovedCounts | None:
         return moved_counts(self.plan)
+
+    def of_units(self, rows: Integers) -> Increments | None:
+        cells = self.domain.of_units(rows)
+        return None if cells is None else Increments(cells)
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
         tree = self.plan.tree
@@ -182,10 +188,12 @@ def ordered_question_from_spec(
     """The question of a specification, as `OrderedQuestion.spec` tells it."""
     fanouts, amounts, quantiles = spec["fanouts"], spec["level_amounts"], spec["quantiles"]
     assert isinstance(fanouts, list) and isinstance(amounts, list) and isinstance(quantiles, list)
-    keys = spec["keys"]
+    keys, objective, cells = spec["keys"], spec["objective"], spec["domain"]
+    assert isinstance(cells, dict) and isinstance(objective, dict)
+    domain = make_domain(cells)
     plan = TreePlan(
         tree=Tree(leaves=int(str(spec["leaves"])), fanouts=tuple(fanouts)),
-        unit=unit,
+        unit=domain.counted(unit),
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         level_amounts=tuple(Fraction(amount) for amount in amounts),
         public_total=bool(spec["public_total"]),
@@ -193,11 +201,9 @@ def ordered_question_from_spec(
         measured=Measured(spec["mechanism"]),
         estimator=Estimator(spec["estimation"]),
     )
-    domain, objective = spec["domain"], spec["objective"]
-    assert isinstance(domain, dict) and isinstance(objective, dict)
     return OrderedQuestion(
         name=str(spec["name"]),
-        domain=make_domain(domain),
+        domain=domain,
         plan=plan,
         chunk_leaves=int(str(spec["chunk_leaves"])),
         keys=make_key_list(keys) if isinstance(keys, dict) else None,

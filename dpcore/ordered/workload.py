@@ -11,6 +11,7 @@ from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
@@ -70,12 +71,14 @@ class OrderedWorkload(Workload[OrderedQuestion]):
         )
 
     def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
+        if self.domain.counts_units and self.keys is not None:
+            raise Refusal("domain", "a tree of units by their rows goes with no by")
         plan = plan_mechanism(
             self.mechanism,
             TreeSetting(
                 leaves=self.domain.cells,
                 budget=share.budget,
-                unit=terms.unit,
+                unit=self.domain.counted(terms.unit),
                 public_total=self.public_total(terms),
                 keyed=self.keys is not None,
             ),

@@ -8,7 +8,7 @@ what one unit moves is bounded whatever the data are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from dpcore.privacy.budget import Neighbors
@@ -100,6 +100,15 @@ class PrivacyUnit:
     def substitutes(self) -> bool:
         """Whether neighbours differ in the rows of a unit, not in whether it is there."""
         return self.neighbors is Neighbors.SUBSTITUTE
+
+    @property
+    def once(self) -> PrivacyUnit:
+        """The unit where a tree counts each once, however many rows it has."""
+        return replace(self, rows=1, keys=None, rows_per_key=None)
+
+    def holds(self, other: PrivacyUnit) -> bool:
+        """Whether another is the same unit, and no more of it is counted."""
+        return other in (self, self.once)
 
     @property
     def drops_rows(self) -> bool:

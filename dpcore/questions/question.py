@@ -142,6 +142,15 @@ class Question(ABC):
         """Increments row by row as `counter` takes them."""
         return increments
 
+    def of_units(self, rows: Integers) -> Increments | None:
+        """What privacy units add of which each counts once, by how many rows it has; None where
+        rows are counted, at most so many of a unit.
+
+        Args:
+            rows: (units,) the rows of each that a policy keeps, at least 1.
+        """
+        return None
+
     def keys_of(self, cells: Integers) -> Integers | None:
         """The code of the key that each cell is under, rising with the cell; None without keys.
 

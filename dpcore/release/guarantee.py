@@ -65,6 +65,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
         f"{_bounds(plan)}{_unit(plan)}. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
+        f"{_counted(plan)}"
     )
 
 
@@ -91,6 +92,13 @@ def _unit(plan: ReleasePlan) -> str:
         f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "
         f"less, with {times}"
     )
+
+
+def _counted(plan: ReleasePlan) -> str:
+    """Where the budget adds up with those of other releases."""
+    if plan.dataset is None:
+        return ""
+    return f" A ledger counts its budget with all others of the data set {plan.dataset}."
 
 
 def _agreement(plan: ReleasePlan) -> str:
@@ -124,6 +132,7 @@ def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
     return {
         "neighbors": plan.unit.neighbors.value,
         "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
+        **({} if plan.dataset is None else {"dataset": plan.dataset}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
     }

@@ -97,7 +97,7 @@ def _bounded_increments(
 ) -> Iterator[CountedRows]:
     """The same of the rows of each privacy unit that stay."""
     unit, ids = plan.unit, UnitIds(choices)
-    bounding = {each.name: TreeBounding(each, unit, choices) for each in plan.questions}
+    bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
     for batch in batches:
         check_unit_types(unit.columns, {name: batch.column(name).type for name in unit.columns})

@@ -39,6 +39,7 @@ class ReleasePlan:
         stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
             composition of all laws was certified to keep them (`dpcore.privacy.loss`), beside
             what sparse trees spend of them.
+        dataset: the id of the data set whose budget it counts against in a ledger; None without.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
@@ -50,6 +51,7 @@ class ReleasePlan:
     budget: Budget
     questions: tuple[Question, ...]
     stated: tuple[Fraction, Fraction] | None = None
+    dataset: str | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -70,7 +72,7 @@ class ReleasePlan:
         for question in self.questions:
             own = question.budget
             alike = own is None or own.measure is self.budget.measure or self._is_pure(question)
-            if question.unit != self.unit or not alike:
+            if not self.unit.holds(question.unit) or not alike:
                 raise ValueError(f"trees: {question.name} is planned for another guarantee")
         # An epsilon beside one that is stated is added to what is stated.
         shared = Fraction(0) if self.stated is not None else self.spending.epsilon
@@ -115,6 +117,7 @@ class ReleasePlan:
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
+        counted: dict[str, object] = {} if self.dataset is None else {"dataset": self.dataset}
         return {
             "format": FORMAT_VERSION,
             "sampler": SAMPLER_VERSION,
@@ -125,6 +128,7 @@ class ReleasePlan:
             "budget": str(self.budget.amount),
             "stated": None if self.stated is None else [str(each) for each in self.stated],
             "trees": [question.spec() for question in self.questions],
+            **counted,
         } | ({"pure": pure} if pure else {})
 
     @cached_property
@@ -173,4 +177,5 @@ def plan_from_spec(
             kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
+        dataset=None if spec.get("dataset") is None else str(spec["dataset"]),
     )

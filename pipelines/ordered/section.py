@@ -42,6 +42,7 @@ class OrderedTree(KnownLeavesSection):
         **{key: key for key in ("quantiles", "widths", "level_weights", "mechanism", "fanouts")},
         **{key: key for key in ("level_budgets", "estimation", "noise")},
         **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
+        "column": "domain.column",
     }
     domain: Annotated[OrderedDomain, PlainValidator(read_domain)]
     objective: Annotated[

@@ -38,8 +38,11 @@ class Tree:
 
     name = "tree"
 
-    def __init__(self, *, keyed: bool = False) -> None:
-        self.keys = object() if keyed else None
+    def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
+        self.unit, self.keys = unit, object() if keyed else None
+
+    def of_units(self, rows: Any) -> None:
+        return None
 
     def keys_of(self, cells: Any) -> Any:
         return None if self.keys is None else cells // CELLS
@@ -64,8 +67,8 @@ def bounded(
     shards: int = 4,
 ) -> Counter[tuple[Any, int]]:
     """The multiset of (cell, value) that stays, by the steps that a pipeline takes."""
-    tree: Any = Tree(keyed=keyed)
-    bounding = TreeBounding(tree, unit, CHOICES, shards)
+    tree: Any = Tree(unit, keyed=keyed)
+    bounding = TreeBounding(tree, CHOICES, shards)
     ids, messages = UnitIds(CHOICES), defaultdict(list)
     edges = np.linspace(0, len(rows), batches + 1).astype(int)
     for number in range(batches):

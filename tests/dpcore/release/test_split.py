@@ -143,7 +143,7 @@ def test_powers_are_solved_at_once(
     assert len(calls) == 2
     errors = exact(shares).errors
     if split is Split.EQUAL_ERRORS:
-        assert max(errors) <= min(errors) * (1 + 1e-5)
+        assert max(errors) <= min(errors) * (1 + 1e-4)
         return
 
     def total(logs: Floats) -> float:
@@ -230,7 +230,7 @@ def test_noise_of_both_laws_is_split_too() -> None:
 
 
 def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
-    relative = RelativeObjective(metric="alpha_mrmse", alpha=0.9)
+    relative = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
     workloads = [
         HierarchyWorkload(
             name="a",
@@ -238,7 +238,6 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
             objective=relative,
             mechanism=THRESHOLDS,
             rows_at_most=500,
-            weight=Fraction(1, 4),
         ),
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]

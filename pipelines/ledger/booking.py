@@ -1,0 +1,150 @@
+"""What a release has to do with the ledger: the steps of `pipelines.releasing` that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
+from pipelines.ledger.account import Account
+from pipelines.ledger.entry import Entry
+from pipelines.ledger.error import LedgerError
+from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.url import LedgerUrl
+from transforms import files
+from transforms.key_reference import KeyReference
+from transforms.layout import MANIFEST, NONCE
+from transforms.nonce import NonceError, nonce_of
+from transforms.standing import read_manifest
+from transforms.sweep import begun, drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness:
+    """Takes a draw down in the ledger before its noise is drawn; travels to the worker that does.
+
+    Args:
+        url: of the ledger, from the root.
+        number: of the release's entry.
+    """
+
+    url: LedgerUrl
+    number: int
+
+    def __call__(self, record: bytes) -> None:
+        """Takes down a record.
+
+        Raises:
+            LedgerError: another draw was taken down, or the ledger cannot be reached from here.
+        """
+        Ledger(self.url).record(self.number, record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Booking:
+    """The ledger's part in one release.
+
+    Args:
+        ledger: that the configuration names.
+        plan: of the release, with the id of its data set.
+        output: its folder.
+    """
+
+    ledger: Ledger
+    plan: ReleasePlan
+    output: str
+
+    @classmethod
+    def of(cls, configuration: Configuration, plan: ReleasePlan) -> Booking:
+        """The booking of a release.
+
+        Raises:
+            LedgerError: the ledger does not hold its data set, or another unit or relation of it.
+        """
+        assert configuration.ledger is not None
+        ledger = Ledger(configuration.ledger.absolute())
+        account = ledger.account(configuration.dataset)
+        account.cost(plan)
+        named = replace(plan, dataset=account.dataset)
+        return cls(ledger=ledger, plan=named, output=configuration.output)
+
+    @property
+    def dataset(self) -> str:
+        """The id of the data set."""
+        assert self.plan.dataset is not None
+        return self.plan.dataset
+
+    @property
+    def account(self) -> Account:
+        """The account of the data set, as it is now."""
+        return self.ledger.account(self.dataset)
+
+    def entry(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> Entry:
+        """The entry of the release, whose budget is spent once this returns. Where the release is
+        finished (it is repaired) or was begun before, that is nothing new.
+
+        Args:
+            key: with its check value.
+            nonce: that is asked for.
+            discard: what was begun is given up.
+
+        Raises:
+            LedgerError: the ledger refuses.
+            NonceError: the folder has another nonce.
+        """
+        if files.exists(files.join(self.output, MANIFEST)):
+            return self.settled()
+        found = None if discard else self._found_nonce(nonce)
+        return self.ledger.reserve(
+            Request(
+                dataset=self.dataset,
+                plan=self.plan,
+                folder=files.absolute(self.output),
+                key=key.check_value.hex(),
+                nonce=nonce or found,
+                begun=begun(self.output) if discard else drawn(self.output),
+                anew=discard,
+            )
+        )
+
+    def _found_nonce(self, asked: bytes | None) -> bytes | None:
+        """The nonce that the folder has already, if any.
+
+        Raises:
+            NonceError: it is another than the one that is asked for; it is damaged.
+        """
+        path = files.join(self.output, NONCE)
+        if not files.exists(path):
+            return None
+        found = nonce_of(files.read_bytes(path))
+        if found is None or asked not in (None, found):
+            raise NonceError(
+                f"nonce: {self.output} has another nonce already, or a damaged one; choose another "
+                "output"
+            )
+        return found
+
+    def settled(self) -> Entry:
+        """The entry of a release that stands finished in its folder, committed.
+
+        Raises:
+            LedgerError: the ledger knows nothing of it.
+        """
+        manifest = self._manifest()
+        entry = self.ledger.standing(self.dataset, self.plan.name)
+        if entry is None or entry.nonce != manifest.get("nonce"):
+            raise LedgerError(
+                f"output: {self.output} holds a release that {self.ledger.url} knows nothing of, "
+                "so its budget is not counted there; choose another output"
+            )
+        self.ledger.commit(entry.number, entry.nonce, str(manifest["record"]))
+        return entry
+
+    def witness(self, entry: Entry) -> Witness:
+        """What takes the draw down."""
+        return Witness(url=self.ledger.url, number=entry.number)
+
+    def _manifest(self) -> Mapping[str, Any]:
+        return read_manifest(files.join(self.output, MANIFEST))

@@ -1,0 +1,172 @@
+"""``dptrees ledger``: data sets and their totals, what was spent, and what happened."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from dpcore.privacy.budget import Measure, Neighbors
+from pipelines.ledger.account import Account, accounts, locked_account
+from pipelines.ledger.database import Database, no_ledger
+from pipelines.ledger.entry import State, entries
+from pipelines.ledger.error import LedgerError
+from pipelines.ledger.history import events
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.loss import NAMES, Loss
+from pipelines.ledger.opening import open_account
+from pipelines.ledger.schema import VERSION, found_version, upgrade
+from pipelines.ledger.url import LedgerUrl
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken
+from pipelines.sections.ledger import ledger_url
+from pipelines.terminal_text import print_json, print_line
+from pipelines.user_error import UserError
+
+_SHOWN = ("release", "state", "stated", "folder", "reserved", "committed", "key", "record")
+
+
+def run_init(chosen: argparse.Namespace) -> int:
+    """Adds a data set to a ledger, and makes the ledger where there is none.
+
+    Raises:
+        UserError, LedgerError: what was asked cannot be.
+    """
+    url, account = _url(chosen.url), _account(chosen)
+    event = open_account(url, account, change_total=chosen.change_total)
+    total = account.total.in_words(account.measure)
+    words = f"data set {account.dataset}: a total of {total} per {account.unit_in_words}"
+    words += f", neighbours {account.neighbors.value}"
+    print_line(f"{url}: {words} ({event or 'it was there already, the same'})")
+    return 0
+
+
+def run_show(chosen: argparse.Namespace) -> int:
+    """Prints what each data set has spent, and on what.
+
+    Raises:
+        LedgerError: the sum of a data set is not that of its releases.
+    """
+    ledger = Ledger(_url(chosen.url))
+    with ledger.transaction() as connection:
+        one = chosen.dataset
+        found = accounts(connection) if one is None else [locked_account(connection, one)]
+        listed = [(account, entries(connection, account.dataset)) for account in found]
+    for account, rows in listed:
+        _check_sum(account, rows)
+    if chosen.json:
+        print_json({"datasets": [_as_json(account, rows) for account, rows in listed]}, indent=1)
+        return 0
+    for account, rows in listed:
+        print_line(f"{account.dataset}: {account.balance} spent")
+        print_line(f"  per {account.unit_in_words}, neighbours {account.neighbors.value}")
+        for row in rows:
+            cost = Loss.from_texts(row).in_words(account.measure)
+            print_line(f"  {row['state']:<9}  {cost}  {row['release']}  {row['folder']}")
+    if not listed:
+        print_line(f"{ledger.url}: no data set")
+    return 0
+
+
+def run_history(chosen: argparse.Namespace) -> int:
+    """Prints what happened, the first event first."""
+    ledger = Ledger(_url(chosen.url))
+    with ledger.transaction() as connection:
+        found = events(connection)
+    if chosen.json:
+        print_json({"events": found}, indent=1)
+        return 0
+    for event in found:
+        amounts = (f"{name} = {float(Fraction(text)):g}" for name, text in event["amount"].items())
+        words = [event["time"], event["dataset"], event["release"] or "", event["event"]]
+        print_line("  ".join(filter(None, [*words, ", ".join(amounts)])))
+    return 0
+
+
+def run_upgrade(chosen: argparse.Namespace) -> int:
+    """Brings a ledger to the version that this program knows.
+
+    Raises:
+        LedgerError: there is none.
+    """
+    url = _url(chosen.url)
+    with Database(url).transaction() as connection:
+        if found_version(connection) is None:
+            raise no_ledger(url)
+        before = upgrade(connection, url)
+    print_line(f"{url}: version {VERSION}, before {before}")
+    return 0
+
+
+def _check_sum(account: Account, rows: list[Mapping[str, Any]]) -> None:
+    """Sees that what is spent is what releases cost, but for those that drew nothing."""
+    costs = [Loss.from_texts(row) for row in rows if row["state"] != State.WITHDRAWN.value]
+    if sum(costs, start=Loss()) != account.spent:
+        raise LedgerError(
+            f"ledger: data set {account.dataset} has {account.balance} spent, which is not the sum "
+            "of its releases: the ledger was edited or damaged"
+        )
+
+
+def _as_json(account: Account, rows: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """A data set for a program: exact amounts in text."""
+    names = ("rho",) if account.measure is Measure.RHO else ("epsilon", "delta")
+    left = account.total - account.spent
+    amounts = {"total": account.total, "spent": account.spent, "left": left}
+    return {
+        "dataset": account.dataset,
+        "unit": list(account.unit) or "row",
+        "neighbors": account.neighbors.value,
+        **{what: {name: each.texts()[name] for name in names} for what, each in amounts.items()},
+        "releases": [
+            {name: row[name] for name in _SHOWN} | {name: row[name] for name in names}
+            for row in rows
+        ],
+    }
+
+
+def _url(text: str) -> LedgerUrl:
+    try:
+        return ledger_url(text)
+    except RuleBroken as broken:
+        raise UserError(f"ledger: {broken}") from None
+
+
+def _account(chosen: argparse.Namespace) -> Account:
+    """The account that the options describe."""
+    given = {name: getattr(chosen, name) for name in NAMES}
+    if (given["epsilon"] is None) == (given["rho"] is None):
+        raise UserError("ledger init: needs exactly one of --epsilon and --rho")
+    if given["delta"] is not None and given["epsilon"] is None:
+        raise UserError("--delta: stands beside --epsilon, not --rho")
+    measure = Measure.RHO if given["epsilon"] is None else Measure.EPSILON
+    total = {name: _amount(name, text) for name, text in given.items() if text is not None}
+    unit = tuple(chosen.unit or ())
+    if len(set(unit)) < len(unit) or "" in unit:
+        raise UserError("--unit: a column is named twice, or has no name")
+    try:
+        dataset = rules.name(chosen.dataset)
+    except RuleBroken as broken:
+        raise UserError(f"--dataset: {broken}") from None
+    return Account(
+        dataset=dataset,
+        measure=measure,
+        total=Loss(**total),
+        unit=() if unit == ("row",) else unit,
+        neighbors=Neighbors(chosen.neighbors),
+    )
+
+
+def _amount(name: str, text: str) -> Fraction:
+    """An amount, exactly as written; a delta may be 0."""
+    try:
+        number = Decimal(text)
+        if name != "delta":
+            return rules.amount(number)
+        return Fraction(0) if number == 0 else rules.delta(number)
+    except InvalidOperation:
+        raise UserError(f"--{name}: {text!r} must be a number") from None
+    except RuleBroken as broken:
+        raise UserError(f"--{name}: {broken}") from None

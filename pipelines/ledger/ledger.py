@@ -1,0 +1,274 @@
+"""The ledger: data sets with their totals, and releases that reserve, draw and are finished.
+
+Each step is one transaction (`pipelines.ledger.database`):
+
+    reserve   by the launcher, before a row is read: the budget is spent from here on
+    record    by the worker that has counted all rows, before any noise is drawn
+    commit    by the launcher, once the manifest is there
+
+Whatever stops a job between two steps, the same release goes on with the entry that stands: with
+its nonce, so that the same rows get the same noise, and only with rows of its record. What differs
+in its id, its specification, its folder or its key is another release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from dpcore.noise.randomness import draw_nonce
+from dpcore.release.guarantee import budget_text
+from dpcore.release.plan import ReleasePlan
+from pipelines.ledger.account import (
+    Account,
+    accounts,
+    locked_account,
+    store_account,
+)
+from pipelines.ledger.database import Database
+from pipelines.ledger.entry import (
+    Entry,
+    State,
+    add_entry,
+    change_entry,
+    numbered_entry,
+    standing_entry,
+)
+from pipelines.ledger.error import LedgerError
+from pipelines.ledger.history import now, remember
+from pipelines.ledger.loss import Loss
+from pipelines.ledger.schema import check_version
+from pipelines.ledger.url import LedgerUrl
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a release asks for before it reads a row.
+
+    Args:
+        dataset: the id of its data set.
+        plan: its specification.
+        folder: where it is made, from the root.
+        key: the check value of its key, in hexadecimal.
+        nonce: that is asked for, or that the folder has; None: any.
+        begun: the folder holds the beginning of a release.
+        anew: what stands under this id is given up (``--discard``).
+    """
+
+    dataset: str
+    plan: ReleasePlan
+    folder: str
+    key: str
+    nonce: bytes | None = None
+    begun: bool = False
+    anew: bool = False
+
+    def entry(self, cost: Loss) -> Entry:
+        """The entry that is to be made."""
+        nonce = draw_nonce() if self.nonce is None else self.nonce
+        return Entry(
+            dataset=self.dataset,
+            release=self.plan.name,
+            spec_digest=self.plan.digest.hex(),
+            stated=budget_text(self.plan),
+            cost=cost,
+            folder=self.folder,
+            key=self.key,
+            nonce=nonce.hex(),
+        )
+
+
+class Ledger:
+    """A ledger that is there, and of this program's version.
+
+    Args:
+        url: where it lies.
+
+    Raises:
+        LedgerError: on any call, where it cannot be reached or is of another version.
+    """
+
+    def __init__(self, url: LedgerUrl) -> None:
+        self.url = url
+        self._database = Database(url)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction on tables of this version."""
+        with self._database.transaction() as connection:
+            check_version(connection, self.url)
+            yield connection
+
+    def account(self, dataset: str | None) -> Account:
+        """The account of a data set; of the only one, where none is named.
+
+        Raises:
+            LedgerError: there is none, or several and none is named.
+        """
+        with self.transaction() as connection:
+            if dataset is not None:
+                return locked_account(connection, dataset)
+            found = accounts(connection)
+        if len(found) != 1:
+            names = ", ".join(account.dataset for account in found[:5])
+            held = f"holds {len(found)} data sets ({names})" if found else "holds no data set"
+            raise LedgerError(f"dataset: must be named, since {self.url} {held}")
+        return found[0]
+
+    def reserve(self, request: Request) -> Entry:
+        """The entry of a release, which may begin now, or go on where it was stopped.
+
+        Raises:
+            LedgerError: the total would be passed, or its id stands for another release.
+        """
+        with self.transaction() as connection:
+            account = locked_account(connection, request.dataset)
+            cost = account.cost(request.plan)
+            entry = standing_entry(connection, request.dataset, request.plan.name)
+            if entry is not None and not request.anew:
+                _check_same(entry, request)
+                _happened(connection, entry, "taken up")
+                return entry
+            if entry is not None:
+                account = _given_up(connection, account, entry, request)
+            else:
+                self._check_begun(request)
+            return _reserved(connection, account, request.entry(cost))
+
+    def _check_begun(self, request: Request) -> None:
+        """Refuses a folder whose beginning is of another release, and discarding nothing."""
+        if request.begun and not request.anew:
+            raise LedgerError(
+                f"output: {request.folder} holds the beginning of a release that {self.url} knows "
+                "nothing of; choose another output, or start anew with --discard"
+            )
+        if request.anew and not request.begun:
+            raise LedgerError(f"output: {request.folder} holds nothing that --discard could remove")
+
+    def record(self, number: int, record: bytes) -> None:
+        """Takes down the record of a draw, or sees that it is the one that was taken down.
+
+        Raises:
+            LedgerError: another draw was recorded, or the release was given up meanwhile.
+        """
+        with self.transaction() as connection:
+            entry = _locked_entry(connection, number)
+            _check_stands(entry)
+            if entry.record is None:
+                change_entry(connection, number, record=record.hex())
+            elif entry.record != record.hex():
+                raise LedgerError(
+                    f"ledger: release {entry.release} was drawn from other data before, and a "
+                    f"second draw spends its budget again; choose another id{_or_discard(entry)}"
+                )
+
+    def commit(self, number: int, nonce: str, record: str) -> None:
+        """Takes down that a release is finished.
+
+        Args:
+            number: of its entry.
+            nonce, record: as its manifest has them.
+
+        Raises:
+            LedgerError: it was given up meanwhile, or its manifest is of another draw.
+        """
+        with self.transaction() as connection:
+            entry = _locked_entry(connection, number)
+            _check_stands(entry)
+            if entry.nonce != nonce or entry.record not in (None, record):
+                raise LedgerError(
+                    f"output: {entry.folder} holds another draw than the one that the ledger has "
+                    f"of release {entry.release}"
+                )
+            if entry.state is State.RESERVED:
+                state = State.COMMITTED.value
+                change_entry(connection, number, state=state, record=record, committed=now())
+                _happened(connection, entry, state)
+
+    def standing(self, dataset: str, release: str) -> Entry | None:
+        """The entry of an id that stands, if one does."""
+        with self.transaction() as connection:
+            locked_account(connection, dataset)
+            return standing_entry(connection, dataset, release)
+
+
+def _locked_entry(connection: Connection, number: int) -> Entry:
+    """An entry as it is while its account is locked."""
+    locked_account(connection, numbered_entry(connection, number).dataset)
+    return numbered_entry(connection, number)
+
+
+def _check_stands(entry: Entry) -> None:
+    if not entry.stands:
+        raise LedgerError(
+            f"ledger: release {entry.release} was given up with --discard while this job ran; what "
+            "it made is no release"
+        )
+
+
+def _or_discard(entry: Entry) -> str:
+    """What else can be done about an entry, where it is of no finished release."""
+    begun = entry.state is State.RESERVED
+    return ", or give up what was begun with --discard" if begun else ""
+
+
+def _check_same(entry: Entry, request: Request) -> None:
+    """Sees that a request is of the very release that stands.
+
+    Raises:
+        LedgerError: it differs in more than its data may.
+    """
+    name, at = entry.release, f"{entry.folder} already"
+    stands = "is made into" if entry.state is State.COMMITTED else "is reserved for"
+    asked = request.entry(entry.cost)
+    or_discard = _or_discard(entry) if entry.folder == asked.folder else ""
+    nonce = entry.nonce if request.nonce is None else request.nonce.hex()
+    for what, own, other in (
+        ("another specification", entry.spec_digest, asked.spec_digest),
+        ("another output", entry.folder, asked.folder),
+        ("another key", entry.key, asked.key),
+        ("another nonce", entry.nonce, nonce),
+    ):
+        if own != other:
+            raise LedgerError(
+                f"release: {name} {stands} {at}, and this one has {what}: a second draw spends its "
+                f"budget again; choose another id{or_discard}"
+            )
+
+
+def _given_up(connection: Connection, account: Account, entry: Entry, request: Request) -> Account:
+    """The account once an entry stands no more: what was drawn stays spent.
+
+    Raises:
+        LedgerError: the release is finished, or belongs to another folder.
+    """
+    if entry.state is State.COMMITTED:
+        raise LedgerError(
+            f"release: {entry.release} is made into {entry.folder} already, and --discard does not "
+            "remove a finished release; choose another id"
+        )
+    if entry.folder != request.folder:
+        raise LedgerError(
+            f"release: {entry.release} is reserved for {entry.folder}; discard it there"
+        )
+    state = State.WITHDRAWN if entry.record is None else State.DISCARDED
+    change_entry(connection, entry.number, state=state.value)
+    _happened(connection, entry, state.value)
+    if state is State.WITHDRAWN:
+        return replace(account, spent=account.spent - entry.cost)
+    return account
+
+
+def _reserved(connection: Connection, account: Account, entry: Entry) -> Entry:
+    """Adds an entry, where its account has enough left."""
+    store_account(connection, account.charged(entry.cost))
+    number = add_entry(connection, entry, time=now())
+    _happened(connection, entry, State.RESERVED.value)
+    return replace(entry, number=number)
+
+
+def _happened(connection: Connection, entry: Entry, event: str) -> None:
+    remember(connection, event, dataset=entry.dataset, release=entry.release, amount=entry.cost)

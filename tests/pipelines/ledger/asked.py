@@ -1,0 +1,60 @@
+"""What tests ask of a ledger: small plans, and requests for them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import parse_configuration
+from pipelines.ledger.account import Account
+from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.loss import Loss
+from pipelines.ledger.opening import open_account
+from pipelines.ledger.url import LedgerUrl
+
+KEY = 64 * "a"
+TREE = "{name: all, domain: {column: x, lower: 0, upper: 100, cells: 16}}"
+
+
+@lru_cache
+def plan_of(
+    privacy: str = "epsilon: 1",
+    name: str = "small",
+    neighbors: str = "add_remove",
+    tree: str = TREE,
+) -> ReleasePlan:
+    """The plan of a small release."""
+    text = f"""
+release: {name}
+input: {{format: parquet, path: rows.parquet}}
+output: out
+key_file: release.key
+privacy: {{{privacy}, neighbors: {neighbors}}}
+trees: [{tree}]
+"""
+    return parse_configuration(text).plan()
+
+
+def asked(privacy: str = "epsilon: 1", name: str = "small", **other: Any) -> Request:
+    """What a small release asks for."""
+    request = {"dataset": "flights", "folder": f"/out/{name}", "key": KEY} | other
+    return Request(plan=request.pop("plan", None) or plan_of(privacy, name), **request)
+
+
+def account_of(
+    epsilon: str | None = "3", delta: str = "0", rho: str = "0", **other: Any
+) -> Account:
+    """The account of a data set."""
+    total = Loss(epsilon=Fraction(epsilon or 0), delta=Fraction(delta), rho=Fraction(rho))
+    measure = Measure.RHO if epsilon is None else Measure.EPSILON
+    settings = {"dataset": "flights", "unit": (), "neighbors": Neighbors.ADD_REMOVE} | other
+    return Account(measure=measure, total=total, **settings)
+
+
+def opened(url: str, account: Account | None = None) -> Ledger:
+    """A ledger with a data set."""
+    open_account(LedgerUrl(url), account or account_of())
+    return Ledger(LedgerUrl(url))

@@ -1,0 +1,80 @@
+"""A crowd of processes that ask a ledger at once: python -m tests.pipelines.ledger.crowd URL N STEP
+
+Each process is a fork of this one, which has imported all before, and waits for the others. Each
+prints a line of JSON: what it asked for, and what became of it.
+
+STEP is ``amounts`` (ids and amounts that differ), ``one`` (the same release by all), or
+``unlocked`` (as ``amounts``, where no transaction waits for another: a planted error).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+
+from sqlalchemy import select
+
+from pipelines.ledger import account as accounts
+from pipelines.ledger import ledger as ledgers
+from pipelines.ledger.error import LedgerError
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.tables import DATASETS
+from pipelines.ledger.url import LedgerUrl
+from tests.pipelines.ledger.asked import asked
+
+
+def main(url: str, processes: int, step: str) -> None:
+    if step == "unlocked":
+        ledgers.locked_account = unlocked_account
+    requests = [
+        asked(f"epsilon: 0.{1 + number % 7}", "one" if step == "one" else f"r{number}")
+        if step != "one"
+        else asked("epsilon: 0.5", "one")
+        for number in range(processes)
+    ]
+    with crowd(processes) as (number, told):
+        request = requests[number]
+        amount = str(request.plan.budget.amount)
+        try:
+            entry = Ledger(LedgerUrl(url)).reserve(request)
+            told.write(json.dumps({"amount": amount, "nonce": entry.nonce}) + "\n")
+        except LedgerError as refused:
+            told.write(json.dumps({"amount": amount, "refused": refused.sentence}) + "\n")
+
+
+@contextmanager
+def crowd(processes: int):
+    """Runs what follows in so many forks at once; this process prints what they tell, and ends."""
+    gate, opened = os.pipe()
+    reading, writing = os.pipe()
+    children = []
+    for number in range(processes):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        os.close(opened)
+        os.read(gate, 1)  # until the gate is opened for all
+        with os.fdopen(writing, "w") as told:
+            yield number, told
+        os._exit(0)
+    os.close(writing)
+    os.close(opened)
+    with os.fdopen(reading) as lines:
+        sys.stdout.write(lines.read())
+    sys.stdout.flush()
+    os._exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
+
+
+def unlocked_account(connection, dataset):
+    """The account as it is read without a lock, and some time to think."""
+    row = connection.execute(select(DATASETS).where(DATASETS.c.dataset == dataset)).mappings().one()
+    time.sleep(0.05)
+    return accounts.Account.from_row(dict(row))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

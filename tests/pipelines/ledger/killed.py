@@ -1,0 +1,82 @@
+"""Releases that are killed at a step: python -m tests.pipelines.ledger.killed CASES
+
+CASES is a JSON list of {"configuration", "step", "options"}. Each runs in a fork of this process,
+which has imported all before; a function of the step kills it before it begins or when it is done,
+with no chance to clean up. Each prints a line of JSON: the step, and how it ended.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pipelines.command import main as dptrees
+
+# What is patched, and whether it kills before it runs or after; in the order of a release.
+STEPS = {
+    "before the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "before"),
+    "within the reservation": ("pipelines.ledger.ledger:add_entry", "after"),
+    "after the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "after"),
+    "after the discarding": ("pipelines.releasing:discard", "after"),
+    "after the nonce": ("transforms.release:folder_nonce", "after"),
+    "before the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "before"),
+    "within the ledger's record": ("pipelines.ledger.ledger:change_entry", "after"),
+    "after the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "after"),
+    "after the folder's record": ("transforms.record:check_record", "after"),
+    "after the first part": ("transforms.draw:write_part", "after"),
+    "before the manifest": ("transforms.commit:manifest_text", "before"),
+    "after the manifest": ("transforms.commit:_Commit._commit", "after"),
+    "before the commit": ("pipelines.ledger.ledger:Ledger.commit", "before"),
+    "after the commit": ("pipelines.ledger.ledger:Ledger.commit", "after"),
+}
+# Of a release that discards; no other comes there.
+DISCARDING = "after the discarding"
+# Steps at which the ledger knows nothing of the release yet.
+UNKNOWN = ("before the reservation", "within the reservation")
+
+
+def main(cases: list[dict[str, Any]]) -> None:
+    for name in {"pipelines.releasing", "pipelines.ledger.booking"} | {
+        place.partition(":")[0] for place, _ in STEPS.values()
+    }:
+        importlib.import_module(name)
+    for case in cases:
+        child = os.fork()
+        if not child:
+            run(case)
+        status = os.waitpid(child, 0)[1]
+        sys.stdout.write(json.dumps({"step": case["step"], "status": status}) + "\n")
+
+
+def run(case: dict[str, Any]) -> None:
+    """Makes a release that is killed at its step; ends this process."""
+    place, when = STEPS[case["step"]]
+    module, _, path = place.partition(":")
+    owner: Any = importlib.import_module(module)
+    *owners, name = path.split(".")
+    for each in owners:
+        owner = getattr(owner, each)
+    setattr(owner, name, killing(getattr(owner, name), when))
+    sys.stdout = io.StringIO()
+    os._exit(dptrees(["release", case["configuration"], *case["options"]]) + 1)
+
+
+def killing(function: Callable[..., Any], when: str) -> Callable[..., Any]:
+    """A function that kills this process before it begins, or when it is done."""
+
+    def killed(*arguments: Any, **named: Any) -> Any:
+        if when == "after":
+            function(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return killed
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

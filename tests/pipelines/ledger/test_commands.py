@@ -1,0 +1,393 @@
+"""``dptrees ledger``, and releases with one: what is said, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.ledger import database
+from pipelines.ledger.opening import open_account
+from pipelines.ledger.url import LedgerUrl
+from tests.pipelines.conftest import NONCE, Outcome, Workspace, search_path
+from tests.pipelines.ledger.asked import account_of
+from tests.pipelines.ledger.ledgered import Ledgered
+
+SECRET = "kumquat"  # which no message may show
+
+
+@pytest.fixture
+def made(url: str, tmp_path: Path) -> Ledgered:
+    """A workspace with a ledger that has room for one release."""
+    return Ledgered(tmp_path / "made", url)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Ledgered:
+    """The same, of SQLite alone: what is asked has nothing to do with the database."""
+    return Ledgered(tmp_path / "made", f"sqlite:///{tmp_path}/budget.db")
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    """Sees that a command was refused in one sentence that has these words."""
+    assert outcome.code == 2, outcome
+    assert len(outcome.err.splitlines()) == 1 and SECRET not in outcome.err
+    for word in words:
+        assert word in outcome.err
+
+
+def test_what_is_told(made: Ledgered) -> None:
+    outcome = made.release()
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines()[:2] == [
+        "small: epsilon = 1 per row, neighbours add_remove",
+        "ledger: data set flights: epsilon 1 of 1 spent",
+    ]
+    shown = made.run("ledger", "show", made.url).out.splitlines()
+    assert shown == [
+        "flights: epsilon 1 of 1 spent",
+        "  per row, neighbours add_remove",
+        f"  committed  epsilon = 1  small  {made.output}",
+    ]
+    events = [
+        line.split("  ")[1:] for line in made.run("ledger", "history", made.url).out.split("\n")
+    ]
+    assert events[:3] == [
+        ["flights", "opened", "epsilon = 1"],
+        ["flights", "small", "reserved", "epsilon = 1"],
+        ["flights", "small", "committed", "epsilon = 1"],
+    ]
+
+
+def test_what_programs_are_told(made: Ledgered) -> None:
+    assert made.release().code == 0
+    (shown,) = json.loads(made.run("ledger", "show", made.url, "--json").out)["datasets"]
+    (release,) = shown.pop("releases")
+    assert shown == {
+        "dataset": "flights",
+        "unit": "row",
+        "neighbors": "add_remove",
+        "total": {"epsilon": "1", "delta": "0"},
+        "spent": {"epsilon": "1", "delta": "0"},
+        "left": {"epsilon": "0", "delta": "0"},
+    }
+    assert (release["release"], release["state"], release["epsilon"]) == ("small", "committed", "1")
+    history = json.loads(made.run("ledger", "history", made.url, "--json").out)["events"]
+    assert [event["event"] for event in history] == ["opened", "reserved", "committed"]
+    assert history[1]["amount"] == {"epsilon": "1"}
+
+
+def test_the_manifest_and_the_page_name_the_data_set(plain: Ledgered) -> None:
+    assert plain.release().code == 0
+    manifest = (plain.output / "manifest.json").read_text()
+    assert json.loads(manifest)["guarantee"]["dataset"] == "flights"
+    assert json.loads(manifest)["spec"]["dataset"] == "flights"
+    words = "A ledger counts its budget with all others of the data set flights."
+    assert words in manifest and words in (plain.output / "report.html").read_text()
+    assert "budget.db" not in manifest
+
+
+def test_without_a_ledger_that_is_said(workspace: Workspace) -> None:
+    lines = workspace.release().out.splitlines()
+    assert lines[1] == (
+        "no ledger: nothing adds this budget up with those of other releases of the same data"
+    )
+    assert not any("above 10" in line for line in lines)
+
+
+def test_a_large_epsilon_is_remarked(workspace: Workspace) -> None:
+    outcome = workspace.release(lambda settings: settings["privacy"].update(epsilon=11))
+    assert outcome.out.splitlines()[2] == (
+        "an epsilon above 10: one row may make an output e^11 times as likely"
+    )
+
+
+def test_a_finished_release_costs_nothing_nor_does_its_repair(made: Ledgered) -> None:
+    assert made.release().code == 0
+    before = made.contents
+    shutil.copytree(made.rows, made.folder / "kept")
+    shutil.rmtree(made.rows)
+    again = made.run("release", made.configure())
+    assert again.code == 0 and "no row was read, and nothing was drawn or spent" in again.out
+    shutil.move(made.folder / "kept", made.rows)
+    next((made.output / "nodes").iterdir()).unlink()
+    assert made.run("release", made.configure(), "--repair").code == 0
+    assert made.contents == before
+    made.check_once()
+
+
+def test_a_second_release_is_refused_before_a_row_is_read(
+    made: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert made.release().code == 0
+    path = made.configure(lambda s: s.update(release="more", output=str(made.folder / "more")))
+    monkeypatch.delattr("pipelines.releasing._run")  # no job is even built
+    outcome = made.run("release", path)
+    refused(outcome, "the total of data set flights would be passed: epsilon 1 of 1 is spent")
+    assert not (made.folder / "more").exists()
+
+
+def test_discarding_needs_budget_once_noise_was_drawn(plain: Ledgered) -> None:
+    assert plain.release().code == 0
+    (plain.output / "manifest.json").unlink()
+    url = LedgerUrl(plain.url)
+    with sqlite3.connect(
+        plain.folder.parent / "budget.db"
+    ) as connection:  # as a killed run left it
+        connection.execute("UPDATE dptrees_releases SET state = 'reserved'")
+    before = plain.contents
+    refused(plain.run("release", plain.configure(), "--discard"), "would be passed")
+    assert plain.contents == before
+    open_account(url, account_of("2"), change_total=True)
+    outcome = plain.run("release", plain.configure(), "--discard")
+    assert outcome.code == 0, outcome.err
+    assert "ledger: data set flights: epsilon 2 of 2 spent" in outcome.out
+    assert not {name for name in before if "/" in name} & plain.contents.keys()
+
+
+def test_a_ledger_that_was_lost(made: Ledgered) -> None:
+    assert made.release().code == 0
+    other = f"sqlite:///{made.folder}/other.db"
+    open_account(LedgerUrl(other), account_of("1"))
+    outcome = made.run("release", made.configure(lambda s: s.update(ledger=other)))
+    refused(outcome, "holds a release that sqlite:///", "knows nothing of")
+
+
+def test_a_release_of_another_data_set_stands(plain: Ledgered) -> None:
+    assert plain.release().code == 0
+    open_account(LedgerUrl(plain.url), account_of("1", dataset="trains"))
+    outcome = plain.run("release", plain.configure(lambda s: s.update(dataset="trains")))
+    refused(outcome, "holds a release of another specification")
+    refused(plain.run("release", plain.configure()), "dataset: must be named")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (f"postgresql://me:{SECRET}@127.0.0.1/db", "ledger: must not hold a password: put it into"),
+        (f"postgresql://me@127.0.0.1/db?password={SECRET}", "ledger: must not hold a password"),
+        (f"mysql://me:{SECRET}@host/db", "must not hold a password"),
+        ("sqlite:///", "ledger: must be sqlite:///FILE or postgresql://USER@HOST/DATABASE"),
+        ("sqlite://budget.db", "ledger: must be sqlite:///FILE"),
+        ("sqlite:///:memory:", "ledger: must be sqlite:///FILE"),
+        ("budget.db", "ledger: must be sqlite:///FILE"),
+        ("postgresql://me@host:port/db", "ledger: must be sqlite:///FILE"),
+        ("postgresql://me@host/", "ledger: must be sqlite:///FILE"),
+        ("", "ledger: must"),
+    ],
+)
+def test_urls_that_are_none(plain: Ledgered, url: str, words: str) -> None:
+    refused(plain.run("release", plain.configure(lambda s: s.update(ledger=url))), words)
+    refused(plain.run("ledger", "show", url), words)
+    assert not plain.output.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ledger": 1}, "ledger: must be a text"),
+        ({"dataset": "a/b"}, "dataset: 'a/b' must be 1 to 100 letters"),
+        ({"dataset": "trains"}, "holds no data set trains; it holds flights; add it with"),
+        ({"privacy": {"rho": 1, "neighbors": "add_remove"}}, "privacy.rho: its data set counts"),
+        ({"privacy": {"epsilon": 1, "neighbors": "substitute"}}, "privacy.neighbors: the ledger"),
+    ],
+)
+def test_configurations_that_do_not_go(plain: Ledgered, change: dict[str, Any], words: str) -> None:
+    refused(plain.run("release", plain.configure(lambda s: s.update(change))), words)
+    assert not plain.output.exists()
+    assert plain.ledger.account("flights").spent.epsilon == 0
+
+
+def test_a_data_set_without_a_ledger(workspace: Workspace) -> None:
+    outcome = workspace.release(lambda settings: settings.update(dataset="flights"))
+    refused(outcome, "dataset: stands beside ledger")
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"input": {"format": "parquet", "path": "nowhere/*.parquet"}},
+        {"key_file": "nowhere.key"},
+        {"output": "release.yaml"},
+    ],
+)
+def test_a_mistake_elsewhere_spends_nothing(plain: Ledgered, mistake: dict[str, Any]) -> None:
+    path = plain.configure(lambda settings: settings.update(mistake))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(plain.folder)
+        refused(plain.run("release", path))
+    assert plain.ledger.account("flights").spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--epsilon", "1", "--rho", "1"), "exactly one of --epsilon and --rho"),
+        ((), "exactly one of --epsilon and --rho"),
+        (("--epsilon", "0"), "--epsilon: 0 must be a number above 0"),
+        (("--epsilon", "much"), "--epsilon: 'much' must be a number"),
+        (("--epsilon", "nan"), "--epsilon: NaN must be a number above 0"),
+        (("--epsilon", "1e999999999"), "--epsilon: 1E+999999999 must be from 1e-15 to 1e15"),
+        (("--epsilon", "1", "--delta", "1"), "--delta: 1 must be a number above 0 and below 1"),
+        (("--rho", "1", "--delta", "0.1"), "--delta: stands beside --epsilon"),
+        (("--epsilon", "1", "--unit", "a", "--unit", "a"), "--unit: a column is named twice"),
+        (("--epsilon", "1", "--neighbors", "friends"), "invalid choice: 'friends'"),
+        (("--epsilon", "2"), "--change-total sets another"),
+    ],
+)
+def test_data_sets_that_cannot_be(plain: Ledgered, options: tuple[str, ...], words: str) -> None:
+    outcome = plain.run("ledger", "init", plain.url, "--dataset", "flights", *options)
+    assert outcome.code == 2 and words in outcome.err
+    assert plain.ledger.account("flights").total.epsilon == 1
+
+
+def test_init_makes_the_ledger_and_may_be_repeated(url: str, workspace: Workspace) -> None:
+    command = ("ledger", "init", url, "--dataset", "people", "--rho", "0.5", "--unit", "person")
+    for end in ("(opened)", "(it was there already, the same)"):
+        outcome = workspace.run(*command, "--neighbors", "substitute")
+        assert outcome.code == 0, outcome.err
+        words = "data set people: a total of rho = 0.5 per person, neighbours substitute"
+        assert outcome.out == f"{url}: {words} {end}\n"
+    assert workspace.run("ledger", "show", url).out.splitlines() == [
+        "people: rho 0 of 0.5 spent",
+        "  per person, neighbours substitute",
+    ]
+    assert workspace.run("ledger", "upgrade", url).out == f"{url}: version 0001, before 0001\n"
+
+
+def test_a_path_is_relative_to_the_working_directory(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace.folder)
+    url = "sqlite:///budget.db"
+    assert workspace.run("ledger", "init", url, "--dataset", "d", "--epsilon", "1").code == 0
+    assert (workspace.folder / "budget.db").exists()
+    assert workspace.release(lambda settings: settings.update(ledger=url)).code == 0
+
+
+@pytest.mark.parametrize("step", ["show", "history", "upgrade"])
+def test_a_file_that_is_missing_stays_missing(workspace: Workspace, step: str) -> None:
+    url = f"sqlite:///{workspace.folder}/nowhere.db"
+    refused(workspace.run("ledger", step, url), "holds no ledger; make one with: dptrees ledger")
+    refused(workspace.release(lambda s: s.update(ledger=url)), "holds no ledger")
+    assert not (workspace.folder / "nowhere.db").exists()
+    assert not workspace.output.exists()
+
+
+def test_a_file_that_is_no_database(workspace: Workspace) -> None:
+    path = workspace.folder / "notes.txt"
+    path.write_text("kumquat\n" * 1000)
+    refused(workspace.run("ledger", "show", f"sqlite:///{path}"), "cannot be used: file is not a")
+
+
+def test_a_server_that_does_not_answer(workspace: Workspace) -> None:
+    url = "postgresql://me@127.0.0.1:1/budgets"  # where nobody listens
+    pytest.importorskip("psycopg")
+    outcome = workspace.release(lambda settings: settings.update(ledger=url))
+    refused(outcome, f"ledger: {url} cannot be used: ")
+    assert not workspace.output.exists()
+
+
+def test_a_driver_that_is_missing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    outcome = workspace.run("ledger", "show", "postgresql://me@127.0.0.1/budgets")
+    refused(outcome, "needs the driver of PostgreSQL: install dptrees[postgresql]")
+
+
+def test_a_ledger_that_is_gone_when_noise_would_be_drawn(
+    made: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drawn without it: the job stops at the record."""
+    monkeypatch.setattr(
+        "pipelines.ledger.booking.Booking.witness",
+        lambda self, entry: Gone(),
+    )
+    refused(made.release(), "cannot be used: gone")
+    assert set(made.contents) == {"nonce.json"}
+    monkeypatch.undo()
+    assert made.run("release", made.configure()).code == 0
+    made.check_once()
+
+
+class Gone:
+    """A ledger that cannot be reached from the worker."""
+
+    def __call__(self, record: bytes) -> None:
+        from pipelines.ledger.error import LedgerError
+
+        raise LedgerError("ledger: cannot be used: gone")
+
+
+def test_a_ledger_that_is_busy(made: Ledgered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "WAIT_SECONDS", 1)
+    settings = database._SETTINGS.replace("120s", "1s")
+    monkeypatch.setattr(database, "_SETTINGS", settings)
+    with made.ledger.transaction() as connection:
+        from pipelines.ledger.account import locked_account
+
+        locked_account(connection, "flights")
+        refused(made.release(), "ledger: ", "cannot be used: ")
+    assert not made.output.exists()
+    assert made.ledger.account("flights").spent.epsilon == 0
+
+
+def test_a_sum_that_was_edited_is_noticed(plain: Ledgered) -> None:
+    assert plain.release().code == 0
+    with sqlite3.connect(plain.folder.parent / "budget.db") as connection:
+        connection.execute("UPDATE dptrees_datasets SET spent_epsilon = '0'")
+    outcome = plain.run("ledger", "show", plain.url)
+    refused(outcome, "epsilon 0 of 1 spent, which is not the sum of its releases")
+
+
+def test_planning_imports_no_ledger(plain: Ledgered) -> None:
+    program = (
+        "import sys; from pipelines.command import main; code = main(sys.argv[1:]); "
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "plan", plain.configure()],
+        env=os.environ | {"PYTHONPATH": search_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split())
+    assert "pipelines.ledger.url" in loaded
+    assert not {"sqlalchemy", "alembic", "psycopg", "apache_beam"} & loaded
+
+
+def test_without_a_ledger_the_specification_is_as_before(workspace: Workspace) -> None:
+    assert workspace.release(None, *NONCE).code == 0
+    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    assert "dataset" not in manifest["spec"] and "dataset" not in manifest["guarantee"]
+    assert yaml.safe_load(Path(workspace.configure()).read_text()).keys() & {"ledger"} == set()
+
+
+def test_a_release_of_people(workspace: Workspace) -> None:
+    """The ledger counts per unit; another release may bound the unit otherwise, not be per row."""
+    url = f"sqlite:///{workspace.folder}/people.db"
+    open_account(LedgerUrl(url), account_of("2", unit=("place",)))
+
+    def people(settings: dict[str, Any]) -> None:
+        settings.update(ledger=url)
+        settings["privacy"].update(unit="place", max_rows=2)
+        del settings["trees"][1:]
+
+    def bounded_otherwise(settings: dict[str, Any]) -> None:
+        people(settings)
+        settings["privacy"].update(max_rows=3)
+        settings.update(release="second", output=str(workspace.folder / "second"))
+
+    refused(workspace.release(lambda s: s.update(ledger=url)), "with unit place, and this release")
+    assert workspace.release(people).code == 0
+    outcome = workspace.release(bounded_otherwise)
+    assert "ledger: data set flights: epsilon 2 of 2 spent" in outcome.out.splitlines()

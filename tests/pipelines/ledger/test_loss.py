@@ -1,0 +1,64 @@
+"""What a release costs, in the measure of its data set."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpcore.privacy.budget import Measure
+from pipelines.ledger.loss import Loss, LossRefused, loss_of
+from tests.pipelines.ledger.asked import plan_of
+
+SPARSE = "{name: heavy, domain: {kind: sparse, column: code, bits: [8, 8]}}"
+LAPLACE = "{name: all, domain: {column: x, lower: 0, upper: 100, cells: 16}, noise: laplace}"
+GAUSSIAN = "{name: more, domain: {column: x, lower: 0, upper: 100, cells: 16}, noise: gaussian}"
+DELTA = "epsilon: 1, delta: 0.000001"
+
+
+def test_pure_releases() -> None:
+    plan = plan_of("epsilon: 0.3")
+    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(3, 10))
+    assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(9, 200))  # epsilon^2 / 2
+
+
+def test_pure_trees_add_up_as_zcdp() -> None:
+    """Each of two trees has half the epsilon, so a quarter of the rho."""
+    plan = plan_of("epsilon: 1", tree=f"{LAPLACE}, {LAPLACE.replace('all', 'more')}")
+    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1))
+    assert loss_of(plan, Measure.RHO) == Loss(rho=2 * Fraction(1, 2) ** 2 / 2)
+
+
+def test_a_rho_counts_as_itself_and_not_as_an_epsilon() -> None:
+    plan = plan_of("rho: 0.1")
+    assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(1, 10))
+    with pytest.raises(LossRefused, match="rho: its data set counts epsilon and delta"):
+        loss_of(plan, Measure.EPSILON)
+
+
+def test_a_delta_beside_an_epsilon() -> None:
+    plan = plan_of(DELTA, tree=GAUSSIAN)
+    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    assert loss_of(plan, Measure.RHO) == Loss(rho=plan.budget.amount)
+
+
+def test_pure_trees_beside_a_rho() -> None:
+    """The half epsilon of a pure tree is (1/2)^2 / 2 more rho."""
+    plan = plan_of(DELTA, tree=f"{LAPLACE}, {GAUSSIAN}")
+    assert plan.spending.epsilon == Fraction(1, 2)
+    assert loss_of(plan, Measure.RHO) == Loss(rho=plan.budget.amount + Fraction(1, 8))
+
+
+def test_a_delta_of_its_own_is_no_rho() -> None:
+    plan = plan_of(DELTA, tree=SPARSE)
+    assert loss_of(plan, Measure.EPSILON).delta == Fraction(1, 10**6)
+    with pytest.raises(LossRefused, match="a tree of this release spends a delta of its own"):
+        loss_of(plan, Measure.RHO)
+
+
+def test_a_sum_is_within_a_total_in_every_amount() -> None:
+    total = Loss(epsilon=Fraction(1), delta=Fraction(1, 10))
+    assert total.within(total)
+    assert not Loss(epsilon=Fraction(1), delta=Fraction(2, 10)).within(total)
+    assert not Loss(epsilon=Fraction(10**20 + 1, 10**20)).within(total)
+    assert not Loss(rho=Fraction(1, 10**30)).within(total)
