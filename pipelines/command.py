@@ -325,7 +325,7 @@ def _add_verify(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         if chosen.data:
             logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        from pipelines.verifying import run_verify
+        from pipelines.proof.verifying import run_verify
 
         return run_verify(chosen)
 

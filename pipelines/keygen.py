@@ -34,7 +34,7 @@ def run_signing_keygen(path: str) -> int:
     Raises:
         UserError: one of the files exists already, or cannot be made.
     """
-    from pipelines.signature import PUBLIC_SUFFIX, new_signing_key
+    from pipelines.proof.signature import PUBLIC_SUFFIX, new_signing_key
 
     private, public = new_signing_key()
     write_new(path, private)

@@ -10,12 +10,12 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
-from pipelines.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.user_error import UserError
 
 

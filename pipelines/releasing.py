@@ -30,11 +30,11 @@ from pipelines.progress_bar import progress_bar
 from pipelines.proof.check import findings_of
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
-from pipelines.signature import SigningKey, sign_release
+from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
-from pipelines.verifying import Verified, raise_first
+from pipelines.proof.verifying import Verified, raise_first
 from transforms import files
 from transforms.bound import unit_shards_of
 from transforms.commit import check_committed

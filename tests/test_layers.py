@@ -18,7 +18,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 LAYERS = ("dpcore", "transforms", "pipelines")
 GATEWAY = PurePosixPath("dpcore/noise/randomness.py")
-SIGNATURE = PurePosixPath("pipelines/signature.py")
+SIGNATURE = PurePosixPath("pipelines/proof/signature.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
@@ -204,8 +204,8 @@ def test_module_keeps_to_its_layer(path: str) -> None:
         ("dpcore/trees/uniform.py", "import secrets"),
         ("dpcore/trees/uniform.py", "from cryptography.hazmat.primitives import ciphers"),
         ("transforms/noise.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-        ("pipelines/signature.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-        ("pipelines/signature.py", "import secrets"),
+        ("pipelines/proof/signature.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+        ("pipelines/proof/signature.py", "import secrets"),
         ("pipelines/noise.py", "from cryptography.hazmat.primitives.asymmetric import ed25519"),
         ("transforms/noise.py", "from os import urandom"),
         ("transforms/noise.py", "import os\nx = os.urandom(8)"),

@@ -14,8 +14,9 @@ from pipelines.ledger.database import Database, no_ledger
 from pipelines.ledger.entry import State, entries
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger, open_account
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.loss import NAMES, Loss
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.schema import VERSION, found_version, upgrade
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from dpcore.noise.randomness import draw_nonce
 from dpcore.release.guarantee import budget_text
@@ -25,7 +25,6 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.ledger.account import (
     Account,
     accounts,
-    find_account,
     locked_account,
     store_account,
 )
@@ -41,8 +40,7 @@ from pipelines.ledger.entry import (
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import now, remember
 from pipelines.ledger.loss import Loss
-from pipelines.ledger.schema import check_version, found_version, lock_tables, upgrade
-from pipelines.ledger.tables import DATASETS
+from pipelines.ledger.schema import check_version
 from pipelines.ledger.url import LedgerUrl
 
 
@@ -164,8 +162,7 @@ class Ledger:
             elif entry.record != record.hex():
                 raise LedgerError(
                     f"ledger: release {entry.release} was drawn from other data before, and a "
-                    "second draw spends its budget again; choose another id, or give up what was "
-                    "drawn with --discard"
+                    f"second draw spends its budget again; choose another id{_or_discard(entry)}"
                 )
 
     def commit(self, number: int, nonce: str, record: str) -> None:
@@ -198,71 +195,6 @@ class Ledger:
             return standing_entry(connection, dataset, release)
 
 
-def open_account(url: LedgerUrl, account: Account, *, change_total: bool = False) -> str | None:
-    """Adds a data set to a ledger, which is made where there is none.
-
-    Args:
-        url: of the ledger.
-        account: of the data set, with nothing spent.
-        change_total: it is there, and gets this total.
-
-    Returns:
-        What happened to the account; None where it was there already, the same.
-
-    Raises:
-        LedgerError: it is there and differs, or the total is below what is spent.
-    """
-    with Database(url, create=True).transaction() as connection:
-        _made(connection, url)
-        found = find_account(connection, account.dataset)
-        if found is None and change_total:
-            locked_account(connection, account.dataset)  # refused
-        if found is not None:
-            _check_account(found, account, change_total=change_total)
-        if found is not None and found.total == account.total:
-            return None
-        if found is None:
-            connection.execute(insert(DATASETS).values(account.row() | {"created": now()}))
-        else:
-            store_account(connection, replace(found, total=account.total))
-        event = "opened" if found is None else "total changed"
-        remember(connection, event, dataset=account.dataset, amount=account.total)
-        return event
-
-
-def _made(connection: Connection, url: LedgerUrl) -> None:
-    """Makes the tables where there are none; others must be of this program's version."""
-    lock_tables(connection)
-    if found_version(connection) is None:
-        upgrade(connection, url)
-    check_version(connection, url)
-
-
-def _check_account(found: Account, wanted: Account, *, change_total: bool) -> None:
-    """Refuses what cannot become of a data set that is there."""
-    for what, own, other in (
-        ("unit", found.unit_in_words, wanted.unit_in_words),
-        ("neighbors", found.neighbors.value, wanted.neighbors.value),
-        ("measure", found.measure.value, wanted.measure.value),
-    ):
-        if own != other:
-            raise LedgerError(
-                f"ledger: data set {found.dataset} is there with {what} {own}, not {other}, which "
-                "never changes; choose another id"
-            )
-    total = found.total.in_words(found.measure)
-    if found.total != wanted.total and not change_total:
-        raise LedgerError(
-            f"ledger: data set {found.dataset} is there with a total of {total}; --change-total "
-            "sets another"
-        )
-    if not found.spent.within(wanted.total):
-        raise LedgerError(
-            f"ledger: a total of {wanted.total.in_words(found.measure)} is below what is spent of "
-            f"data set {found.dataset}: {found.spent.in_words(found.measure)}"
-        )
-
-
 def _locked_entry(connection: Connection, number: int) -> Entry:
     """An entry as it is while its account is locked."""
     locked_account(connection, numbered_entry(connection, number).dataset)
@@ -277,6 +209,12 @@ def _check_stands(entry: Entry) -> None:
         )
 
 
+def _or_discard(entry: Entry) -> str:
+    """What else can be done about an entry, where it is of no finished release."""
+    begun = entry.state is State.RESERVED
+    return ", or give up what was begun with --discard" if begun else ""
+
+
 def _check_same(entry: Entry, request: Request) -> None:
     """Sees that a request is of the very release that stands.
 
@@ -286,6 +224,7 @@ def _check_same(entry: Entry, request: Request) -> None:
     name, at = entry.release, f"{entry.folder} already"
     stands = "is made into" if entry.state is State.COMMITTED else "is reserved for"
     asked = request.entry(entry.cost)
+    or_discard = _or_discard(entry) if entry.folder == asked.folder else ""
     nonce = entry.nonce if request.nonce is None else request.nonce.hex()
     for what, own, other in (
         ("another specification", entry.spec_digest, asked.spec_digest),
@@ -296,7 +235,7 @@ def _check_same(entry: Entry, request: Request) -> None:
         if own != other:
             raise LedgerError(
                 f"release: {name} {stands} {at}, and this one has {what}: a second draw spends its "
-                "budget again; choose another id"
+                f"budget again; choose another id{or_discard}"
             )
 
 

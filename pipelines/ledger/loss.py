@@ -24,11 +24,11 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
   "Individual Privacy Accounting via a Renyi Filter"; Whitehouse, Ramdas, Rogers, Wu 2023,
   "Fully-Adaptive Composition in Differential Privacy".
 
-**From one measure to the other.** A release that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
-Proposition 1.4). A release that states (epsilon, delta) and draws all its noise as zCDP costs a
-data set in rho the rho behind it. What spends a delta of its own is not zCDP, and a rho has an
-epsilon only beside a delta that somebody chooses: both are refused, with a sentence that says what
-to state instead.
+**From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
+Proposition 1.4), and those of a release add up. Trees that share a rho, behind an epsilon and a
+delta that the release states, cost a data set in rho that rho. What spends a delta of its own is
+not zCDP, and a rho has an epsilon only beside a delta that somebody chooses: both are refused, with
+a sentence that says what to state instead.
 """
 
 from __future__ import annotations
@@ -130,13 +130,12 @@ def loss_of(plan: ReleasePlan, measure: Measure) -> Loss:
 
 
 def _rho_of(plan: ReleasePlan) -> Fraction:
-    """The zCDP loss of a release: of all trees that share a rho, and of pure ones beside it."""
-    if plan.budget.measure is Measure.EPSILON and plan.stated is None:
-        return plan.budget.amount**2 / 2
+    """The zCDP loss of a release: what trees share, and e^2 / 2 of each tree that is e-DP."""
     if plan.spending.delta:
         raise LossRefused(
             "delta: its data set counts rho, and a tree of this release spends a delta of its own, "
             "which no rho stands for; state rho instead"
         )
-    shared = plan.budget.amount if plan.composed else Fraction(0)
-    return shared + plan.spending.epsilon**2 / 2
+    shared = plan.budget.measure is Measure.RHO and bool(plan.composed)
+    pure = sum((each.spending.epsilon**2 for each in plan.questions), start=Fraction(0))
+    return (plan.budget.amount if shared else Fraction(0)) + pure / 2

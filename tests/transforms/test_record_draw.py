@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.noise.source import combine_digests
-from transforms.errors import ConservationError
+from transforms.errors import ConservationError, ReleaseError
 from transforms.record import SumDigests, _Record, pack_digest, unpack_digest
 
 DIGESTS = st.lists(st.integers(0, 2**256 - 1), max_size=8)
@@ -48,3 +48,25 @@ def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_
         assert not (tmp_path / "out").exists()
     assert list(step.process(whole, balanced)) == [bytes(range(16)) + combine_digests(5)]
     assert (tmp_path / "out" / "record.json").exists()
+
+
+def test_a_witness_is_asked_before_anything_is_recorded(make_plan, reference, tmp_path) -> None:
+    plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
+    chunks, asked = len(plan.questions[0].places), []
+
+    def refuse(record: bytes) -> None:
+        asked.append(record)
+        raise ReleaseError("refused")
+
+    for witness, recorded in ((refuse, False), (asked.append, True)):
+        step = _Record(plan, reference, str(tmp_path / "out"), bytes(range(16)), witness)
+        step.setup()
+        drawn = step.process(pack_digest(5, chunks), {"chunks of tree value": chunks})
+        if recorded:
+            assert len(list(drawn)) == 1
+        else:
+            with pytest.raises(ReleaseError, match="refused"):
+                list(drawn)
+        assert (tmp_path / "out" / "record.json").exists() is recorded
+    text = (tmp_path / "out" / "record.json").read_text()
+    assert asked[0] == asked[1] and asked[0].hex() in text

@@ -10,8 +10,9 @@ from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 from pipelines.ledger.account import Account
-from pipelines.ledger.ledger import Ledger, Request, open_account
+from pipelines.ledger.ledger import Ledger, Request
 from pipelines.ledger.loss import Loss
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 
 KEY = 64 * "a"

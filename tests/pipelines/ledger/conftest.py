@@ -1,7 +1,9 @@
-"""Ledgers of both databases, and plans that ask something of them."""
+"""Ledgers of both databases. Where DPTREES_REQUIRE_POSTGRESQL is set, one that is missing fails."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +15,13 @@ from tests import postgresql
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgresql.Server]:
     """A PostgreSQL server of these tests alone."""
-    pytest.importorskip("psycopg", reason="dptrees[postgresql] is not installed")
-    if postgresql.programs() is None:
-        pytest.skip(postgresql.MISSING)
+    missing = None if postgresql.programs() else postgresql.MISSING
+    if importlib.util.find_spec("psycopg") is None:
+        missing = "dptrees[postgresql] is not installed"
+    if missing is not None and os.environ.get("DPTREES_REQUIRE_POSTGRESQL"):
+        pytest.fail(missing)
+    if missing is not None:
+        pytest.skip(missing)
     with postgresql.server(durable=False) as started:
         yield started
 

@@ -1,6 +1,6 @@
 """Releases that are killed at a step: python -m tests.pipelines.ledger.killed CASES
 
-CASES is a JSON list of {"configuration", "step", "nonce"}. Each runs in a fork of this process,
+CASES is a JSON list of {"configuration", "step", "options"}. Each runs in a fork of this process,
 which has imported all before; a function of the step kills it before it begins or when it is done,
 with no chance to clean up. Each prints a line of JSON: the step, and how it ended.
 """
@@ -23,6 +23,7 @@ STEPS = {
     "before the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "before"),
     "within the reservation": ("pipelines.ledger.ledger:add_entry", "after"),
     "after the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "after"),
+    "after the discarding": ("pipelines.releasing:discard", "after"),
     "after the nonce": ("transforms.release:folder_nonce", "after"),
     "before the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "before"),
     "within the ledger's record": ("pipelines.ledger.ledger:change_entry", "after"),
@@ -34,11 +35,13 @@ STEPS = {
     "before the commit": ("pipelines.ledger.ledger:Ledger.commit", "before"),
     "after the commit": ("pipelines.ledger.ledger:Ledger.commit", "after"),
 }
+# Of a release that discards; no other comes there.
+DISCARDING = "after the discarding"
 # Steps at which the ledger knows nothing of the release yet.
 UNKNOWN = ("before the reservation", "within the reservation")
 
 
-def main(cases: list[dict[str, str]]) -> None:
+def main(cases: list[dict[str, Any]]) -> None:
     for name in {"pipelines.releasing", "pipelines.ledger.booking"} | {
         place.partition(":")[0] for place, _ in STEPS.values()
     }:
@@ -51,7 +54,7 @@ def main(cases: list[dict[str, str]]) -> None:
         sys.stdout.write(json.dumps({"step": case["step"], "status": status}) + "\n")
 
 
-def run(case: dict[str, str]) -> None:
+def run(case: dict[str, Any]) -> None:
     """Makes a release that is killed at its step; ends this process."""
     place, when = STEPS[case["step"]]
     module, _, path = place.partition(":")
@@ -61,7 +64,7 @@ def run(case: dict[str, str]) -> None:
         owner = getattr(owner, each)
     setattr(owner, name, killing(getattr(owner, name), when))
     sys.stdout = io.StringIO()
-    os._exit(dptrees(["release", case["configuration"], "--nonce", case["nonce"]]) + 1)
+    os._exit(dptrees(["release", case["configuration"], *case["options"]]) + 1)
 
 
 def killing(function: Callable[..., Any], when: str) -> Callable[..., Any]:

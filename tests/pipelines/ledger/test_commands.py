@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipelines.ledger import database
-from pipelines.ledger.ledger import open_account
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.conftest import NONCE, Outcome, Workspace, search_path
 from tests.pipelines.ledger.asked import account_of
@@ -370,3 +370,24 @@ def test_without_a_ledger_the_specification_is_as_before(workspace: Workspace) -
     manifest = json.loads((workspace.output / "manifest.json").read_text())
     assert "dataset" not in manifest["spec"] and "dataset" not in manifest["guarantee"]
     assert yaml.safe_load(Path(workspace.configure()).read_text()).keys() & {"ledger"} == set()
+
+
+def test_a_release_of_people(workspace: Workspace) -> None:
+    """The ledger counts per unit; another release may bound the unit otherwise, not be per row."""
+    url = f"sqlite:///{workspace.folder}/people.db"
+    open_account(LedgerUrl(url), account_of("2", unit=("place",)))
+
+    def people(settings: dict[str, Any]) -> None:
+        settings.update(ledger=url)
+        settings["privacy"].update(unit="place", max_rows=2)
+        del settings["trees"][1:]
+
+    def bounded_otherwise(settings: dict[str, Any]) -> None:
+        people(settings)
+        settings["privacy"].update(max_rows=3)
+        settings.update(release="second", output=str(workspace.folder / "second"))
+
+    refused(workspace.release(lambda s: s.update(ledger=url)), "with unit place, and this release")
+    assert workspace.release(people).code == 0
+    outcome = workspace.release(bounded_otherwise)
+    assert "ledger: data set flights: epsilon 2 of 2 spent" in outcome.out.splitlines()

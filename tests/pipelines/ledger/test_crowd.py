@@ -9,11 +9,15 @@ import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.pipelines.conftest import PROJECT, search_path
 from tests.pipelines.ledger.asked import account_of, opened
 
 if TYPE_CHECKING:
     from tests.postgresql import Server
+
+pytestmark = pytest.mark.slow
 
 PROCESSES = 50
 # All of them together ask for 19.7.

@@ -16,13 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.conftest import NONCE, PROJECT, search_path
 from tests.pipelines.ledger.asked import account_of, opened
-from tests.pipelines.ledger.killed import STEPS, UNKNOWN
+from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
 
+pytestmark = pytest.mark.slow
+
 DATABASES = ("sqlite", "postgresql")
+UNDISCARDED = [step for step in STEPS if step != DISCARDING]
 
 
 def database(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
@@ -43,10 +47,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return made.contents
 
 
-def killed(cases: dict[str, Ledgered]) -> None:
+def killed(cases: dict[str, Ledgered], *options: str) -> None:
     """Kills the release of each workspace at its step."""
     asked = [
-        {"configuration": made.configure(), "step": step, "nonce": NONCE[1]}
+        {"configuration": made.configure(), "step": step, "options": options or NONCE}
         for step, made in cases.items()
     ]
     done = subprocess.run(
@@ -70,7 +74,7 @@ def stopped(
     """Workspaces whose release was killed, by the step."""
     folder = tmp_path_factory.mktemp("killed")
     cases = {}
-    for number, step in enumerate(STEPS):
+    for number, step in enumerate(UNDISCARDED):
         place = folder / str(number)
         place.mkdir()
         cases[step] = Ledgered(place, database(request, request.param, place))
@@ -78,7 +82,7 @@ def stopped(
     return cases
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", UNDISCARDED)
 def test_killed_and_run_again(
     stopped: dict[str, Ledgered], undisturbed: dict[str, bytes], step: str
 ) -> None:
@@ -88,7 +92,7 @@ def test_killed_and_run_again(
     entry = made.ledger.standing("flights", "small")
     assert (entry is None) == (step in UNKNOWN)
     if not any(name.startswith(("nodes/", "cdf/")) for name in left):
-        assert step in list(STEPS)[:8]
+        assert step in UNDISCARDED[:8]
     else:  # noise has left, so the ledger knows of which data
         assert entry is not None and entry.record is not None
 
@@ -163,3 +167,25 @@ def test_a_ledger_that_is_new(drawn: Ledgered) -> None:
     assert outcome.code == 2 and "holds the beginning of a release that" in outcome.err
     assert drawn.contents == before
     assert Ledger(LedgerUrl(other)).account(None).spent.epsilon == 0
+
+
+@pytest.mark.parametrize("step", ["after the reservation", DISCARDING, "after the nonce"])
+def test_killed_while_it_discards(
+    drawn: Ledgered, undisturbed: dict[str, bytes], step: str
+) -> None:
+    """What was drawn is paid for, and the new attempt is, once."""
+    open_account(LedgerUrl(drawn.url), account_of("2"), change_total=True)
+    old = drawn.contents
+    killed({step: drawn}, "--discard")
+    assert drawn.ledger.account("flights").spent.epsilon == 2
+    again: tuple[str, ...] = ()
+    if step == "after the reservation":  # the folder is as it was, and no longer its own
+        assert drawn.contents == old
+        outcome = drawn.run("release", drawn.configure())
+        assert outcome.code == 2 and "give up what was begun with --discard" in outcome.err
+        assert drawn.contents == old
+        again = ("--discard",)
+    outcome = drawn.run("release", drawn.configure(), *again)
+    assert outcome.code == 0, outcome.err
+    assert drawn.ledger.account("flights").spent.epsilon == 2
+    assert drawn.contents.keys().isdisjoint(name for name in undisturbed if "/" in name)

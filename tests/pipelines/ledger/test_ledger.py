@@ -10,8 +10,9 @@ from dpcore.privacy.budget import Neighbors
 from pipelines.ledger.entry import State, entries
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger, open_account
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.loss import Loss
+from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
 from tests.pipelines.ledger.asked import account_of, asked, opened, plan_of
 
@@ -117,7 +118,9 @@ def test_what_differs_is_another_release(
         ledger.reserve(asked(**other))  # type: ignore[arg-type]
     stands = "is made into" if committed else "is reserved for"
     assert f"release: small {stands} /out/small already" in refused.value.sentence
-    assert "a second draw spends its budget again" in refused.value.sentence
+    assert "a second draw spends its budget again; choose another id" in refused.value.sentence
+    may_discard = not committed and "folder" not in other
+    assert ("give up what was begun with --discard" in refused.value.sentence) is may_discard
     assert spent(ledger).epsilon == 1
 
 

@@ -22,6 +22,13 @@ def test_pure_releases() -> None:
     assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(9, 200))  # epsilon^2 / 2
 
 
+def test_pure_trees_add_up_as_zcdp() -> None:
+    """Each of two trees has half the epsilon, so a quarter of the rho."""
+    plan = plan_of("epsilon: 1", tree=f"{LAPLACE}, {LAPLACE.replace('all', 'more')}")
+    assert loss_of(plan, Measure.EPSILON) == Loss(epsilon=Fraction(1))
+    assert loss_of(plan, Measure.RHO) == Loss(rho=2 * Fraction(1, 2) ** 2 / 2)
+
+
 def test_a_rho_counts_as_itself_and_not_as_an_epsilon() -> None:
     plan = plan_of("rho: 0.1")
     assert loss_of(plan, Measure.RHO) == Loss(rho=Fraction(1, 10))

@@ -105,7 +105,7 @@ class Verified:
 
     def signature(self, signer: str) -> str:
         """The manifest's bytes are signed by a signer."""
-        from pipelines.signature import is_signed, load_signer
+        from pipelines.proof.signature import is_signed, load_signer
 
         key = load_signer(signer)
         try:

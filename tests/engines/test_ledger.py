@@ -1,0 +1,37 @@
+"""The ledger is asked by a worker before noise is drawn, wherever an engine runs it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipelines.ledger.entry import State
+from tests.engines.conftest import Workspace, release_files
+from tests.pipelines.ledger.asked import account_of, opened
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+
+def test_one_draw_a_reservation(workspace: Workspace) -> None:
+    url = f"sqlite:///{workspace.folder}/budget.db"
+    ledger = opened(url, account_of("1"))
+    settings = yaml.safe_load(workspace.configuration.read_text()) | {"ledger": url}
+    workspace.configuration.write_text(yaml.safe_dump(settings))
+    made = workspace.release()
+
+    shutil.rmtree(workspace.output)
+    assert workspace.release() == made  # from the ledger's nonce, at no cost
+    first = workspace.folder / "rows" / "part-0.parquet"
+    rows = pq.read_table(first)
+    pq.write_table(rows.slice(1), first)
+    shutil.rmtree(workspace.output)
+    assert workspace.finish(workspace.start()) == 2
+    assert "release engines was drawn from other data before" in workspace.log()
+    assert set(release_files(workspace.output)) == {"nonce.json"}
+
+    entry = ledger.standing("flights", "engines")
+    assert entry is not None and entry.state is State.COMMITTED
+    assert ledger.account("flights").spent.epsilon == 1
