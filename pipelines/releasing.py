@@ -28,13 +28,13 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.check import findings_of
+from pipelines.proof.signature import SigningKey, sign_release
+from pipelines.proof.verifying import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
-from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
-from pipelines.proof.verifying import Verified, raise_first
 from transforms import files
 from transforms.bound import unit_shards_of
 from transforms.commit import check_committed
