@@ -5,9 +5,16 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "exponential_bounds": ("exp_bounds",),
+    "exponential_bounds": ("Bounds", "exp_bounds"),
     "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
-    "randomness": ("NONCE_BYTES", "RandomStream", "ReleaseKey", "draw_nonce", "public_stream"),
+    "randomness": (
+        "Bits",
+        "NONCE_BYTES",
+        "RandomStream",
+        "ReleaseKey",
+        "draw_nonce",
+        "public_stream",
+    ),
     "scales": ("scale_of",),
     "source": (
         "KeyedChoices",

@@ -41,7 +41,7 @@ from dpcore.questions.place import (
     Place,
     ReleasedPart,
 )
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import Keys
 
 
 class PublicTable(Protocol):
@@ -75,7 +75,7 @@ class Question(ABC):
     output_only: ClassVar[tuple[str, ...]]
 
     name: str
-    keys: KeyList | None = None
+    keys: Keys | None = None
     confidence: float = 0.95
     weight: Fraction = Fraction(1)
 
@@ -91,7 +91,18 @@ class Question(ABC):
     @property
     def key_labels(self) -> list[str | None]:
         """The name of every key, in the order of key codes; one None without keys."""
-        return [None] if self.keys is None else list(self.keys.labels)
+        return self.labels_between(0, self.key_count)
+
+    def labels_between(self, start: int, stop: int) -> list[str | None]:
+        """The names of the keys of the codes start..stop-1; one None without keys."""
+        if self.keys is None:
+            return [None]
+        labels: list[str | None] = self.keys.labels_between(start, stop).to_pylist()
+        return labels
+
+    def label_of(self, code: int) -> str | None:
+        """The name of one key."""
+        return self.labels_between(code, code + 1)[0]
 
     # What is read of the rows
 

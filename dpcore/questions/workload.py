@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.refusal import Refusal
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import Keys
 
 Asked = TypeVar("Asked", bound=Question)
 
@@ -87,7 +87,7 @@ class Workload(ABC, Generic[Asked]):
     """
 
     name: str
-    keys: KeyList | None = None
+    keys: Keys | None = None
     weight: Fraction = Fraction(1)
     noise: Noise = Noise.BEST
 

@@ -24,12 +24,14 @@ from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
+from dpcore.rows.key_table import KeyTable
 from dpcore.sparse.question import sparse_question_from_spec
 from dpcore.sparse.released import ReleasedSparse
 
 Spec = Mapping[str, Any]
-# From the digest of a universe to the universe.
+# From the digest of a universe to the universe, of a table of keys to the table.
 ReadUniverse = Callable[[str], Universe]
+ReadKeys = Callable[[str], KeyTable]
 
 
 class ReadTerms(NamedTuple):

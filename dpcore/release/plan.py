@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.spending import Spending
 from dpcore.questions.question import Question
-from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
+from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, kind_of
+from dpcore.rows.table_keys import TableKeys
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
@@ -144,13 +146,16 @@ def total_spending(questions: Iterable[Question]) -> Spending:
 
 
 def plan_from_spec(
-    spec: Mapping[str, object], read_universe: ReadUniverse | None = None
+    spec: Mapping[str, object],
+    read_universe: ReadUniverse | None = None,
+    read_keys: ReadKeys | None = None,
 ) -> ReleasePlan:
     """The release plan of a specification, as a manifest holds it.
 
     Args:
         spec: as `ReleasePlan.spec` tells it.
         read_universe: gives the universes of hierarchies, which the specification names by digest.
+        read_keys: gives the tables of keys, which it names so too.
 
     Raises:
         ValueError: the specification is of another format, or of a hierarchy without a universe.
@@ -168,7 +173,18 @@ def plan_from_spec(
         neighbors=neighbors,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
-            kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees
+            kind_of(tree).question(tree, alone if tree["name"] in pure else terms)
+            for tree in (_with_keys(each, read_keys) for each in trees)
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
     )
+
+
+def _with_keys(tree: dict[str, Any], read_keys: ReadKeys | None) -> dict[str, Any]:
+    """The specification of a tree with the table of its keys, where it names one."""
+    keys = tree.get("keys")
+    if not isinstance(keys, dict) or "table" not in keys:
+        return tree
+    if read_keys is None:
+        raise ValueError(f"trees: the table of the keys of {tree['name']} is not at hand")
+    return tree | {"keys": TableKeys(table=read_keys(keys["table"]), unknown=keys["unknown"])}

@@ -59,14 +59,14 @@ def totals(
         counted: what it counts.
         below: the lines of a key, from its name and the blanks that stand for it.
     """
-    labels = tree.question.key_labels
-    for label in labels[:KEYS_SHOWN]:
+    shown = min(KEYS_SHOWN, tree.question.key_count)
+    for label in tree.question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         (total,) = tree.top(1, 0, label)
         yield f"  {name}{counted} {with_margin(total)}"
         yield from below(label, " " * len(name))
-    if len(labels) > KEYS_SHOWN:
-        yield f"  ... and {len(labels) - KEYS_SHOWN} more keys"
+    if tree.question.key_count > shown:
+        yield f"  ... and {tree.question.key_count - shown} more keys"
 
 
 def largest(node: Answer) -> str:

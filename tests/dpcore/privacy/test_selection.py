@@ -5,6 +5,7 @@ Statistical limits have a false-alarm probability of at most 1e-6; the streams a
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal, getcontext
 from fractions import Fraction
@@ -100,7 +101,7 @@ def test_every_neighbouring_pair_keeps_the_guarantee(
     exact = [Fraction(0)] * (threshold - 1)
     exact += [Fraction(low + high, 2 << bits) for low, high in bounds] + [Fraction(1)] * 2
     slack = Fraction(1, 2**200)
-    pairs = list(zip(exact, exact[1:], strict=False))
+    pairs = list(itertools.pairwise(exact))
     assert not any(broken(p, q, grow, law.delta + slack * (1 + grow)) for p, q in pairs)
     # One of the four is met with equality at every step: nothing is left, so a delta that is a
     # thousandth less is broken, and so is a law that skips a count.
