@@ -9,7 +9,8 @@ answers at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -25,12 +26,14 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.privacy.budget import Neighbors
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.key_table import KeyTable
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.sections import rules
+from pipelines.sections.by import PrivateKeys
 from pipelines.sections.error import (
     ConfigurationError,
     RuleBroken,
@@ -42,6 +45,7 @@ from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
+from pipelines.selecting import distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 
@@ -82,6 +86,7 @@ class Configuration:
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
         guarantee: what all trees may spend together.
+        selected: the keys that were selected of the data, by what selected them.
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
@@ -97,17 +102,59 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
+
+    @cached_property
+    def selections(self) -> Mapping[PrivateKeys, int]:
+        """What selects the keys of trees, and the first tree of each."""
+        try:
+            return distinct([tree.private_keys for tree in self.trees])
+        except Refusal as refusal:
+            raise ConfigurationError(
+                f"{self.source}: trees[{refusal.field}].by: {refusal.rule}"
+            ) from None
+
+    @cached_property
+    def selection(self) -> ReleasePlan | None:
+        """The plan of the first stage, which selects keys; None where all are listed.
+
+        Raises:
+            ConfigurationError: the guarantee does not go with private keys.
+        """
+        if not self.selections:
+            return None
+        found = tuple(self.selections)
+        try:
+            return selection_plan(self.release, self.guarantee, self.terms, found)
+        except Refusal as refusal:
+            first = self.selections[found[0]]
+            key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
+            raise ConfigurationError(f"{self.source}: {key}: {refusal.rule}") from None
+
+    def _workload(self, tree: TreeSection) -> Workload[Any]:
+        """What is asked of a tree, under its keys that were selected."""
+        workload, private = tree.workload(), tree.private_keys
+        if private is None or private not in self.selected:
+            return workload
+        assert workload.keys is not None
+        keys = keys_of(self.selected[private], workload.keys.unknown)
+        return replace(workload, keys=keys)
 
     def plan(self) -> ReleasePlan:
-        """The plan of every tree, each with its share of the budget.
+        """The plan of every tree, each with its share of the budget; of one whose keys are not
+        selected yet as for one key.
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
-        workloads = [tree.workload() for tree in self.trees]
+        workloads = [self._workload(tree) for tree in self.trees]
+        selection, guarantee = self.selection, self.guarantee
+        if selection is not None:
+            guarantee = left_for_trees(guarantee, selection)
         try:
-            return plan_release(self.release, self.guarantee, self.terms, workloads)
+            plan = plan_release(self.release, guarantee, self.terms, workloads)
+            return plan if selection is None else replace(plan, selection=selection)
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:

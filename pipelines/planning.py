@@ -9,6 +9,7 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
+from pipelines.selecting import selection_entries, selection_lines
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
 
@@ -28,7 +29,7 @@ def run_plan(path: str, *, target_error: float | None, as_json: bool) -> int:
         for index, tree in enumerate(trees):
             tree["target"] = _target(configuration, plan, index, target_error)
     if as_json:
-        print_json({"trees": trees}, indent=1)
+        print_json({"trees": trees} | _selections(plan), indent=1)
         return 0
     _print(plan, trees, asked_delta=configuration.guarantee.delta is not None)
     return 0
@@ -52,16 +53,25 @@ def _target(
     return KINDS[question.kind].target(target)
 
 
+def _selections(plan: ReleasePlan) -> dict[str, Any]:
+    """The selections of keys, where there are any."""
+    return {} if plan.selection is None else {"selections": selection_entries(plan.selection)}
+
+
 def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool) -> None:
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
     if plan.stated is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
+        behind += " in the trees" if plan.selection is not None else ""
     print_line(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
         "errors are standard errors, after estimation"
     )
+    if plan.selection is not None:
+        for line in selection_lines(plan.selection):
+            print_line(line)
     for question, tree in zip(plan.questions, trees, strict=True):
         for line in KINDS[question.kind].plan_lines(question, tree):
             print_line(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
@@ -21,10 +21,14 @@ from apache_beam.runners.runner import create_runner
 
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.key_table import KeyTable
+from dpcore.selection.released import ReleasedSelection
+from pipelines import selecting
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.sections.by import PrivateKeys
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -32,7 +36,7 @@ from transforms import files
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, planned_parts
+from transforms.layout import MANIFEST, NONCE, RECORD, planned_parts
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
@@ -91,6 +95,9 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
     plan, output = configuration.plan(), configuration.output
     options = beam_options(arguments)
     files.use_options(options)
+    if configuration.selection is not None:
+        configuration, wanted = _with_keys(configuration, plan, options, wanted)
+        plan = configuration.plan()
     if _check_output(output, plan, wanted) and not wanted.repair:
         _check_standing(output, wanted)
         print_line(
@@ -98,10 +105,16 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
             "nothing was drawn or spent again"
         )
         return _finish(output, plan, standing=True)
-    key = configuration.key.checked()
-    _check_filesystems(configuration.input_paths)
-    matched = match_files(configuration.input_paths)
-    _check_first_file(configuration, plan, matched[0][0])
+    _make(configuration, plan, options, wanted)
+    return _finish(output, plan, standing=False)
+
+
+def _make(
+    configuration: Configuration, plan: ReleasePlan, options: PipelineOptions, wanted: Wanted
+) -> None:
+    """Makes a release, once nothing speaks against it any more."""
+    output, key = configuration.output, configuration.key.checked()
+    matched = _check_input(configuration, plan)
     _prepare(output, plan, wanted)
     parts = sum(1 for _ in planned_parts(plan))
     # Elsewhere the workers are other processes: what they wrote is looked for.
@@ -111,7 +124,88 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
         _run(configuration, plan, key, options, wanted)
     if wanted.repair:
         _check_repaired(output)
-    return _finish(output, plan, standing=False)
+
+
+def _check_input(configuration: Configuration, plan: ReleasePlan) -> list[tuple[str, int]]:
+    """The input's files with their sizes, once the first one is seen to have what a plan reads."""
+    _check_filesystems(configuration.input_paths)
+    matched = match_files(configuration.input_paths)
+    _check_first_file(configuration, plan, matched[0][0])
+    return matched
+
+
+def _with_keys(
+    configuration: Configuration, trees: ReleasePlan, options: PipelineOptions, wanted: Wanted
+) -> tuple[Configuration, Wanted]:
+    """Selects the keys of trees, or sees that they are selected already.
+
+    Args:
+        configuration: with private keys.
+        trees: the plan of the trees with stand-ins for keys: what can be wrong with them is told
+            before the keys are paid for.
+        options: Beam's.
+        wanted: of the output.
+
+    Returns:
+        the configuration with the keys, and what is still wanted of the output.
+
+    Raises:
+        UserError: the output holds a release whose selection is gone; or no key was selected.
+    """
+    plan, output = configuration.selection, configuration.output
+    assert plan is not None
+    stage = replace(configuration, output=files.join(output, selecting.FOLDER))
+    if not _check_output(stage.output, plan, wanted):
+        _check_not_begun(output, wanted)
+        _check_input(configuration, trees)
+        begun = files.exists(files.join(stage.output, NONCE))
+        own = replace(wanted, repair=False, discard=wanted.discard and begun)
+        _make(stage, plan, options, own)
+        _finish_stage(stage.output, plan)
+        wanted = replace(wanted, discard=wanted.discard and not begun)
+    elif missing_files(stage.output, ReleaseFolder(stage.output).files):
+        if not wanted.repair:
+            _check_standing(stage.output, wanted)  # says which
+        _make(stage, plan, options, wanted)
+    return replace(configuration, selected=_selected(stage.output, configuration)), wanted
+
+
+def _check_not_begun(output: str, wanted: Wanted) -> None:
+    """Refuses to select keys anew for trees that were made, or begun, of others.
+
+    Raises:
+        UserError: the trees' own files are there, but not the selection of their keys.
+    """
+    if files.exists(files.join(output, MANIFEST)) or files.exists(files.join(output, RECORD)):
+        raise UserError(
+            f"output: {output} holds a release, or the beginning of one, but not the selection of "
+            f"its keys in {selecting.FOLDER}; choose another output"
+        )
+
+
+def _finish_stage(folder: str, plan: ReleasePlan) -> None:
+    sweep_unnamed(folder, plan)
+    sweep_temporary(folder)
+
+
+def _selected(folder: str, configuration: Configuration) -> dict[PrivateKeys, KeyTable]:
+    """The keys that a finished first stage released.
+
+    Raises:
+        UserError: for a tree none was selected.
+    """
+    release, found = ReleaseFolder(folder).release, {}
+    for number, (private, first) in enumerate(configuration.selections.items()):
+        tree = release.tree(f"{selecting.FOLDER}-{number}")
+        assert isinstance(tree, ReleasedSelection)
+        if not tree.table.num_rows:
+            raise UserError(
+                f"trees[{first}].by: no key of {', '.join(private.columns.columns)} was selected, "
+                "and what the selection spent is spent; a larger share of the budget, or columns "
+                "with more rows for each key, would select some, in another output"
+            )
+        found[private] = KeyTable(tree.table)
+    return found
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:

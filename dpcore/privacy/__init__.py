@@ -10,6 +10,7 @@ FACE = {
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "check_budget", "rounded_down"),
     "loss": ("certified_delta",),
+    "selection": ("SelectionLaw",),
     "sensitivity": (
         "level_law",
         "level_sensitivity",
@@ -19,4 +20,5 @@ FACE = {
         "sum_sensitivity",
     ),
     "spending": ("MovedCounts", "Spending"),
+    "unit": ("PrivacyUnit",),
 }

@@ -21,8 +21,8 @@ _NEIGHBORS = {
 
 def budget_text(plan: ReleasePlan) -> str:
     """The whole budget: ``epsilon = 1``, ``rho = 0.1`` or ``epsilon = 1, delta = 1e-06``."""
-    if plan.stated is not None:
-        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
+    if plan.promised is not None:
+        epsilon, delta = (f"{float(each):g}" for each in plan.promised)
         return f"epsilon = {epsilon}, delta = {delta}"
     return f"{plan.budget.measure.value} = {float(plan.budget.amount):g}"
 
@@ -33,12 +33,12 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    amount, composed = f"{float(plan.budget.amount):g}", len(plan.composed)
-    if plan.stated is not None:
-        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
-        concentrated = f"; also rho-zCDP with rho = {amount}"
-        if composed < len(plan.questions):
-            concentrated = ""
+    amount, promised = f"{float(plan.budget.amount):g}", plan.promised
+    # Of an epsilon and a delta of which only a part is a rho, no rho can be told.
+    mixed = plan.selection is not None or len(plan.composed) < len(plan.questions)
+    if promised is not None:
+        epsilon, delta = (f"{float(each):g}" for each in promised)
+        concentrated = "" if mixed else f"; also rho-zCDP with rho = {amount}"
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
             f"as on the other, but for a probability of {delta} (approximate differential privacy, "
@@ -54,16 +54,16 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"this release tells them apart no better than zero-concentrated differential privacy "
             f"with rho = {amount} allows"
         )
-    if plan.stated is not None and composed < len(plan.questions):
+    if promised is not None and mixed:
         times = "epsilon times the number of their rows, and a delta that grows faster than it"
     else:
-        times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
+        times = f"{plan.budget.measure.value if promised else 'the budget'} times "
         times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
         times += "the number of their rows"
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
-        f"{_bounds(plan)}The privacy unit is the row: a person in several rows is protected less, "
-        f"with {times}. Noise is derived from a secret key: whoever learns "
+        f"{_selected(plan)}{_bounds(plan)}The privacy unit is the row: a person in several rows is "
+        f"protected less, with {times}. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
@@ -80,6 +80,18 @@ def _agreement(plan: ReleasePlan) -> str:
     )
 
 
+def _selected(plan: ReleasePlan) -> str:
+    """What the selection of keys spent of the whole."""
+    if plan.selection is None:
+        return ""
+    columns = "; ".join(", ".join(each.columns) for each in plan.selection.questions)
+    epsilon, delta = (f"{float(each):g}" for each in plan.selection.spending.own)
+    return (
+        f"Which keys of {columns} there are was released first, for epsilon = {epsilon} and delta "
+        f"= {delta} of these; the trees spend the rest. "
+    )
+
+
 def _bounds(plan: ReleasePlan) -> str:
     """The bounds that values are clamped to before they are summed."""
     bounds = [words for each in plan.questions if (words := each.clamped) is not None]
@@ -88,20 +100,29 @@ def _bounds(plan: ReleasePlan) -> str:
 
 def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
     """The budget in numbers; not a rho that only some of the trees keep."""
-    if plan.stated is not None and len(plan.composed) < len(plan.questions):
+    mixed = plan.selection is not None or len(plan.composed) < len(plan.questions)
+    if plan.promised is not None and mixed:
         return {}
     return {plan.budget.measure.value: str(plan.budget.amount)}
 
 
 def guarantee_numbers(plan: ReleasePlan) -> dict[str, str]:
     """The guarantee as the manifest states it for programs: relation, unit and budget."""
-    stated = plan.stated
+    stated = plan.promised
     return {
         "neighbors": plan.neighbors.value,
         "unit": "row",
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
+        **_selection_numbers(plan),
     }
+
+
+def _selection_numbers(plan: ReleasePlan) -> dict[str, str]:
+    if plan.selection is None:
+        return {}
+    epsilon, delta = plan.selection.spending.own
+    return {"selection_epsilon": str(epsilon), "selection_delta": str(delta)}
 
 
 def manifest_of(plan: ReleasePlan) -> dict[str, object]:

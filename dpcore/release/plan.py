@@ -37,9 +37,11 @@ class ReleasePlan:
         budget: of the trees that share one; their budgets sum to no more. The epsilon that is
             stated where all trees spend an epsilon and a delta of their own.
         questions: at least one, with names that differ.
-        stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
-            composition of all laws was certified to keep them (`dpcore.privacy.loss`), beside
-            what sparse trees spend of them.
+        selection: the release, made before, of the keys of some trees; None where all are listed.
+            What it spends is spent beside all else here.
+        stated: (epsilon, delta) where the guarantee of the trees is stated so; the budget is then a
+            rho, and the composition of all laws was certified to keep them
+            (`dpcore.privacy.loss`), beside what sparse trees spend of them.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
@@ -51,6 +53,7 @@ class ReleasePlan:
     budget: Budget
     questions: tuple[Question, ...]
     stated: tuple[Fraction, Fraction] | None = None
+    selection: ReleasePlan | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -60,12 +63,20 @@ class ReleasePlan:
         if twice:
             raise ValueError(f"trees: the name {twice[0]} stands twice")
         self._check_budgets()
+        self._check_selection()
         if self.stated is None:
             if any(question.budget is None for question in self.questions):
                 raise ValueError("delta: a tree spends one, so the release must state one")
         elif not self.spending.keeps(*self.stated, rho=self.budget.amount):
             epsilon, delta = self.stated
             raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+
+    def _check_selection(self) -> None:
+        if self.selection is None:
+            return
+        alike = self.selection.neighbors is self.neighbors
+        if not alike or (self.stated is None and self.budget.measure is Measure.RHO):
+            raise ValueError("selection: it is planned for another guarantee")
 
     def _check_budgets(self) -> None:
         for question in self.questions:
@@ -100,6 +111,16 @@ class ReleasePlan:
         return total_spending(self.questions)
 
     @property
+    def promised(self) -> tuple[Fraction, Fraction] | None:
+        """The (epsilon, delta) of all that is released, the selection of keys included (basic
+        composition); None where the budget says it all."""
+        if self.selection is None:
+            return self.stated
+        epsilon, delta = self.selection.spending.own
+        own = (self.budget.amount, Fraction(0)) if self.stated is None else self.stated
+        return own[0] + epsilon, own[1] + delta
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that all questions read, each once."""
         return tuple(dict.fromkeys(name for q in self.questions for name in q.columns))
@@ -115,17 +136,24 @@ class ReleasePlan:
     def spec(self) -> dict[str, object]:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
-        return {
-            "format": FORMAT_VERSION,
-            "sampler": SAMPLER_VERSION,
-            "name": self.name,
-            "unit": "row",
-            "neighbors": self.neighbors.value,
-            "measure": self.budget.measure.value,
-            "budget": str(self.budget.amount),
-            "stated": None if self.stated is None else [str(each) for each in self.stated],
-            "trees": [question.spec() for question in self.questions],
-        } | ({"pure": pure} if pure else {})
+        return (
+            {
+                "format": FORMAT_VERSION,
+                "sampler": SAMPLER_VERSION,
+                "name": self.name,
+                "unit": "row",
+                "neighbors": self.neighbors.value,
+                "measure": self.budget.measure.value,
+                "budget": str(self.budget.amount),
+                "stated": None if self.stated is None else [str(each) for each in self.stated],
+                "trees": [question.spec() for question in self.questions],
+            }
+            | ({"pure": pure} if pure else {})
+            | self._selection_spec()
+        )
+
+    def _selection_spec(self) -> dict[str, object]:
+        return {} if self.selection is None else {"selection": self.selection.spec()}
 
     @cached_property
     def digest(self) -> bytes:
@@ -166,6 +194,7 @@ def plan_from_spec(
     neighbors, measure = Neighbors(spec["neighbors"]), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
+    before = spec.get("selection")
     terms = ReadTerms(neighbors, measure, read_universe)
     alone = terms._replace(measure=Measure.EPSILON)
     return ReleasePlan(
@@ -177,6 +206,7 @@ def plan_from_spec(
             for tree in (_with_keys(each, read_keys) for each in trees)
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
+        selection=plan_from_spec(before) if isinstance(before, dict) else None,
     )
 
 

@@ -20,10 +20,11 @@ FACE = {
         "readable_texts",
         "value_type",
     ),
-    "key_table": ("INTEGER", "KeyTable", "TEXT", "check_key_type", "key_labels"),
+    "key_table": ("INTEGER", "KeyTable", "TEXT", "check_key_type", "product_table"),
     "keys": (
         "KeyList",
         "Keys",
+        "OTHER",
         "keys_from_spec",
         "needed_type",
         "position_of",
@@ -42,7 +43,7 @@ FACE = {
         "made",
     ),
     "sums": ("LARGEST_BOUND", "MeasureColumn", "measure_from_spec"),
-    "table_keys": ("TableKeys",),
+    "table_keys": ("TableKeys", "UnlistedKeys"),
     "value_list": ("ValueList",),
     "whole_numbers": ("floored_decimals", "is_number", "whole_numbers"),
 }

@@ -11,6 +11,7 @@ The label of a key of one column is its value as text. Of several columns the la
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ from dpcore.rows.column import (
     map_chunks,
     value_type,
 )
+from dpcore.rows.keys import value_list
 from dpcore.rows.lookup import IntegerIndex, TextIndex
 from dpcore.rows.number_texts import ABSENT, text_buffers
 from dpcore.rows.whole_numbers import is_number, whole_numbers
@@ -203,6 +205,31 @@ class KeyTable:
             row[name] = value
         (position,) = self.positions(row).tolist()
         return None if position == ABSENT else int(position)
+
+
+def product_table(lists: Mapping[str, tuple[str, ...] | tuple[int, ...]]) -> KeyTable:
+    """All tuples of the values of some columns, the last column's the fastest.
+
+    Args:
+        lists: the values of each column, all texts or all integers, none twice.
+
+    Raises:
+        Refusal: a list of another kind, or more tuples than a table may hold.
+
+    >>> product_table({"sex": ("f", "m"), "age": (1, 2)}).labels_between(0, 4).to_pylist()
+    ['f/1', 'f/2', 'm/1', 'm/2']
+    """
+    values = [value_list(name, "keys", each) for name, each in lists.items()]
+    sizes = [len(each.values) for each in values]
+    size = math.prod(sizes)
+    if size > MOST_KEYS:
+        raise Refusal("keys", f"must be at most {MOST_KEYS} tuples, not {size}")
+    places = np.unravel_index(np.arange(size), sizes)
+    columns = {
+        name: each.array.cast(TEXT if each.is_text else INTEGER).take(pa.array(own))
+        for name, each, own in zip(lists, values, places, strict=True)
+    }
+    return KeyTable(pa.table(columns))
 
 
 def key_labels(columns: list[pa.Array]) -> pa.Array:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
@@ -45,6 +45,8 @@ class Keys(ABC):
     """
 
     unknown: str
+    # Whether the keys are known by now.
+    is_listed: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -91,3 +91,9 @@ class TableKeys(Keys):
             "table": self.table.digest,
             "unknown": self.unknown,
         }
+
+
+class UnlistedKeys(TableKeys):
+    """Stands for keys that are yet to be selected, where a tree is planned: for one of them."""
+
+    is_listed = False

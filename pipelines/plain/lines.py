@@ -16,7 +16,7 @@ NODES_SHOWN = 5
 
 def plan_entry(question: Question) -> dict[str, Any]:
     """The plan of a tree as plain values: all that shapes its law."""
-    return {"name": question.name, "keys": question.key_count, "plan": question.law_spec()}
+    return {"name": question.name, "keys": key_number(question), "plan": question.law_spec()}
 
 
 def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
@@ -27,9 +27,18 @@ def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
+def key_number(question: Question) -> int | None:
+    """How many trees there are; None where keys are yet to be selected."""
+    return question.key_count if question.keys is None or question.keys.is_listed else None
+
+
 def times_keys(question: Question) -> str:
     """How often a tree stands, where it has keys."""
-    return f", once for each of {question.key_count} keys" if question.keys else ""
+    if question.keys is None:
+        return ""
+    if not question.keys.is_listed:
+        return f", once for each key of {', '.join(question.keys.columns)} that is selected"
+    return f", once for each of {question.key_count} keys"
 
 
 def summary_lines(tree: Released) -> Iterator[str]:
