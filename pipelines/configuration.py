@@ -232,7 +232,7 @@ def _checked(values: object, source: str) -> Configuration:
     except ValidationError as error:
         raise configuration_error(source, error) from None
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
-    return Configuration(
+    configuration = Configuration(
         source=source,
         release=section.release,
         input_format=section.input.format,
@@ -248,6 +248,8 @@ def _checked(values: object, source: str) -> Configuration:
         ),
         trees=section.trees,
     )
+    _ = configuration.selection  # refused here where it cannot be
+    return configuration
 
 
 def _release_section() -> type[ReleaseSection]:
