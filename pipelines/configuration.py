@@ -8,8 +8,9 @@ answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Union
 
@@ -45,7 +46,7 @@ from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
-from pipelines.selecting import distinct, keys_of, left_for_trees, selection_plan
+from pipelines.selecting import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 
@@ -118,14 +119,28 @@ class Configuration:
     def selection(self) -> ReleasePlan | None:
         """The plan of the first stage, which selects keys; None where all are listed.
 
+        It spends a part of the delta, and all of it where the trees, planned with what it leaves
+        them, are better off without one.
+
         Raises:
-            ConfigurationError: the guarantee does not go with private keys.
+            ConfigurationError: the guarantee does not go with private keys, or a tree with what is
+                left of it.
         """
-        if not self.selections:
+        shared = self.sharing_selection
+        if shared is None:
             return None
+        trees = self._planned([tree.workload() for tree in self.trees], shared)
+        return shared if trees.stated is not None else self._selection(Fraction(1))
+
+    @cached_property
+    def sharing_selection(self) -> ReleasePlan | None:
+        """The plan of the first stage that leaves the trees a part of the delta."""
+        return self._selection(DELTA_SHARE) if self.selections else None
+
+    def _selection(self, delta_share: Fraction) -> ReleasePlan:
         found = tuple(self.selections)
         try:
-            return selection_plan(self.release, self.guarantee, self.terms, found)
+            return selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
         except Refusal as refusal:
             first = self.selections[found[0]]
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
@@ -148,8 +163,12 @@ class Configuration:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
-        workloads = [self._workload(tree) for tree in self.trees]
-        selection, guarantee = self.selection, self.guarantee
+        return self._planned([self._workload(tree) for tree in self.trees], self.selection)
+
+    def _planned(
+        self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None
+    ) -> ReleasePlan:
+        guarantee = self.guarantee
         if selection is not None:
             guarantee = left_for_trees(guarantee, selection)
         try:
@@ -248,7 +267,7 @@ def _checked(values: object, source: str) -> Configuration:
         ),
         trees=section.trees,
     )
-    _ = configuration.selection  # refused here where it cannot be
+    _ = configuration.sharing_selection  # refused here where it cannot be
     return configuration
 
 

@@ -62,9 +62,8 @@ def _print(plan: ReleasePlan, trees: list[dict[str, Any]], *, asked_delta: bool)
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
-    if plan.stated is None and asked_delta:
+    if plan.promised is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
-        behind += " in the trees" if plan.selection is not None else ""
     print_line(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.neighbors.value}, unit: row; "
         "errors are standard errors, after estimation"

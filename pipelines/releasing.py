@@ -157,7 +157,8 @@ def _with_keys(
     stage = replace(configuration, output=files.join(output, selecting.FOLDER))
     if not _check_output(stage.output, plan, wanted):
         _check_not_begun(output, wanted)
-        _check_input(configuration, trees)
+        for each in (plan, trees):
+            _check_input(configuration, each)
         begun = files.exists(files.join(stage.output, NONCE))
         own = replace(wanted, repair=False, discard=wanted.discard and begun)
         _make(stage, plan, options, own)

@@ -26,7 +26,7 @@ from pipelines.sections.by import PrivateKeys
 
 # Within the output.
 FOLDER = "keys"
-# Of the delta of a release, where it has private keys, the part that selects them.
+# Of the delta of a release, the part that selects keys where trees spend the rest.
 DELTA_SHARE = Fraction(1, 2)
 
 
@@ -56,7 +56,11 @@ def distinct(trees: Sequence[PrivateKeys | None]) -> dict[PrivateKeys, int]:
 
 
 def selection_plan(
-    release: str, guarantee: Guarantee, terms: Terms, selections: Sequence[PrivateKeys]
+    release: str,
+    guarantee: Guarantee,
+    terms: Terms,
+    selections: Sequence[PrivateKeys],
+    delta_share: Fraction,
 ) -> ReleasePlan:
     """The plan of the first stage.
 
@@ -65,6 +69,7 @@ def selection_plan(
         guarantee: of the whole release.
         terms: what all trees have in common.
         selections: that differ, at least one.
+        delta_share: the part of the delta that they spend.
 
     Raises:
         Refusal: there is no delta; or the shares leave nothing for the trees, or are so small that
@@ -87,7 +92,7 @@ def selection_plan(
             plan=SelectionPlan(
                 unit=unit,
                 epsilon=guarantee.budget.amount * each.share,
-                delta=guarantee.delta * DELTA_SHARE * each.share / shares,
+                delta=guarantee.delta * delta_share * each.share / shares,
                 threshold=each.threshold,
             ),
         )
@@ -113,7 +118,7 @@ def left_for_trees(guarantee: Guarantee, selection: ReleasePlan) -> Guarantee:
     return replace(
         guarantee,
         budget=Budget(measure=Measure.EPSILON, amount=guarantee.budget.amount - epsilon),
-        delta=guarantee.delta - delta,
+        delta=guarantee.delta - delta or None,
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
+from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import (
     fixed_width_values,
@@ -108,6 +109,10 @@ class KeyColumns:
             for name, type in zip(self.columns, self.types, strict=True)
         ]
         return pc.binary_join_element_wise(*texts, pa.scalar(_JOINT, TEXT))
+
+    def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
+        """How many rows of a batch have each packed key."""
+        return NodeCounts.grouped(self.row_keys(columns).drop_null())
 
     def table(self, keys: pa.Array) -> pa.Table:
         """Packed keys as a table of their values, in the same order.

@@ -93,7 +93,7 @@ class SelectionQuestion(Question):
         return [Place(0, shard) for shard in range(self.shards)]
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        counts = NodeCounts.grouped(self.domain.row_keys(columns).drop_null())
+        counts = self.domain.leaf_counts(columns)
         return Increments(counts.keys, counts.counts)
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> NodeCounter:
