@@ -31,20 +31,36 @@ class NodeCounter(Counter):
     ) -> None:
         self._key_type, self._partials, self._most = key_type, partials, most
         self._waiting: list[NodeCounts] = []
+        self._rows: list[pa.Array] = []
 
     def add(self, increments: Increments, rows: int, /) -> int:
         """Counts a batch.
 
         Args:
-            increments: the keys of its nodes, rising, no two alike; and how many rows each has.
+            increments: the keys of its nodes, rising, no two alike, and how many rows each has; or
+                the key of each row, in any order.
             rows: of the batch.
         """
-        assert isinstance(increments.cells, pa.Array) and increments.values is not None
+        assert isinstance(increments.cells, pa.Array)
+        if increments.values is None:
+            # Grouped once for many batches, since keys that are rare in each must be sorted.
+            self._rows.append(increments.cells)
+            if 2 * sum(map(len, self._rows)) > self._most:
+                self._group_rows()
+            return len(increments.cells)
         found = NodeCounts(keys=increments.cells, counts=increments.values)
+        self._wait(found)
+        return found.total
+
+    def _group_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            self._wait(NodeCounts.grouped(pa.concat_arrays(rows)))
+
+    def _wait(self, found: NodeCounts) -> None:
         self._waiting.append(found)
         if sum(map(len, self._waiting)) > self._most:
             self._waiting = [NodeCounts.merged(self._waiting)]
-        return found.total
 
     @property
     def is_due(self) -> bool:
@@ -54,6 +70,7 @@ class NodeCounter(Counter):
 
     def take(self) -> Iterator[Partial]:
         """The counts of every place since the last call, and start anew."""
+        self._group_rows()
         waiting, self._waiting = self._waiting, []
         yield from self._partials(NodeCounts.merged([NodeCounts.empty(self._key_type), *waiting]))
 

@@ -93,8 +93,7 @@ class SelectionQuestion(Question):
         return [Place(0, shard) for shard in range(self.shards)]
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        counts = self.domain.leaf_counts(columns)
-        return Increments(counts.keys, counts.counts)
+        return Increments(self.domain.row_keys(columns).drop_null())
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> NodeCounter:
         return NodeCounter(self.domain.key_type, self._partials)
