@@ -56,8 +56,9 @@ class SharedKeys(KeyTable):
         checksum: SHA-256 of its bytes, in hexadecimal.
     """
 
-    def __init__(self, table: pa.Table, *, path: str, checksum: str) -> None:
-        super().__init__(table)
+    def __init__(self, table: KeyTable, *, path: str, checksum: str) -> None:
+        # With what was computed of it.
+        self.__dict__.update(table.__dict__)
         self.path, self.checksum = path, checksum
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,7 +88,7 @@ def _shared_universe(universe: Universe, path: str, checksum: str) -> SharedUniv
 
 
 def _shared_keys(table: KeyTable, path: str, checksum: str) -> SharedKeys:
-    return SharedKeys(table.to_table(), path=path, checksum=checksum)
+    return SharedKeys(table, path=path, checksum=checksum)
 
 
 _FORMS = {

@@ -20,10 +20,11 @@ FACE = {
         "readable_texts",
         "value_type",
     ),
-    "key_table": ("INTEGER", "KeyTable", "TEXT", "check_key_type", "product_table"),
+    "key_table": ("INTEGER", "KeyTable", "MOST_KEYS", "TEXT", "check_key_type", "product_table"),
     "keys": (
         "KeyList",
         "Keys",
+        "MAX_KEYS",
         "OTHER",
         "keys_from_spec",
         "needed_type",

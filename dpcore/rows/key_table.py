@@ -67,7 +67,7 @@ class KeyTable:
                 raise Refusal("keys", f"must be texts or integers in column {name!r}")
             if table.column(name).null_count:
                 raise Refusal("keys", f"must hold no null in column {name!r}")
-        if len(np.unique(self._ranks[-1])) < len(self):
+        if self._beginnings[2] < len(self):
             raise Refusal("keys", "hold a key more than once")
 
     def __len__(self) -> int:
@@ -133,36 +133,29 @@ class KeyTable:
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [len(pc.unique(column)) for column in self._columns]
+        return [len(index) for index in self._indexes]
 
     @cached_property
-    def _ranks(self) -> list[Integers]:
-        """Of each key the rank of its first 1, 2, ... values among the distinct beginnings."""
-        ranks: list[Integers] = []
-        for number, column in enumerate(self._columns):
-            code = _positions(self._indexes[number], column)
-            if ranks:
-                code = ranks[-1] * self._sizes[number] + code
-                code = np.unique(code, return_inverse=True)[1].astype(np.int64)
-            ranks.append(code)
-        return ranks
-
-    @cached_property
-    def _steps(self) -> list[IntegerIndex]:
-        """From a beginning's rank, and the position of the next value, to the next rank."""
-        steps = []
-        for number in range(1, len(self._columns)):
-            both = self._ranks[number - 1] * self._sizes[number] + _positions(
-                self._indexes[number], self._columns[number]
-            )
-            steps.append(IntegerIndex(np.unique(both)))
-        return steps
+    def _beginnings(self) -> tuple[list[IntegerIndex], Integers, int]:
+        """A key's first 1, 2, ... values have a rank among those of all keys. From a rank, and the
+        position of the next value, to the next rank; the rank of each whole key; and how many
+        whole keys there are."""
+        steps, rank = [], _positions(self._indexes[0], self._columns[0])
+        distinct = self._sizes[0]
+        for index, size, column in zip(
+            self._indexes[1:], self._sizes[1:], self._columns[1:], strict=True
+        ):
+            both = rank * size + _positions(index, column)
+            known = np.unique(both)
+            steps.append(IntegerIndex(known))
+            rank, distinct = steps[-1].positions(both), len(known)
+        return steps, rank, distinct
 
     @cached_property
     def _places(self) -> Integers:
         """The row of the key of each rank."""
         places = np.empty(len(self), np.int64)
-        places[self._ranks[-1]] = np.arange(len(self))
+        places[self._beginnings[1]] = np.arange(len(self))
         return places
 
     def positions(self, columns: Mapping[str, pa.Array]) -> Integers:
@@ -182,7 +175,7 @@ class KeyTable:
             if rank is not None:
                 known = (rank >= 0) & (code >= 0)
                 both = np.where(known, rank * self._sizes[number] + code, ABSENT)
-                code = self._steps[number - 1].positions(both)
+                code = self._beginnings[0][number - 1].positions(both)
             rank = code
         assert rank is not None
         return np.append(self._places, ABSENT).take(rank)

@@ -20,7 +20,7 @@ from dpcore.selection.key_columns import TYPES, KeyColumns
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.key_lists import Keys as ListedKeys
-from pipelines.sections.key_lists import read_key_list, read_key_table
+from pipelines.sections.key_lists import is_large, read_key_list, read_key_table, read_large_list
 from pipelines.sections.section import Section, Text
 
 PRIVATE = "private"
@@ -135,7 +135,8 @@ class BySection(Section):
         """The keys, those of a file read once; stand-ins where they are to be selected."""
         if (private := self.private) is not None:
             return UnlistedKeys(table=_stand_in(private.columns), unknown=self.unknown)
-        if self.columns is None and not isinstance(self.keys, dict):
+        large = self.keys_file is not None and is_large(self.keys_file)
+        if self.columns is None and not isinstance(self.keys, dict) and not large:
             return self._key_list
         try:
             return TableKeys(table=self._key_table(), unknown=self.unknown)
@@ -163,6 +164,8 @@ class BySection(Section):
 
     def _key_table(self) -> KeyTable:
         """The table of a file, or the product of the lists of all columns."""
+        if self.keys_file is not None and self.column is not None:
+            return KeyTable(read_large_list(self.keys_file, self.column))
         if self.keys_file is not None:
             return KeyTable(read_key_table(self.keys_file, self.names))
         if not isinstance(self.keys, dict) or set(self.keys) != set(self.names):

@@ -9,7 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias
+
+from dpcore.rows.key_table import MOST_KEYS
+from dpcore.rows.keys import MAX_KEYS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,13 +41,18 @@ def read_key_list(path: str) -> Keys:
         if path.endswith(".parquet"):
             return _checked(path, _parquet_keys(path))
         with open(path, encoding="utf-8-sig", newline="") as file:
-            texts = tuple(_csv_keys(file) if path.endswith(".csv") else _line_keys(file))
+            lines = _csv_keys(file) if path.endswith(".csv") else _line_keys(file)
+            texts = tuple(islice(lines, MAX_KEYS + 1))
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text in UTF-8") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
+    if len(texts) > MAX_KEYS:
+        raise ValueError(
+            f"{path} holds more than {MAX_KEYS} keys; a .parquet file may hold {MOST_KEYS}"
+        )
     if all(map(_INTEGER.fullmatch, texts)):
         return _checked(path, tuple(map(int, texts)))
     return _checked(path, texts)
@@ -111,7 +120,7 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
     try:
         with open(path, "rb") as file:
             if path.endswith(".parquet"):
-                table = pyarrow.parquet.read_table(file)
+                table = _parquet_table(file, path)
             else:
                 table = _csv_table(file.read().decode("utf-8-sig"), path)
     except FileNotFoundError:
@@ -126,6 +135,43 @@ def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
         if table.schema.get_field_index(name) < 0:
             raise ValueError(f"{path} must have one column {name}")
     return pa.table({name: _key_column(path, name, table.column(name)) for name in columns})
+
+
+def is_large(path: str) -> bool:
+    """Whether a file of keys must be read as a table, since it holds more than a list may."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        return path.endswith(".parquet") and pyarrow.parquet.read_metadata(path).num_rows > MAX_KEYS
+    except (OSError, pa.ArrowException):
+        return False  # which reading it tells
+
+
+def read_large_list(path: str, column: str) -> pa.Table:
+    """The keys of a file of one column, by the name that the column has in the rows.
+
+    Raises:
+        ValueError: as `read_key_table`.
+    """
+    import pyarrow.parquet
+
+    names = pyarrow.parquet.read_schema(path).names
+    if len(names) != 1:
+        raise ValueError(f"{path} must have one column, not {len(names)}")
+    return read_key_table(path, names).rename_columns([column])
+
+
+def _parquet_table(file: BinaryIO, path: str) -> pa.Table:
+    import pyarrow.parquet
+
+    opened = pyarrow.parquet.ParquetFile(file)
+    if opened.metadata.num_rows > MOST_KEYS:
+        # Refused before it is read: it might not fit in memory.
+        raise ValueError(
+            f"{path} holds {opened.metadata.num_rows} keys, and there may be at most {MOST_KEYS}"
+        )
+    return opened.read()
 
 
 def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
