@@ -44,7 +44,7 @@ from pipelines.sections.error import (
 from pipelines.sections.input import InputSection
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
-from pipelines.sections.tree import TreeSection
+from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from pipelines.selecting import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
@@ -146,13 +146,24 @@ class Configuration:
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
             raise ConfigurationError(f"{self.source}: {key}: {refusal.rule}") from None
 
-    def _workload(self, tree: TreeSection) -> Workload[Any]:
-        """What is asked of a tree, under its keys that were selected."""
+    def _workload(self, index: int) -> Workload[Any]:
+        """What is asked of a tree, under its keys that were selected.
+
+        Raises:
+            ConfigurationError: it is too large with so many.
+        """
+        tree = self.trees[index]
         workload, private = tree.workload(), tree.private_keys
         if private is None or private not in self.selected:
             return workload
         assert workload.keys is not None
         keys = keys_of(self.selected[private], workload.keys.unknown)
+        if tree.domain.cells * keys.size > MAX_LEAVES:
+            raise ConfigurationError(
+                f"{self.source}: trees[{index}].domain: {tree.domain.cells} cells times "
+                f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
+                "is a row of the output"
+            )
         return replace(workload, keys=keys)
 
     def plan(self) -> ReleasePlan:
@@ -163,7 +174,7 @@ class Configuration:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
-        return self._planned([self._workload(tree) for tree in self.trees], self.selection)
+        return self._planned([*map(self._workload, range(len(self.trees)))], self.selection)
 
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None

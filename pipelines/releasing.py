@@ -21,7 +21,7 @@ from apache_beam.runners.runner import create_runner
 
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
-from dpcore.rows.key_table import KeyTable
+from dpcore.rows.key_table import MOST_KEYS, KeyTable
 from dpcore.selection.released import ReleasedSelection
 from pipelines import selecting
 from pipelines.configuration import Configuration, load_configuration
@@ -199,11 +199,12 @@ def _selected(folder: str, configuration: Configuration) -> dict[PrivateKeys, Ke
     for number, (private, first) in enumerate(configuration.selections.items()):
         tree = release.tree(f"{selecting.FOLDER}-{number}")
         assert isinstance(tree, ReleasedSelection)
-        if not tree.table.num_rows:
+        if not tree.table.num_rows or tree.table.num_rows > MOST_KEYS:
+            few = "no keys" if not tree.table.num_rows else f"more than {MOST_KEYS} keys"
             raise UserError(
-                f"trees[{first}].by: no key of {', '.join(private.columns.columns)} was selected, "
-                "and what the selection spent is spent; a larger share of the budget, or columns "
-                "with more rows for each key, would select some, in another output"
+                f"trees[{first}].by: {few} of {', '.join(private.columns.columns)} were selected, "
+                "and what the selection spent is spent; another share, threshold or columns, in "
+                "another output, would select others"
             )
         found[private] = KeyTable(tree.table)
     return found

@@ -36,7 +36,8 @@ from dpcore.rows.lookup import IntegerIndex, TextIndex
 from dpcore.rows.number_texts import ABSENT, text_buffers
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 
-MOST_KEYS = 2**27
+# Its index and its texts stay within some GB.
+MOST_KEYS = 2**25
 TEXT, INTEGER = pa.large_string(), pa.int64()
 _NEEDED = {TEXT: "texts", INTEGER: "integers"}
 _INDEX: TypeAlias = "TextIndex | IntegerIndex"

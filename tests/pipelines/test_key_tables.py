@@ -161,4 +161,4 @@ def test_too_many_tuples_are_refused_in_one_sentence(workspace: Workspace) -> No
     section = {"columns": ["a", "b", "c"], "keys": dict.fromkeys("abc", thousand)}
     outcome = workspace.run("plan", workspace.configure(by(section)))
     assert outcome.code == 2 and outcome.err.count("\n") == 1
-    assert "must be at most 134217728 tuples, not 1000000000" in outcome.err
+    assert "must be at most 33554432 tuples, not 1000000000" in outcome.err

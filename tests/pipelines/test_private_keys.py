@@ -15,7 +15,7 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.in_memory import release_rows
-from pipelines import releasing
+from pipelines import configuration, releasing
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
@@ -239,7 +239,7 @@ def test_no_selected_key_is_told_in_one_sentence(shops: Workspace) -> None:
     for _ in range(2):
         outcome = shops.release(wanted)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
-        assert "trees[1].by: no key of shop was selected" in outcome.err
+        assert "trees[1].by: no keys of shop were selected" in outcome.err
     assert (shops.output / "keys" / "manifest.json").exists()
     assert not (shops.output / "manifest.json").exists()
 
@@ -310,3 +310,21 @@ def test_private_keys_that_cannot_be_are_refused(
     refused: Outcome = shops.run("plan", shops.configure(apply))
     assert refused.code == 2 and refused.err.count("\n") == 1
     assert sentence in refused.err
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "sentence"),
+    [
+        (configuration, "MAX_LEAVES", "trees[1].domain: 16 cells times "),
+        (releasing, "MOST_KEYS", "trees[1].by: more than 1 keys of shop were selected"),
+    ],
+)
+def test_more_keys_than_a_release_can_hold(
+    shops: Workspace, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, sentence: str
+) -> None:
+    """What was selected tells it, so the sentence spends nothing more."""
+    monkeypatch.setattr(module, limit, 17 if limit == "MAX_LEAVES" else 1)
+    outcome = shops.release(change())
+    assert outcome.code == 2 and outcome.err.count("\n") == 1
+    assert sentence in outcome.err
+    assert not (shops.output / "manifest.json").exists()
