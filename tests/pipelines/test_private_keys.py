@@ -108,6 +108,19 @@ def test_the_stages_are_those_in_memory(shops: Workspace) -> None:
         assert trees._read("nodes", tree, 0, 0).to_pylist() == read.to_pylist()
 
 
+def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(shops: Workspace) -> None:
+    shops.release(change())
+    for asked, sentence in (
+        (("report", shops.output / "keys"), "holds a selection of keys, of which there is no page"),
+        (("query", shops.output / "keys", "top"), "is a selection of keys, which releases no"),
+        (("query", shops.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
+        (("sample", shops.output / "keys", "--output", shops.folder / "a.csv"), "sample: "),
+    ):
+        outcome = shops.run(*asked)
+        assert outcome.code == 2 and outcome.err.count("\n") == 1
+        assert sentence in outcome.err
+
+
 def test_queries_take_the_keys(shops: Workspace) -> None:
     shops.release(change())
     asked = ("query", shops.output, "quantile", "0.5", "--tree", "places", "--key")
