@@ -17,6 +17,10 @@ from dpcore.refusal import Refusal
 def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
     """A unit of which one row counts under each of its keys, as keys are selected.
 
+    Its bounds are of rows, one under a key: the m that stay are those with the smallest hashes of
+    (unit, key), of what the keys are. A bound of keys would choose by the codes of keys, which keys
+    that nobody lists do not have.
+
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3)
     >>> counted_once(person).moved(keyed=True)
     (3, 3)
@@ -24,7 +28,7 @@ def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
     if unit.is_row:
         return unit
     keys = min(unit.rows, unit.keys or unit.rows)
-    return replace(unit, rows=keys, keys=keys, rows_per_key=1)
+    return replace(unit, rows=keys, keys=None, rows_per_key=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,19 +84,18 @@ class SelectionPlan:
         )
 
     def spec(self) -> dict[str, Any]:
-        """As plain JSON, without the relation."""
+        """As plain JSON, without the unit."""
         return {
-            "unit": "row" if self.unit.is_row else self.unit.spec(),
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "threshold": self.threshold,
         }
 
     @classmethod
-    def from_spec(cls, neighbors: Neighbors, spec: Mapping[str, Any]) -> SelectionPlan:
+    def from_spec(cls, unit: PrivacyUnit, spec: Mapping[str, Any]) -> SelectionPlan:
         """The inverse of `spec`."""
         return cls(
-            unit=PrivacyUnit.from_spec(neighbors, spec["unit"]),
+            unit=unit,
             epsilon=Fraction(spec["epsilon"]),
             delta=Fraction(spec["delta"]),
             threshold=spec["threshold"],
