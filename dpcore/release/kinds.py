@@ -21,6 +21,7 @@ from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.ordered.question import ordered_question_from_spec
 from dpcore.ordered.released import ReleasedCdf
 from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
@@ -85,7 +86,9 @@ KINDS: dict[str, Kind] = {
         lambda question, read, tables: ReleasedSparse(question, read),
     ),
     "selection": Kind(
-        lambda spec, terms: selection_question_from_spec(spec, terms.neighbors),
+        lambda spec, terms: selection_question_from_spec(
+            spec, PrivacyUnit(neighbors=terms.neighbors)
+        ),
         lambda question, read, tables: ReleasedSelection(question, read),
     ),
     "hypercube": Kind(

@@ -23,6 +23,7 @@ import pyarrow as pa
 from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.node_counter import NodeCounter, merged_counts
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
@@ -46,7 +47,6 @@ class SelectionQuestion(Question):
     Raises:
         ValueError: keys of its own, or no shard.
 
-    >>> from dpcore.privacy.unit import PrivacyUnit
     >>> plan = SelectionPlan(unit=PrivacyUnit(neighbors=Neighbors.ADD_REMOVE),
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
     >>> carriers = KeyColumns(columns=("carrier",), types=("text",))
@@ -67,6 +67,11 @@ class SelectionQuestion(Question):
             raise ValueError("keys: a selection of keys has none of its own")
         if self.shards < 1:
             raise ValueError(f"shards: {self.shards} is not at least 1")
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose keys are counted."""
+        return self.plan.unit
 
     @property
     def neighbors(self) -> Neighbors:
@@ -172,15 +177,13 @@ class SelectionQuestion(Question):
         }
 
 
-def selection_question_from_spec(
-    spec: Mapping[str, Any], neighbors: Neighbors
-) -> SelectionQuestion:
-    """The question of a specification, as `SelectionQuestion.spec` tells it."""
+def selection_question_from_spec(spec: Mapping[str, Any], unit: PrivacyUnit) -> SelectionQuestion:
+    """The question of a specification, as `SelectionQuestion.spec` tells it, about a unit."""
     domain = spec["domain"]
     return SelectionQuestion(
         name=spec["name"],
         domain=KeyColumns(columns=tuple(domain["columns"]), types=tuple(domain["types"])),
-        plan=SelectionPlan.from_spec(neighbors, spec["plan"]),
+        plan=SelectionPlan.from_spec(unit, spec["plan"]),
         shards=spec["shards"],
         confidence=spec["confidence"],
         weight=Fraction(spec["weight"]),

@@ -159,14 +159,9 @@ def test_what_leaves_the_decision_holds_no_count() -> None:
 
 
 def test_the_specification_reads_back() -> None:
-    person = PrivacyUnit(
-        neighbors=Neighbors.SUBSTITUTE, columns=("user",), rows=3, keys=3, rows_per_key=1
-    )
-    plan = replace(question_of().plan, unit=person)
-    for question in (question_of(threshold=4), replace(question_of(), plan=plan)):
-        whole = plan_of(question)
+    for neighbors in Neighbors:
+        whole = plan_of(question_of(threshold=4, neighbors=neighbors))
         assert plan_from_spec(whole.spec()) == whole
-    assert plan.moved == 6 and plan.law.delta == Fraction(1, 600)
 
 
 def test_a_unit_counts_once_under_a_key() -> None:
@@ -174,7 +169,9 @@ def test_a_unit_counts_once_under_a_key() -> None:
     with pytest.raises(Refusal, match="a unit counts once under a key"):
         SelectionPlan(unit=person, epsilon=Fraction(1), delta=Fraction(1, 100))
     once = SelectionPlan(unit=counted_once(person), epsilon=Fraction(1), delta=Fraction(1, 100))
-    assert once.moved == 3
+    assert once.moved == 3 and once.law.delta == Fraction(1, 300)
+    other = replace(once, unit=replace(once.unit, neighbors=Neighbors.SUBSTITUTE))
+    assert other.moved == 6 and other.law.epsilon == Fraction(1, 6)
     few = replace(person, rows=2, keys=None)
     assert counted_once(few).moved(keyed=True) == (2, 2)
     assert counted_once(ROW) is ROW
