@@ -7,7 +7,6 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "entry": ("budget_entry", "policies_of"),
     "leaf_counts": ("BUFFERED_ROWS",),
-    "node_counter": ("MOST_NODES", "NodeCounter", "merged_counts"),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
     "parts": ("ChunkAnswer",),

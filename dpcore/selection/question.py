@@ -24,11 +24,11 @@ from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Neighbors
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.node_counter import NodeCounter, merged_counts
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
+from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
 from dpcore.selection.key_columns import KeyColumns
 from dpcore.selection.plan import SelectionPlan
 
@@ -100,19 +100,11 @@ class SelectionQuestion(Question):
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(self.domain.row_keys(columns).drop_null())
 
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> NodeCounter:
-        return NodeCounter(self.domain.key_type, self._partials)
-
-    def _partials(self, counts: NodeCounts) -> Iterator[Partial]:
-        without = set(self.places)
-        for shard, own in counts.split(self.shards):
-            without.remove(Place(0, shard))
-            yield Partial(Place(0, shard), own.to_bytes(), own.total)
-        for place in sorted(without):
-            yield Partial(place, b"")
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> KeyCounter:
+        return KeyCounter(self.domain.key_type, self.shards)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
-        return merged_counts(self.domain.key_type, partials)
+        return merge_shard(self.domain.key_type, partials)
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Of the exact counts of keys, packed as `KeyColumns.row_keys` does.
@@ -122,7 +114,7 @@ class SelectionQuestion(Question):
         """
         if not isinstance(counts, NodeCounts):
             raise ValueError(f"counts: those of tree {self.name} are no counts of nodes")
-        return self._partials(counts)
+        return shard_partials(counts, self.shards)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = NodeCounts.from_bytes(counts)
@@ -135,7 +127,7 @@ class SelectionQuestion(Question):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """All released keys in order."""
-        keys = merged_counts(self.domain.key_type, [sent[place] for place in sorted(sent)]).keys
+        keys = merge_shard(self.domain.key_type, [sent[place] for place in sorted(sent)]).keys
         (part,) = self.parts()
         return Gathered({}, [ReleasedPart(part, self.domain.table(keys))])
 

@@ -9,15 +9,15 @@ not matter how the rows were divided into batches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from dpcore.questions.node_counter import MOST_NODES, NodeCounter, merged_counts
 from dpcore.questions.node_counts import NodeCounts
-from dpcore.questions.place import Partial, Place
+from dpcore.questions.place import Counter, Increments, Partial, Place
 from dpcore.sparse.domain import SparseDomain
+
+MOST_LEAVES = 2**22
 
 
 def level_counts(domain: SparseDomain, leaves: NodeCounts) -> Iterator[tuple[int, NodeCounts]]:
@@ -77,7 +77,7 @@ def shard_partials(domain: SparseDomain, shards: int, leaves: NodeCounts) -> Ite
         yield Partial(place, b"")
 
 
-class SparseCounter(NodeCounter):
+class SparseCounter(Counter):
     """Counts the rows of many batches, in memory that does not grow with them.
 
     Args:
@@ -87,7 +87,6 @@ class SparseCounter(NodeCounter):
 
     >>> from dpcore.sparse.domain import CodeDomain
     >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> from dpcore.questions.place import Increments
     >>> counter = SparseCounter(domain, shards=4)
     >>> leaves = domain.leaf_counts({"address": pa.array([10 << 24, 10 << 24 | 5, 11 << 24])})
     >>> counter.add(Increments(leaves.keys, leaves.counts), 3), counter.is_due
@@ -96,10 +95,39 @@ class SparseCounter(NodeCounter):
     [(0, 3), (1, 3), (2, 1), (2, 2)]
     """
 
-    def __init__(self, domain: SparseDomain, shards: int, *, most_leaves: int = MOST_NODES) -> None:
+    def __init__(
+        self, domain: SparseDomain, shards: int, *, most_leaves: int = MOST_LEAVES
+    ) -> None:
         if shards < 1:
             raise ValueError(f"shards is {shards}; it must be at least 1")
-        super().__init__(domain.key_type, partial(shard_partials, domain, shards), most=most_leaves)
+        self._domain, self._shards, self._most = domain, shards, most_leaves
+        self._waiting: list[NodeCounts] = []
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        """Counts a batch.
+
+        Args:
+            increments: the keys of its leaves, rising, no two alike; and how many rows each has.
+            rows: of the batch.
+        """
+        assert isinstance(increments.cells, pa.Array) and increments.values is not None
+        found = NodeCounts(keys=increments.cells, counts=increments.values)
+        self._waiting.append(found)
+        if sum(map(len, self._waiting)) > self._most:
+            self._waiting = [NodeCounts.merged(self._waiting)]
+        return found.total
+
+    @property
+    def is_due(self) -> bool:
+        """It follows from how many leaves the rows touch."""
+        # Merged counts that are no more than half full take as much again before the next merging.
+        return 2 * sum(map(len, self._waiting)) > self._most and len(self._waiting) == 1
+
+    def take(self) -> Iterator[Partial]:
+        """The counts of every place since the last call, and start anew."""
+        waiting, self._waiting = self._waiting, []
+        leaves = NodeCounts.merged([NodeCounts.empty(self._domain.key_type), *waiting])
+        yield from shard_partials(self._domain, self._shards, leaves)
 
 
 def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
@@ -115,4 +143,5 @@ def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
     >>> merge_shard(domain, [one, b"", one]).counts.tolist()
     [2, 2]
     """
-    return merged_counts(domain.key_type, partials)
+    parts = [NodeCounts.from_bytes(data) for data in partials if data]
+    return NodeCounts.merged([NodeCounts.empty(domain.key_type), *parts])
