@@ -156,7 +156,8 @@ def _with_keys(
     assert plan is not None
     stage = replace(configuration, output=files.join(output, selecting.FOLDER))
     if not _check_output(stage.output, plan, wanted):
-        _check_not_begun(output, wanted)
+        _check_not_begun(output)
+        _check_repairable(output, wanted)
         for each in (plan, trees):
             _check_input(configuration, each)
         begun = files.exists(files.join(stage.output, NONCE))
@@ -171,7 +172,7 @@ def _with_keys(
     return replace(configuration, selected=_selected(stage.output, configuration)), wanted
 
 
-def _check_not_begun(output: str, wanted: Wanted) -> None:
+def _check_not_begun(output: str) -> None:
     """Refuses to select keys anew for trees that were made, or begun, of others.
 
     Raises:
@@ -350,9 +351,7 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
         StandingError: there is a finished one, which is not discarded.
     """
     if wanted.repair and not stands(output, plan):
-        raise UserError(
-            f"--repair: {output} holds no finished release; run without it to finish one"
-        )
+        _check_repairable(output, wanted)
     if not (wanted.repair or wanted.discard) and begun_without_record(output):
         raise UserError(
             f"output: {output} holds parts of a release without record.json, so nothing tells "
@@ -362,6 +361,18 @@ def _prepare(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
     if wanted.discard:
         discard(output)
         print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
+
+
+def _check_repairable(output: str, wanted: Wanted) -> None:
+    """Refuses to repair what is not finished.
+
+    Raises:
+        UserError: it is to be repaired.
+    """
+    if wanted.repair:
+        raise UserError(
+            f"--repair: {output} holds no finished release; run without it to finish one"
+        )
 
 
 def _writable(folder: str) -> bool:

@@ -237,6 +237,12 @@ def test_a_lost_part_of_the_keys_is_made_again(shops: Workspace) -> None:
     assert files_of(shops.output) == before
 
 
+def test_nothing_is_selected_for_a_repair(shops: Workspace) -> None:
+    refused = shops.release(change(), "--repair")
+    assert refused.code == 2 and "holds no finished release; run without it" in refused.err
+    assert not shops.output.exists()
+
+
 def test_discarding_begins_with_the_stage_that_was_begun(shops: Workspace) -> None:
     path = shops.configure(change())
     stage = shops.output / "keys"
@@ -341,3 +347,20 @@ def test_more_keys_than_a_release_can_hold(
     assert outcome.code == 2 and outcome.err.count("\n") == 1
     assert sentence in outcome.err
     assert not (shops.output / "manifest.json").exists()
+
+
+def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
+    """Their universe and their keys both travel by reference."""
+    leaves = shops.folder / "years.parquet"
+    pq.write_table(pa.table({"year": [2013, 2014, 2015]}), leaves)
+
+    def hierarchy(settings: dict[str, Any]) -> None:
+        change()(settings)
+        domain = {"kind": "hierarchy", "columns": ["year"], "table": str(leaves)}
+        settings["trees"] = [{"name": "years", "domain": domain, "by": BY | {"unknown": "other"}}]
+
+    outcome = shops.release(hierarchy)
+    assert outcome.code == 0, outcome.err
+    released = ReleaseFolder(str(shops.output)).release.tree("years")
+    assert abs(released.at_path("2013", "big").count - 250) < 60
+    assert abs(released.at_path("2015", "other").count) < 60
