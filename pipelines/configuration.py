@@ -46,7 +46,7 @@ from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
-from pipelines.selecting import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
+from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 

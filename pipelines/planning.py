@@ -9,7 +9,7 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
-from pipelines.selecting import selection_entries, selection_lines
+from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
 

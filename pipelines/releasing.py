@@ -23,12 +23,12 @@ from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import MOST_KEYS, KeyTable
 from dpcore.selection.released import ReleasedSelection
-from pipelines import selecting
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.sections.by import PrivateKeys
+from pipelines.selection.plan import FOLDER as KEYS_FOLDER
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
@@ -154,7 +154,7 @@ def _with_keys(
     """
     plan, output = configuration.selection, configuration.output
     assert plan is not None
-    stage = replace(configuration, output=files.join(output, selecting.FOLDER))
+    stage = replace(configuration, output=files.join(output, KEYS_FOLDER))
     if not _check_output(stage.output, plan, wanted):
         _check_not_begun(output)
         _check_repairable(output, wanted)
@@ -181,7 +181,7 @@ def _check_not_begun(output: str) -> None:
     if files.exists(files.join(output, MANIFEST)) or files.exists(files.join(output, RECORD)):
         raise UserError(
             f"output: {output} holds a release, or the beginning of one, but not the selection of "
-            f"its keys in {selecting.FOLDER}; choose another output"
+            f"its keys in {KEYS_FOLDER}; choose another output"
         )
 
 
@@ -198,7 +198,7 @@ def _selected(folder: str, configuration: Configuration) -> dict[PrivateKeys, Ke
     """
     release, found = ReleaseFolder(folder).release, {}
     for number, (private, first) in enumerate(configuration.selections.items()):
-        tree = release.tree(f"{selecting.FOLDER}-{number}")
+        tree = release.tree(f"{KEYS_FOLDER}-{number}")
         assert isinstance(tree, ReleasedSelection)
         if not tree.table.num_rows or tree.table.num_rows > MOST_KEYS:
             few = "no keys" if not tree.table.num_rows else f"more than {MOST_KEYS} keys"
