@@ -186,7 +186,8 @@ def _add_release(commands: Commands) -> None:
         if not chosen.verbose:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
-        from pipelines.releasing import Wanted, run_release
+        from pipelines.releasing import run_release
+        from pipelines.running.output import Wanted
         from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)

@@ -8,8 +8,9 @@ answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Union
 
@@ -30,9 +31,11 @@ from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
+from dpcore.rows.key_table import KeyTable
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
+from pipelines.sections.by import PrivateKeys
 from pipelines.sections.error import (
     ConfigurationError,
     RuleBroken,
@@ -44,8 +47,9 @@ from pipelines.sections.ledger import ledger_url
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
-from pipelines.sections.tree import TreeSection
+from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
+from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
 from transforms.readers.csv_format import CsvFormat
 
@@ -106,6 +110,7 @@ class Configuration:
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
         guarantee: what all trees may spend together.
+        selected: the keys that were selected of the data, by what selected them.
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
@@ -127,6 +132,7 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
     ledger: LedgerUrl | None = None
     dataset: str | None = None
     signing_key: str | None = None
@@ -146,17 +152,88 @@ class Configuration:
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
         """What is asked of each tree."""
-        return tuple(tree.workload() for tree in self.trees)
+        return tuple(map(self._workload, range(len(self.trees))))
+
+    @cached_property
+    def selections(self) -> Mapping[PrivateKeys, int]:
+        """What selects the keys of trees, and the first tree of each."""
+        try:
+            return distinct([tree.private_keys for tree in self.trees])
+        except Refusal as refusal:
+            raise ConfigurationError(
+                f"{self.source}: trees[{refusal.field}].by: {refusal.rule}"
+            ) from None
+
+    @cached_property
+    def selection(self) -> ReleasePlan | None:
+        """The plan of the first stage, which selects keys; None where all are listed.
+
+        It spends a part of the delta, and all of it where the trees, planned with what it leaves
+        them, are better off without one.
+
+        Raises:
+            ConfigurationError: the guarantee does not go with private keys, or a tree with what is
+                left of it.
+        """
+        shared = self.sharing_selection
+        if shared is None:
+            return None
+        trees = self._planned([tree.workload() for tree in self.trees], shared)
+        return shared if trees.stated is not None else self._selection(Fraction(1))
+
+    @cached_property
+    def sharing_selection(self) -> ReleasePlan | None:
+        """The plan of the first stage that leaves the trees a part of the delta."""
+        return self._selection(DELTA_SHARE) if self.selections else None
+
+    def _selection(self, delta_share: Fraction) -> ReleasePlan:
+        found = tuple(self.selections)
+        try:
+            return selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
+        except Refusal as refusal:
+            first = self.selections[found[0]]
+            key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
+            raise ConfigurationError(f"{self.source}: {key}: {refusal.rule}") from None
+
+    def _workload(self, index: int) -> Workload[Any]:
+        """What is asked of a tree, under its keys that were selected.
+
+        Raises:
+            ConfigurationError: it is too large with so many.
+        """
+        tree = self.trees[index]
+        workload, private = tree.workload(), tree.private_keys
+        if private is None or private not in self.selected:
+            return workload
+        assert workload.keys is not None
+        keys = keys_of(self.selected[private], workload.keys.unknown)
+        if tree.domain.cells * keys.size > MAX_LEAVES:
+            raise ConfigurationError(
+                f"{self.source}: trees[{index}].domain: {tree.domain.cells} cells times "
+                f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
+                "is a row of the output"
+            )
+        return replace(workload, keys=keys)
 
     def plan(self) -> ReleasePlan:
-        """The plan of every tree, each with its share of the budget.
+        """The plan of every tree, each with its share of the budget; of one whose keys are not
+        selected yet as for one key.
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
+        return self._planned(self.workloads, self.selection)
+
+    def _planned(
+        self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None
+    ) -> ReleasePlan:
+        guarantee = self.guarantee
+        if selection is not None:
+            guarantee = left_for_trees(guarantee, selection)
         try:
-            return plan_release(self.release, self.guarantee, self.terms, self.workloads)
+            plan = plan_release(self.release, guarantee, self.terms, workloads)
+            return plan if selection is None else replace(plan, selection=selection)
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:
@@ -237,7 +314,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
-    return Configuration(
+    configuration = Configuration(
         source=source,
         release=section.release,
         input_format=section.input.format,
@@ -262,6 +339,8 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         parameters=parameters.used,
         id_of_all=parameters.misses("release"),
     )
+    _ = configuration.sharing_selection  # refused here where it cannot be
+    return configuration
 
 
 def _release_section() -> type[ReleaseSection]:

@@ -14,6 +14,7 @@ from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_line
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
+from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
@@ -47,7 +48,8 @@ def run_plan(
     trees = [KINDS[question.kind].plan_entry(question) for question in plan.questions]
     for index, error in errors.items():
         trees[index]["target"] = _target(configuration, plan, index, error)
-    entry = {"trees": trees, "composition": composition_entry(configuration, plan)}
+    composed = {"composition": composition_entry(configuration, plan)}
+    entry = {"trees": trees} | composed | _selections(plan)
     if errors:
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
@@ -79,17 +81,25 @@ def _target(
     return KINDS[question.kind].target(target)
 
 
+def _selections(plan: ReleasePlan) -> dict[str, Any]:
+    """The selections of keys, where there are any."""
+    return {} if plan.selection is None else {"selections": selection_entries(plan.selection)}
+
+
 def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) -> None:
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
-    if plan.stated is None and asked_delta:
+    if plan.promised is None and asked_delta:
         behind = "; the Laplace noise that is best here spends no delta"
     print_line(
         f"{plan.name}: {budget_text(plan)}{behind}, {plan.unit.neighbors.value}, "
         f"unit: {plan.unit.in_words}; "
         "errors are standard errors, after estimation"
     )
+    if plan.selection is not None:
+        for line in selection_lines(plan.selection):
+            print_line(line)
     for line in composition_lines(entry["composition"]):
         print_line(line)
     for question, tree in zip(plan.questions, entry["trees"], strict=True):

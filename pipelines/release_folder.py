@@ -25,7 +25,8 @@ from dpcore.questions.tables import CDF, NODES, QUANTILES
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
-from transforms.layout import MANIFEST, concluded_file, universe_name
+from dpcore.rows.key_table import KeyTable
+from transforms.layout import MANIFEST, concluded_file, keys_name, universe_name
 
 QUANTILES_FILE = concluded_file(QUANTILES)
 
@@ -52,7 +53,7 @@ class ReleaseFolder:
         try:
             spec = self.manifest["spec"]
             assert isinstance(spec, dict)
-            self.plan: ReleasePlan = plan_from_spec(spec, self._universe)
+            self.plan: ReleasePlan = plan_from_spec(spec, self._universe, self._keys)
             for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
                 question.recall(tree)
             self._check(self.manifest, spec)
@@ -91,6 +92,14 @@ class ReleaseFolder:
         if found.digest != digest:
             raise ValueError(f"{name} is not the universe that the specification names")
         self._universes[digest] = found
+        return found
+
+    def _keys(self, digest: str) -> KeyTable:
+        """A table of keys, which the release holds once for all its trees."""
+        name = keys_name(digest)
+        found = KeyTable(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        if found.digest != digest:
+            raise ValueError(f"{name} is not the table of keys that the specification names")
         return found
 
     @property

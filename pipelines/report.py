@@ -155,10 +155,10 @@ class _Raw(str):
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     amount = float(plan.budget.amount)
     several = "Someone who is in k rows is protected with k squared times rho."
-    if plan.stated is not None:
-        epsilon, delta = (f"{float(each):.6g}" for each in plan.stated)
+    if plan.promised is not None:
+        epsilon, delta = (f"{float(each):.6g}" for each in plan.promised)
         numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
-        if len(plan.composed) < len(plan.questions):
+        if len(plan.composed) < len(plan.questions) or plan.selection is not None:
             several = (
                 "Someone who is in k rows is protected with k times epsilon and at most "
                 "k e^((k - 1) epsilon) times delta."
@@ -181,6 +181,8 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
 def _composition(plan: ReleasePlan) -> str:
     """What a stated epsilon and delta consist of."""
     rho = f"rho is {float(plan.budget.amount):.6g}"
+    if plan.selection is not None:
+        return "which the selection of keys and the trees spend, added up"
     if not plan.composed:
         return "which is what the trees spend, added up"
     if len(plan.composed) == len(plan.questions):

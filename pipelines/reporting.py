@@ -26,6 +26,8 @@ def run_report(path: str, paths: Sequence[str] = (), tree: str | None = None) ->
         UserError: there is no such path or tree.
     """
     folder = ReleaseFolder(path)
+    if any(question.kind not in KINDS for question in folder.plan.questions):
+        raise UserError(f"{path}: holds a selection of keys, of which there is no page")
     if tree is not None and not paths:
         raise UserError("tree: goes with --path")
     print_line(_write(folder, _asked(folder, paths, tree) if paths else {}))

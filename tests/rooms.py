@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "hierarchy", "sparse", "bounding"),
+    ("papers", "hierarchy", "sparse", "bounding", "selection"),
     ("ordered",),
     ("hypercube",),
     ("release",),

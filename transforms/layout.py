@@ -7,6 +7,7 @@
     quantiles.parquet   a table of whole trees
     universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
     manifest.sig        its signature, where it is signed: by the launcher
+    keys-*.parquet      the keys of a group-by that stand in a table, likewise
 
 A part is named by the chunk it holds and the SHA-256 of its bytes, so a retry writes the same file
 again and readers can tell a damaged one. Every part of the plan has one receipt; the receipts are
@@ -115,12 +116,17 @@ class Receipt:
         return cls(**(fields | {"part": Part(**fields["part"])}))
 
 
-UNIVERSE_NAMES = re.compile(r"universe-[0-9a-f]{16}\.parquet")
+SHARED_NAMES = re.compile(r"(universe|keys)-[0-9a-f]{16}\.parquet")
 
 
 def universe_name(digest: str) -> str:
     """The file of a universe, within the release."""
     return f"universe-{digest[:16]}.parquet"
+
+
+def keys_name(digest: str) -> str:
+    """The file of a table of keys, within the release."""
+    return f"keys-{digest[:16]}.parquet"
 
 
 def sha256(data: bytes) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dpcore.questions.tables import CDF, NODES, QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
-from transforms.layout import MANIFEST, NONCE, RECORD, UNIVERSE_NAMES, concluded_file, part_names
+from transforms.layout import MANIFEST, NONCE, RECORD, SHARED_NAMES, concluded_file, part_names
 from transforms.standing import StandingError, read_manifest
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
@@ -60,7 +60,7 @@ def discard(folder: str) -> None:
     for name in (NONCE, RECORD):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
-    shared = {path for path in present if UNIVERSE_NAMES.fullmatch(_name(path))}
+    shared = {path for path in present if SHARED_NAMES.fullmatch(_name(path))}
     files.delete(
         sorted(parts | shared | (present & {files.join(folder, concluded_file(QUANTILES))}))
     )

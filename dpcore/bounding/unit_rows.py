@@ -77,7 +77,7 @@ class TreeBounding:
     def __init__(self, question: Question, choices: KeyedChoices, shards: int = SHARDS) -> None:
         unit = question.unit
         bounds = RowBounds(rows=unit.rows, keys=unit.keys, rows_per_key=unit.rows_per_key)
-        if question.keys is None:
+        if not question.is_keyed:
             bounds = RowBounds(rows=unit.rows)
         self._question, self._shards = question, shards
         self._choice = RowChoice(bounds, choices, question.name)

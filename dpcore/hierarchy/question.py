@@ -29,7 +29,7 @@ from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
-from dpcore.rows.keys import KeyList, make_key_list
+from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.forest import LevelSolution
 
@@ -246,7 +246,7 @@ def hierarchy_question_from_spec(
     assert isinstance(domain, dict) and isinstance(amounts, list) and isinstance(pairs, list)
     assert isinstance(public_level, int | None)
     places = hierarchy_domain_from_spec(domain, universe)
-    key_list: KeyList | None = make_key_list(keys) if isinstance(keys, dict) else None
+    key_list = keys_from_spec(keys)
     plan = IrregularPlan(
         tree=places.tree.shape,
         unit=unit,

@@ -23,7 +23,7 @@ from dpcore.privacy.budget import Budget
 from dpcore.privacy.spending import Spending
 from dpcore.questions.entry import policies_of
 from dpcore.questions.tree_question import Intervals
-from dpcore.rows.keys import make_key_list
+from dpcore.rows.keys import keys_from_spec
 from dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
@@ -116,7 +116,7 @@ def threshold_question_from_spec(spec: Mapping[str, Any], universe: Universe) ->
         ValueError: the universe is not the one that the specification names.
     """
     places = hierarchy_domain_from_spec(spec["domain"], universe)
-    keys = None if spec["keys"] is None else make_key_list(spec["keys"])
+    keys = keys_from_spec(spec["keys"])
     plan = TreeThresholds(
         tree=places.tree.shape,
         thresholds=threshold_plan_from_spec(spec["thresholds"]),

@@ -58,8 +58,8 @@ class UniverseQuestion(TreeQuestion):
         return ChunkAnswer({NODES: nodes_table(self, chunk.key, levels, total)})
 
     @property
-    def public_tables(self) -> tuple[Universe, ...]:
-        return (self.domain.universe,)
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        return (self.domain.universe, *super().public_tables)
 
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> UniverseQuestion:
         universe = shared(self.domain.universe)
@@ -67,7 +67,7 @@ class UniverseQuestion(TreeQuestion):
         copy = replace(self, domain=replace(self.domain, universe=universe))
         if "widths" in self.__dict__:
             copy.remember_widths(self.widths)
-        return copy
+        return TreeQuestion.with_public_tables(copy, shared)  # type: ignore[return-value]
 
     def __getstate__(self) -> dict[str, object]:
         assert is_dataclass(self.plan)

@@ -5,9 +5,10 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "exponential_bounds": ("exp_bounds",),
+    "exponential_bounds": ("Bounds", "exp_bounds"),
     "laws": ("DiscreteGaussian", "DiscreteLaplace", "NoiseLaw", "SAMPLER_VERSION"),
     "randomness": (
+        "Bits",
         "KeyedBlocks",
         "NONCE_BYTES",
         "RandomStream",

@@ -26,7 +26,7 @@ from dpcore.questions.place import Increments, Part
 from dpcore.questions.tables import CDF as CDF_TABLE
 from dpcore.questions.tables import NODES, QUANTILES, nodes_table
 from dpcore.questions.tree_question import TreeQuestion
-from dpcore.rows.keys import make_key_list
+from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
@@ -206,7 +206,7 @@ def ordered_question_from_spec(
         domain=domain,
         plan=plan,
         chunk_leaves=int(str(spec["chunk_leaves"])),
-        keys=make_key_list(keys) if isinstance(keys, dict) else None,
+        keys=keys_from_spec(keys),
         quantiles=tuple(quantiles),
         confidence=float(str(spec["confidence"])),
         weight=Fraction(str(spec["weight"])),

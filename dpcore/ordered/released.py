@@ -123,7 +123,7 @@ class ReleasedCdf(ReleasedTree):
             width=self._widths.sloped,
         )
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
-        return row | {"key": self.question.key_labels[code]}
+        return row | {"key": self.question.label_of(code)}
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were asked for."""

@@ -11,6 +11,7 @@ FACE = {
     "group": ("GroupPrivacy", "check_budget", "rounded_down"),
     "least_epsilon": ("least_epsilon",),
     "loss": ("certified_delta",),
+    "selection": ("SelectionLaw",),
     "sensitivity": (
         "level_law",
         "level_sensitivity",

@@ -23,5 +23,6 @@ def policies_of(question: TreeQuestion) -> dict[str, dict[str, object]]:
         columns: {name: spec[name] for name in kept if name in spec}
     }
     if question.keys is not None:
-        policies.setdefault(question.keys.column, {})["unknown key"] = question.keys.unknown
+        by = ", ".join(question.keys.columns)
+        policies.setdefault(by, {})["unknown key"] = question.keys.unknown
     return policies

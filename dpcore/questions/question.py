@@ -44,7 +44,7 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import Keys
 
 
 class PublicTable(Protocol):
@@ -78,7 +78,7 @@ class Question(ABC):
     output_only: ClassVar[tuple[str, ...]]
 
     name: str
-    keys: KeyList | None = None
+    keys: Keys | None = None
     confidence: float = 0.95
     weight: Fraction = Fraction(1)
 
@@ -92,9 +92,25 @@ class Question(ABC):
         return 1 if self.keys is None else self.keys.size
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether cells are under keys, so that bounds of keys and of rows under one apply."""
+        return self.keys is not None
+
+    @property
     def key_labels(self) -> list[str | None]:
         """The name of every key, in the order of key codes; one None without keys."""
-        return [None] if self.keys is None else list(self.keys.labels)
+        return self.labels_between(0, self.key_count)
+
+    def labels_between(self, start: int, stop: int) -> list[str | None]:
+        """The names of the keys of the codes start..stop-1; one None without keys."""
+        if self.keys is None:
+            return [None]
+        labels: list[str | None] = self.keys.labels_between(start, stop).to_pylist()
+        return labels
+
+    def label_of(self, code: int) -> str | None:
+        """The name of one key."""
+        return self.labels_between(code, code + 1)[0]
 
     # What is read of the rows
 

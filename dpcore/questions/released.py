@@ -308,7 +308,7 @@ class ReleasedTree(Released):
         table = self._read(kind, self.question.name, chunk.key, chunk.index)
         if self.question.keys is None or not self._whole:
             return table
-        label = self.question.key_labels[code]
+        label = self.question.label_of(code)
         return table.filter(pc.equal(table["key"].cast(pa.string()), label))
 
     def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:

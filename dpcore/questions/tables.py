@@ -98,11 +98,11 @@ def tree_and_key(question: TreeQuestion, first_key: int, rows: int, wide: int) -
     names = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
     )
-    labels = question.key_labels[first_key : first_key + rows]
     if question.keys is None:
         return [names, pa.nulls(wide * rows, NODES_SCHEMA.field("key").type)]
     codes = np.repeat(np.arange(rows, dtype=np.int32), wide)
-    return [names, pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(labels, pa.string()))]
+    labels = question.keys.labels_between(first_key, first_key + rows)
+    return [names, pa.DictionaryArray.from_arrays(pa.array(codes), labels)]
 
 
 def number_column(values: Floats) -> pa.Array:

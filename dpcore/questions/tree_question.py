@@ -7,8 +7,8 @@ measure and solve, names for the nodes of a level and intervals for their counts
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,9 +40,10 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
-from dpcore.questions.question import Question
+from dpcore.questions.question import PublicTable, Question
 from dpcore.questions.tables import NODES, spine_table
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
 
@@ -103,6 +104,18 @@ class TreeQuestion(Question):
         if own.measure is Measure.EPSILON:
             return Spending(epsilon=own.amount)
         return Spending(rho=own.amount, moved=self.moved_counts)
+
+    @property
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        return (self.keys.table,) if isinstance(self.keys, TableKeys) else ()
+
+    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> TreeQuestion:
+        if not isinstance(self.keys, TableKeys):
+            return self
+        copy = replace(self, keys=self.keys.with_table(shared(self.keys.table)))
+        if "widths" in self.__dict__:
+            copy.remember_widths(self.widths)
+        return copy
 
     @property
     @abstractmethod
@@ -218,7 +231,7 @@ class TreeQuestion(Question):
         cells = self.domain.leaf_ids(columns)
         if self.keys is None:
             return cells
-        codes = self.keys.codes(columns[self.keys.column])
+        codes = self.keys.row_codes(columns)
         ids = codes * self.domain.cells + cells
         ids[(cells < 0) | (codes < 0)] = -1
         return ids
@@ -226,7 +239,7 @@ class TreeQuestion(Question):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
-        by = () if self.keys is None else (self.keys.column,)
+        by = () if self.keys is None else self.keys.columns
         return tuple(dict.fromkeys((*self.domain.columns, *by)))
 
     @property
@@ -238,7 +251,8 @@ class TreeQuestion(Question):
         """
         types: dict[str, pa.DataType] = dict(self.domain.value_types)
         if self.keys is not None:
-            self._add_type(types, self.keys.column, self.keys.value_type)
+            for name, type in self.keys.value_types.items():
+                self._add_type(types, name, type)
         return types
 
     @staticmethod
@@ -257,7 +271,7 @@ class TreeQuestion(Question):
         for name in self.domain.columns:
             self.domain.check_column_type(name, types[name])
         if self.keys is not None:
-            self.keys.check_type(types[self.keys.column])
+            self.keys.check_types(types)
 
     @property
     def dense_cells(self) -> int:

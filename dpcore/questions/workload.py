@@ -17,7 +17,7 @@ from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.refusal import Refusal
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import Keys
 
 Asked = TypeVar("Asked", bound=Question)
 
@@ -88,7 +88,7 @@ class Workload(ABC, Generic[Asked]):
     """
 
     name: str
-    keys: KeyList | None = None
+    keys: Keys | None = None
     weight: Fraction = Fraction(1)
     noise: Noise = Noise.BEST
 

@@ -27,8 +27,8 @@ _UNITS = {
 
 def budget_text(plan: ReleasePlan) -> str:
     """The whole budget: ``epsilon = 1``, ``rho = 0.1`` or ``epsilon = 1, delta = 1e-06``."""
-    if plan.stated is not None:
-        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
+    if plan.promised is not None:
+        epsilon, delta = (f"{float(each):g}" for each in plan.promised)
         return f"epsilon = {epsilon}, delta = {delta}"
     return f"{plan.budget.measure.value} = {float(plan.budget.amount):g}"
 
@@ -39,12 +39,10 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    amount, composed = f"{float(plan.budget.amount):g}", len(plan.composed)
-    if plan.stated is not None:
-        epsilon, delta = (f"{float(each):g}" for each in plan.stated)
-        concentrated = f"; also rho-zCDP with rho = {amount}"
-        if composed < len(plan.questions):
-            concentrated = ""
+    amount, promised = f"{float(plan.budget.amount):g}", plan.promised
+    if promised is not None:
+        epsilon, delta = (f"{float(each):g}" for each in promised)
+        concentrated = "" if _is_mixed(plan) else f"; also rho-zCDP with rho = {amount}"
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "
             f"as on the other, but for a probability of {delta} (approximate differential privacy, "
@@ -61,24 +59,31 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"with rho = {amount} allows"
         )
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
+    told = f"{_selected(plan)}{_bounds(plan)}{_unit(plan)}"
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
-        f"{_bounds(plan)}{_unit(plan)}. Noise is derived from a secret key: whoever learns "
-        "the key can remove the noise, so the guarantee holds only while the key stays secret."
-        f"{_counted(plan)}"
+        f"{told}. Noise is derived from a secret key: whoever "
+        "learns the key can remove the noise, so the guarantee holds only while the key stays "
+        f"secret.{_counted(plan)}"
     )
+
+
+def _is_mixed(plan: ReleasePlan) -> bool:
+    """Whether only a part of an epsilon and a delta is a rho, so that no rho can be told."""
+    return plan.selection is not None or len(plan.composed) < len(plan.questions)
 
 
 def _unit(plan: ReleasePlan) -> str:
     """What the guarantee protects, and what of it counts."""
     unit = plan.unit
     several = "rows" if unit.is_row else "units"
-    if plan.stated is not None and len(plan.composed) < len(plan.questions):
+    promised = plan.promised
+    if promised is not None and _is_mixed(plan):
         times = (
             f"epsilon times the number of their {several}, and a delta that grows faster than it"
         )
     else:
-        times = f"{plan.budget.measure.value if plan.stated else 'the budget'} times "
+        times = f"{plan.budget.measure.value if promised else 'the budget'} times "
         times += "" if plan.budget.measure is Measure.EPSILON else "the square of "
         times += f"the number of their {several}"
     if unit.is_row:
@@ -113,6 +118,18 @@ def _agreement(plan: ReleasePlan) -> str:
     )
 
 
+def _selected(plan: ReleasePlan) -> str:
+    """What the selection of keys spent of the whole."""
+    if plan.selection is None:
+        return ""
+    columns = "; ".join(", ".join(each.columns) for each in plan.selection.questions)
+    epsilon, delta = (f"{float(each):g}" for each in plan.selection.spending.own)
+    return (
+        f"Which keys of {columns} there are was released first, for epsilon = {epsilon} and delta "
+        f"= {delta} of these; the trees spend the rest. "
+    )
+
+
 def _bounds(plan: ReleasePlan) -> str:
     """The bounds that values are clamped to before they are summed."""
     bounds = [words for each in plan.questions if (words := each.clamped) is not None]
@@ -121,21 +138,30 @@ def _bounds(plan: ReleasePlan) -> str:
 
 def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
     """The budget in numbers; not a rho that only some of the trees keep."""
-    if plan.stated is not None and len(plan.composed) < len(plan.questions):
+    mixed = plan.selection is not None or len(plan.composed) < len(plan.questions)
+    if plan.promised is not None and mixed:
         return {}
     return {plan.budget.measure.value: str(plan.budget.amount)}
 
 
 def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
     """The guarantee as the manifest states it for programs: relation, unit and budget."""
-    stated = plan.stated
+    stated = plan.promised
     return {
         "neighbors": plan.unit.neighbors.value,
         "unit": "row" if plan.unit.is_row else plan.unit.spec()["unit"],
         **({} if plan.dataset is None else {"dataset": plan.dataset}),
         **_shared_budget(plan),
         **({} if stated is None else {"epsilon": str(stated[0]), "delta": str(stated[1])}),
+        **_selection_numbers(plan),
     }
+
+
+def _selection_numbers(plan: ReleasePlan) -> dict[str, str]:
+    if plan.selection is None:
+        return {}
+    epsilon, delta = plan.selection.spending.own
+    return {"selection_epsilon": str(epsilon), "selection_delta": str(delta)}
 
 
 def manifest_of(plan: ReleasePlan) -> dict[str, object]:

@@ -25,12 +25,16 @@ from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
 from dpcore.questions.released import ReadPart, Released
 from dpcore.questions.tables import QUANTILES
+from dpcore.rows.key_table import KeyTable
+from dpcore.selection.question import selection_question_from_spec
+from dpcore.selection.released import ReleasedSelection
 from dpcore.sparse.question import sparse_question_from_spec
 from dpcore.sparse.released import ReleasedSparse
 
 Spec = Mapping[str, Any]
-# From the digest of a universe to the universe.
+# From the digest of a universe to the universe, of a table of keys to the table.
 ReadUniverse = Callable[[str], Universe]
+ReadKeys = Callable[[str], KeyTable]
 
 
 class ReadTerms(NamedTuple):
@@ -80,6 +84,10 @@ KINDS: dict[str, Kind] = {
     "sparse": Kind(
         lambda spec, terms: sparse_question_from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),
+    ),
+    "selection": Kind(
+        lambda spec, terms: selection_question_from_spec(spec, terms.unit),
+        lambda question, read, tables: ReleasedSelection(question, read),
     ),
     "hypercube": Kind(
         lambda spec, terms: hypercube_question_from_spec(spec),

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.question import Question
-from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
+from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, kind_of
+from dpcore.rows.table_keys import TableKeys
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
@@ -36,9 +38,11 @@ class ReleasePlan:
         budget: of the trees that share one; their budgets sum to no more. The epsilon that is
             stated where all trees spend an epsilon and a delta of their own.
         questions: at least one, with names that differ.
-        stated: (epsilon, delta) where the guarantee is stated so; the budget is then a rho, and the
-            composition of all laws was certified to keep them (`dpcore.privacy.loss`), beside
-            what sparse trees spend of them.
+        selection: the release, made before, of the keys of some trees; None where all are listed.
+            What it spends is spent beside all else here.
+        stated: (epsilon, delta) where the guarantee of the trees is stated so; the budget is then a
+            rho, and the composition of all laws was certified to keep them
+            (`dpcore.privacy.loss`), beside what sparse trees spend of them.
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
 
     Raises:
@@ -52,6 +56,7 @@ class ReleasePlan:
     questions: tuple[Question, ...]
     stated: tuple[Fraction, Fraction] | None = None
     dataset: str | None = None
+    selection: ReleasePlan | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -61,12 +66,25 @@ class ReleasePlan:
         if twice:
             raise ValueError(f"trees: the name {twice[0]} stands twice")
         self._check_budgets()
+        self._check_selection()
         if self.stated is None:
             if any(question.budget is None for question in self.questions):
                 raise ValueError("delta: a tree spends one, so the release must state one")
         elif not self.spending.keeps(*self.stated, rho=self.budget.amount):
             epsilon, delta = self.stated
             raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+
+    def _check_selection(self) -> None:
+        if self.selection is None:
+            return
+        own, other = self.unit, self.selection.unit
+        alike = (own.neighbors, own.columns, own.nulls) == (
+            other.neighbors,
+            other.columns,
+            other.nulls,
+        )
+        if not alike or (self.stated is None and self.budget.measure is Measure.RHO):
+            raise ValueError("selection: it is planned for another guarantee")
 
     def _check_budgets(self) -> None:
         for question in self.questions:
@@ -101,6 +119,16 @@ class ReleasePlan:
         return total_spending(self.questions)
 
     @property
+    def promised(self) -> tuple[Fraction, Fraction] | None:
+        """The (epsilon, delta) of all that is released, the selection of keys included (basic
+        composition); None where the budget says it all."""
+        if self.selection is None:
+            return self.stated
+        epsilon, delta = self.selection.spending.own
+        own = (self.budget.amount, Fraction(0)) if self.stated is None else self.stated
+        return own[0] + epsilon, own[1] + delta
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that all questions read and those of the unit, each once."""
         read = (name for question in self.questions for name in question.columns)
@@ -118,18 +146,25 @@ class ReleasePlan:
         """The whole specification as plain JSON values; `plan_from_spec` reads it back."""
         pure = [question.name for question in self.questions if self._is_pure(question)]
         counted: dict[str, object] = {} if self.dataset is None else {"dataset": self.dataset}
-        return {
-            "format": FORMAT_VERSION,
-            "sampler": SAMPLER_VERSION,
-            "name": self.name,
-            "unit": "row",
-            **self.unit.spec(),
-            "measure": self.budget.measure.value,
-            "budget": str(self.budget.amount),
-            "stated": None if self.stated is None else [str(each) for each in self.stated],
-            "trees": [question.spec() for question in self.questions],
-            **counted,
-        } | ({"pure": pure} if pure else {})
+        return (
+            {
+                "format": FORMAT_VERSION,
+                "sampler": SAMPLER_VERSION,
+                "name": self.name,
+                "unit": "row",
+                **self.unit.spec(),
+                "measure": self.budget.measure.value,
+                "budget": str(self.budget.amount),
+                "stated": None if self.stated is None else [str(each) for each in self.stated],
+                "trees": [question.spec() for question in self.questions],
+                **counted,
+            }
+            | ({"pure": pure} if pure else {})
+            | self._selection_spec()
+        )
+
+    def _selection_spec(self) -> dict[str, object]:
+        return {} if self.selection is None else {"selection": self.selection.spec()}
 
     @cached_property
     def digest(self) -> bytes:
@@ -150,13 +185,16 @@ def total_spending(questions: Iterable[Question]) -> Spending:
 
 
 def plan_from_spec(
-    spec: Mapping[str, object], read_universe: ReadUniverse | None = None
+    spec: Mapping[str, object],
+    read_universe: ReadUniverse | None = None,
+    read_keys: ReadKeys | None = None,
 ) -> ReleasePlan:
     """The release plan of a specification, as a manifest holds it.
 
     Args:
         spec: as `ReleasePlan.spec` tells it.
         read_universe: gives the universes of hierarchies, which the specification names by digest.
+        read_keys: gives the tables of keys, which it names so too.
 
     Raises:
         ValueError: the specification is of another format, or of a hierarchy without a universe.
@@ -167,6 +205,7 @@ def plan_from_spec(
     unit, measure = PrivacyUnit.from_spec(spec), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])
     assert isinstance(trees, list) and isinstance(pure, list)
+    before = spec.get("selection")
     terms = ReadTerms(unit, measure, read_universe)
     alone = terms._replace(measure=Measure.EPSILON)
     return ReleasePlan(
@@ -174,8 +213,20 @@ def plan_from_spec(
         unit=unit,
         budget=Budget(measure=measure, amount=Fraction(str(spec["budget"]))),
         questions=tuple(
-            kind_of(tree).question(tree, alone if tree["name"] in pure else terms) for tree in trees
+            kind_of(tree).question(tree, alone if tree["name"] in pure else terms)
+            for tree in (_with_keys(each, read_keys) for each in trees)
         ),
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
         dataset=None if spec.get("dataset") is None else str(spec["dataset"]),
+        selection=plan_from_spec(before) if isinstance(before, dict) else None,
     )
+
+
+def _with_keys(tree: dict[str, Any], read_keys: ReadKeys | None) -> dict[str, Any]:
+    """The specification of a tree with the table of its keys, where it names one."""
+    keys = tree.get("keys")
+    if not isinstance(keys, dict) or "table" not in keys:
+        return tree
+    if read_keys is None:
+        raise ValueError(f"trees: the table of the keys of {tree['name']} is not at hand")
+    return tree | {"keys": TableKeys(table=read_keys(keys["table"]), unknown=keys["unknown"])}

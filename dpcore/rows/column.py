@@ -241,6 +241,34 @@ def large_texts(column: pa.Array) -> pa.Array:
     return pc.cast(column, options=options)
 
 
+def readable_texts(texts: pa.Array) -> pa.Array:
+    """Texts with null for those that are not UTF-8.
+
+    Args:
+        texts: string or large_string, (rows,).
+
+    >>> readable_texts(large_texts(pa.array([b"a", b"\\xff"], pa.binary()))).to_pylist()
+    ['a', None]
+    """
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        doubtful = np.flatnonzero(~np.asarray(pc.string_is_ascii(texts).fill_null(True)))
+        letters = texts.take(pa.array(doubtful)).cast(pa.large_binary()).to_pylist()
+        readable = np.ones(len(texts), np.bool_)
+        readable[doubtful] = [_is_utf8(each) for each in letters]
+        return pc.if_else(pa.array(readable), texts, pa.scalar(None, texts.type))
+    return texts
+
+
+def _is_utf8(letters: bytes) -> bool:
+    try:
+        letters.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def is_utc(zone: str | None) -> bool:
     """Whether a timestamp type's zone is one of the names of UTC.
 

@@ -5,9 +5,11 @@ The list is public by declaration; a value that is not on it follows a policy an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
@@ -33,8 +35,66 @@ _PLAIN = "a column of texts"
 _WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
 
 
+class Keys(ABC):
+    """The keys of a group-by: the same tree once per key. Implemented by `KeyList`, and for what is
+    large, private or of several columns by `dpcore.rows.table_keys.TableKeys`.
+
+    Attributes:
+        unknown: what happens to a row whose key is not listed: "drop", or "other", one more key at
+            the end, labelled "other".
+    """
+
+    unknown: str
+    # Whether the keys are known by now.
+    is_listed: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """That a row's key is read from."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of keys, the one for all others included."""
+
+    @property
+    @abstractmethod
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not tell one."""
+
+    @abstractmethod
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuses columns of types that keys cannot be read from.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+
+    @abstractmethod
+    def row_codes(self, columns: Mapping[str, pa.Array]) -> Integers:
+        """The key of every row, (rows,) int64 in 0..size-1; -1 for a row that is dropped."""
+
+    @abstractmethod
+    def labels_between(self, start: int, stop: int) -> pa.StringArray:
+        """The texts of the keys of the codes start..stop-1."""
+
+    @abstractmethod
+    def code_of(self, value: object) -> int:
+        """The code of one literal key, "other" included; ValueError when it is not listed."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, object]:
+        """Everything that shapes the map, as plain JSON values."""
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a row can be dropped, so that N cannot be public."""
+        return self.unknown == "drop"
+
+
 @dataclass(frozen=True, kw_only=True)
-class KeyList:
+class KeyList(Keys):
     """The public list of keys of a group-by: the same tree once per key.
 
     Attributes:
@@ -82,12 +142,14 @@ class KeyList:
         return len(self.keys) + (self.unknown == OTHER)
 
     @property
-    def drops_rows(self) -> bool:
-        """Whether a row can be dropped, so that N cannot be public."""
-        return self.unknown == "drop"
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {self.column: self.value_type}
 
     def spec(self) -> dict[str, object]:
-        """Everything that shapes the map, as plain JSON values."""
         return {
             "map_version": MAP_VERSION,
             "column": self.column,
@@ -101,11 +163,19 @@ class KeyList:
         other = (OTHER,) if self.unknown == OTHER else ()
         return tuple(map(str, self.keys)) + other
 
+    def labels_between(self, start: int, stop: int) -> pa.StringArray:
+        return pa.array(self.labels[start:stop], pa.string())
+
     def code_of(self, value: object) -> int:
-        """The code of one literal key, "other" included; ValueError when it is not listed."""
         if self.unknown == OTHER and value == OTHER:
             return len(self.keys)
         return position_of(self.column, "key", self._list, value)
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.check_type(types[self.column])
+
+    def row_codes(self, columns: Mapping[str, pa.Array]) -> Integers:
+        return self.codes(columns[self.column])
 
     def check_type(self, type: pa.DataType) -> None:
         """Refuse a column type that these keys cannot be read from.
@@ -172,6 +242,12 @@ def position_of(column: str, noun: str, values: ValueList, value: object) -> int
     if position is None:
         raise ValueError(f"column {column!r}: {value!r} is not a listed {noun}.")
     return position
+
+
+def keys_from_spec(spec: object) -> Keys | None:
+    """The keys of a specification; None where it has none. Those of a table were read before
+    (`dpcore.release.plan.plan_from_spec`)."""
+    return make_key_list(spec) if isinstance(spec, Mapping) else cast("Keys | None", spec)
 
 
 def make_key_list(values: Mapping[str, object]) -> KeyList:

@@ -51,6 +51,9 @@ class IntegerIndex:
             self._slots = np.full(2**bits, ABSENT, dtype)
             self._fill()
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def _fill(self) -> None:
         waiting = np.arange(len(self._values), dtype=self._slots.dtype)
         slots = self._hashes(self._values)
@@ -114,6 +117,9 @@ class TextIndex:
         self._longest = int(np.diff(text_buffers(values)[0]).max(initial=0))
         if len(values) > _SHORT_LIST:
             self._make_index()
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def _make_index(self) -> None:
         hashes = text_hashes(self._values, self._seed)

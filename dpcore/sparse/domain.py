@@ -24,7 +24,14 @@ import pyarrow.compute as pc
 from dpcore.arrays import Flags, Integers
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
-from dpcore.rows.column import AnyArray, fixed_width_values, is_text, large_texts, value_type
+from dpcore.rows.column import (
+    AnyArray,
+    fixed_width_values,
+    is_text,
+    large_texts,
+    readable_texts,
+    value_type,
+)
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
 from dpcore.sparse.paths import prefix_codes, refused_path
@@ -357,29 +364,8 @@ def _plain(chunk: pa.Array) -> pa.Array:
     if not is_text(chunk.type):
         return chunk
     # Arrow groups texts with small offsets much faster.
-    return _readable(chunk if pa.types.is_string(chunk.type) else large_texts(chunk))
+    return readable_texts(chunk if pa.types.is_string(chunk.type) else large_texts(chunk))
 
 
 def _wide(column: pa.Array) -> pa.Array:
     return large_texts(column) if is_text(column.type) else column
-
-
-def _readable(texts: pa.Array) -> pa.Array:
-    """Texts with null for those that are not UTF-8."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        doubtful = np.flatnonzero(~np.asarray(pc.string_is_ascii(texts).fill_null(True)))
-        letters = texts.take(pa.array(doubtful)).cast(pa.large_binary()).to_pylist()
-        readable = np.ones(len(texts), np.bool_)
-        readable[doubtful] = [_is_utf8(each) for each in letters]
-        return pc.if_else(pa.array(readable), texts, pa.scalar(None, texts.type))
-    return texts
-
-
-def _is_utf8(letters: bytes) -> bool:
-    try:
-        letters.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -84,7 +84,7 @@ def _rows(
     found = []
     for (key, index), inside in sorted(parts.items()):
         table = release.part(NODES, question.name, key, index)
-        found.append(_within(_of_label(table, question.key_labels[code]), inside))
+        found.append(_within(_of_label(table, question.label_of(code)), inside))
     return pa.concat_tables(found)
 
 

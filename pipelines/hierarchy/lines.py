@@ -18,7 +18,7 @@ from dpcore.hierarchy.workload import (
 )
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from pipelines.plain.lines import NODES_SHOWN, heading, largest, times_keys, totals
+from pipelines.plain.lines import NODES_SHOWN, heading, key_number, largest, times_keys, totals
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
@@ -88,7 +88,7 @@ def _noisy_entry(question: HierarchyQuestion) -> dict[str, Any]:
         candidates.append(("equal split, as measured", equal, NONE))
     return {
         "name": question.name,
-        "keys": question.key_count,
+        "keys": key_number(question),
         "mechanism": "tree",
         "estimation": question.estimation,
         "levels": hierarchy_levels_of(question),
@@ -158,7 +158,7 @@ def _threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:
     plan, objective, widths = question.plan.thresholds, question.objective, question.widths
     return {
         "name": question.name,
-        "keys": question.key_count,
+        "keys": key_number(question),
         "mechanism": "thresholds",
         "estimates": [
             {"estimate": float(estimate), "low": low, "high": high if math.isfinite(high) else None}

@@ -108,10 +108,8 @@ def universe_facts(question: UniverseQuestion) -> dict[str, str]:
         "Leaves": f"{tree.leaves:,}, public beforehand; each is released, also where it has no row",
     }
     if question.keys is not None:
-        keys = (
-            f"{question.key_count:,} of {clip(question.keys.column)}, each with a tree of its own"
-        )
-        facts["Keys"] = keys
+        by = clip(", ".join(question.keys.columns))
+        facts["Keys"] = f"{question.key_count:,} of {by}, each with a tree of its own"
     return facts
 
 

@@ -1,4 +1,4 @@
-"""What a release has to do with the ledger: the steps of `pipelines.releasing` that ask it."""
+"""What a release has to do with the ledger: the steps of `pipelines.running.stage` that ask it."""
 
 from __future__ import annotations
 
@@ -69,6 +69,15 @@ class Booking:
         account.cost(plan)
         named = replace(plan, dataset=account.dataset)
         return cls(ledger=ledger, plan=named, output=configuration.output)
+
+    def check_room(self, later: ReleasePlan) -> None:
+        """Sees that there is room for a later plan beside this one.
+
+        Raises:
+            LedgerError: both would pass the total.
+        """
+        account = self.account
+        account.charged(account.cost(self.plan)).charged(account.cost(later))
 
     @property
     def dataset(self) -> str:

@@ -19,7 +19,7 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
-from pipelines.plain.lines import heading, times_keys, totals
+from pipelines.plain.lines import heading, key_number, times_keys, totals
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
@@ -32,7 +32,7 @@ def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
     """The plan of one tree as plain values, beside the published mechanisms."""
     return {
         "name": question.name,
-        "keys": question.key_count,
+        "keys": key_number(question),
         **_described(question.plan),
         "predicted": _predicted(question.plan, question.objective),
         "candidates": [

@@ -109,7 +109,8 @@ def _about(question: OrderedQuestion) -> str:
     domain, fanouts = question.domain, question.plan.tree.fanouts
     text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
     if question.keys is not None:
-        text += f", once for each of {question.key_count:,} keys of {clip(question.keys.column)}"
+        by = clip(", ".join(question.keys.columns))
+        text += f", once for each of {question.key_count:,} keys of {by}"
     text += f"; fan-outs {' x '.join(map(str, fanouts))}" if fanouts else ""
     measure, amount = question.plan.budget.measure.value, float(question.plan.budget.amount)
     text += f"; {measure} = {amount:.6g}"
@@ -200,9 +201,9 @@ def _quantile_rows(
     else:
         listed = [
             {"name": clip(name), "cells": cells[place * every : place * every + wanted]}
-            for place, name in enumerate(question.key_labels[: len(cells) // every])
+            for place, name in enumerate(question.labels_between(0, len(cells) // every))
         ]
-        titles = [clip(question.keys.column), *titles]
+        titles = [clip(", ".join(question.keys.columns)), *titles]
     missing = left_out(len(cells) // every, question.key_count, "keys")
     if wanted < every:
         missing += f" The first {wanted:,} of {every:,} quantiles are here."

@@ -37,7 +37,8 @@ def clip(text: str | None, size: int = TEXT_BYTES) -> str:
 
 def shown_keys(question: Question, trees: int) -> list[str | None]:
     """The first keys, as many as leave each a curve of 150 points."""
-    return question.key_labels[: max(1, min(MAX_KEYS, MAX_POINTS // trees // 150))]
+    most = max(1, min(MAX_KEYS, MAX_POINTS // trees // 150))
+    return question.labels_between(0, min(most, question.key_count))
 
 
 def left_out(shown: int, size: int, noun: str) -> str:

@@ -33,5 +33,5 @@ def policies(question: TreeQuestion, words: Mapping[str, str]) -> Iterator[dict[
     }
     if question.keys is not None:
         unknown = _KEYS.get(str(question.keys.unknown), "")
-        row = {"column": clip(question.keys.column), "tree": f"{tree} (keys)"}
+        row = {"column": clip(", ".join(question.keys.columns)), "tree": f"{tree} (keys)"}
         yield row | {"outside": "", "missing": unknown, "unknown": unknown}

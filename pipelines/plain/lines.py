@@ -16,7 +16,7 @@ NODES_SHOWN = 5
 
 def plan_entry(question: Question) -> dict[str, Any]:
     """The plan of a tree as plain values: all that shapes its law."""
-    return {"name": question.name, "keys": question.key_count, "plan": question.law_spec()}
+    return {"name": question.name, "keys": key_number(question), "plan": question.law_spec()}
 
 
 def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
@@ -27,9 +27,18 @@ def plan_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
+def key_number(question: Question) -> int | None:
+    """How many trees there are; None where keys are yet to be selected."""
+    return question.key_count if question.keys is None or question.keys.is_listed else None
+
+
 def times_keys(question: Question) -> str:
     """How often a tree stands, where it has keys."""
-    return f", once for each of {question.key_count} keys" if question.keys else ""
+    if question.keys is None:
+        return ""
+    if not question.keys.is_listed:
+        return f", once for each key of {', '.join(question.keys.columns)} that is selected"
+    return f", once for each of {question.key_count} keys"
 
 
 def summary_lines(tree: Released) -> Iterator[str]:
@@ -59,14 +68,14 @@ def totals(
         counted: what it counts.
         below: the lines of a key, from its name and the blanks that stand for it.
     """
-    labels = tree.question.key_labels
-    for label in labels[:KEYS_SHOWN]:
+    shown = min(KEYS_SHOWN, tree.question.key_count)
+    for label in tree.question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         (total,) = tree.top(1, 0, label)
         yield f"  {name}{counted} {with_margin(total)}"
         yield from below(label, " " * len(name))
-    if len(labels) > KEYS_SHOWN:
-        yield f"  ... and {len(labels) - KEYS_SHOWN} more keys"
+    if tree.question.key_count > shown:
+        yield f"  ... and {tree.question.key_count - shown} more keys"
 
 
 def largest(node: Answer) -> str:

@@ -21,7 +21,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
-from pipelines.releasing import beam_options, run_job
+from pipelines.running.job import beam_options, run_job
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles

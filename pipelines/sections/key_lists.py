@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from typing import TextIO, TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias
+
+from dpcore.rows.key_table import MOST_KEYS
+from dpcore.rows.keys import MAX_KEYS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Keys: TypeAlias = "tuple[str, ...] | tuple[int, ...]"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -34,13 +41,18 @@ def read_key_list(path: str) -> Keys:
         if path.endswith(".parquet"):
             return _checked(path, _parquet_keys(path))
         with open(path, encoding="utf-8-sig", newline="") as file:
-            texts = tuple(_csv_keys(file) if path.endswith(".csv") else _line_keys(file))
+            lines = _csv_keys(file) if path.endswith(".csv") else _line_keys(file)
+            texts = tuple(islice(lines, MAX_KEYS + 1))
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text in UTF-8") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
+    if len(texts) > MAX_KEYS:
+        raise ValueError(
+            f"{path} holds more than {MAX_KEYS} keys; a .parquet file may hold {MOST_KEYS}"
+        )
     if all(map(_INTEGER.fullmatch, texts)):
         return _checked(path, tuple(map(int, texts)))
     return _checked(path, texts)
@@ -84,3 +96,118 @@ def _parquet_keys(path: str) -> Keys:
     if table.num_columns != 1:
         raise ValueError(f"{path} must have one column, not {table.num_columns}")
     return tuple(table.column(0).to_pylist())
+
+
+def read_key_table(path: str, columns: Sequence[str]) -> pa.Table:
+    """The keys of several columns of a file, a row a key, in its order.
+
+    Args:
+        path: of a local file, `.parquet`, or `.csv` with a header line; it may have other columns.
+        columns: that are read. In CSV files one whose values are all written as integers holds
+            integers, else texts.
+
+    Returns:
+        the columns in the order asked for, of large_string or int64.
+
+    Raises:
+        ValueError: the file cannot be read or lacks a column of texts or integers.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if not path.endswith((".parquet", ".csv")):
+        raise ValueError(f"{path} must be a .parquet or .csv file, as it has several columns")
+    try:
+        with open(path, "rb") as file:
+            if path.endswith(".parquet"):
+                table = _parquet_table(file, path)
+            else:
+                table = _csv_table(file.read().decode("utf-8-sig"), path)
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or 'not a local file'}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8") from None
+    except pa.ArrowException:
+        raise ValueError(f"{path} is not a Parquet file") from None
+    for name in columns:
+        if table.schema.get_field_index(name) < 0:
+            raise ValueError(f"{path} must have one column {name}")
+    return pa.table({name: _key_column(path, name, table.column(name)) for name in columns})
+
+
+def is_large(path: str) -> bool:
+    """Whether a file of keys must be read as a table, since it holds more than a list may."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        return path.endswith(".parquet") and pyarrow.parquet.read_metadata(path).num_rows > MAX_KEYS
+    except (OSError, pa.ArrowException):
+        return False  # which reading it tells
+
+
+def read_large_list(path: str, column: str) -> pa.Table:
+    """The keys of a file of one column, by the name that the column has in the rows.
+
+    Raises:
+        ValueError: as `read_key_table`.
+    """
+    import pyarrow.parquet
+
+    names = pyarrow.parquet.read_schema(path).names
+    if len(names) != 1:
+        raise ValueError(f"{path} must have one column, not {len(names)}")
+    return read_key_table(path, names).rename_columns([column])
+
+
+def _parquet_table(file: BinaryIO, path: str) -> pa.Table:
+    import pyarrow.parquet
+
+    opened = pyarrow.parquet.ParquetFile(file)
+    if opened.metadata.num_rows > MOST_KEYS:
+        # Refused before it is read: it might not fit in memory.
+        raise ValueError(
+            f"{path} holds {opened.metadata.num_rows} keys, and there may be at most {MOST_KEYS}"
+        )
+    return opened.read()
+
+
+def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_integer(column.type):
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowException:
+            raise ValueError(f"{path} holds in column {name} no 64-bit signed integers") from None
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        return column.cast(pa.large_string())
+    raise ValueError(f"{path} must hold texts or integers in column {name}, not {column.type}")
+
+
+def _csv_table(text: str, path: str) -> pa.Table:
+    import pyarrow as pa
+
+    rows = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        heading, *lines = (row for row in rows if row)
+    except csv.Error:
+        raise ValueError(f"{path} is not CSV in line {rows.line_num}") from None
+    except ValueError:
+        raise ValueError(f"{path} holds no key") from None
+    if any(len(line) != len(heading) for line in lines):
+        raise ValueError(f"{path} must have as many values in each line as in its header")
+    if not lines:
+        raise ValueError(f"{path} holds no key")
+    found = {}
+    for name, values in zip(heading, zip(*lines, strict=True), strict=True):
+        whole = all(map(_INTEGER.fullmatch, values))
+        found[name] = (
+            pa.array(list(map(int, values)), pa.int64()) if whole else pa.array(values, pa.string())
+        )
+    return pa.table(found)

@@ -12,9 +12,9 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.questions.workload import Terms, Workload
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import Keys
 from pipelines.sections import rules
-from pipelines.sections.by import BySection
+from pipelines.sections.by import BySection, PrivateKeys
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.section import Amount, Name, Section
 
@@ -33,6 +33,11 @@ class TreeSection(Section):
     @abstractmethod
     def workload(self) -> Workload[Any]:
         """What is asked of the tree, before there is a budget."""
+
+    @property
+    def private_keys(self) -> PrivateKeys | None:
+        """What selects its keys from the data; None where they are listed, or there are none."""
+        return None
 
     def rule_of(self, key: str, rule: str, terms: Terms) -> str:
         """What is said of a choice that dpcore refused once the budget was known.
@@ -65,6 +70,10 @@ class KnownLeavesSection(TreeSection):
         return self
 
     @property
-    def keys(self) -> KeyList | None:
-        """The public keys, None for one tree over all rows."""
-        return None if self.by is None else self.by.key_list
+    def keys(self) -> Keys | None:
+        """The keys, None for one tree over all rows."""
+        return None if self.by is None else self.by.listed
+
+    @property
+    def private_keys(self) -> PrivateKeys | None:
+        return None if self.by is None else self.by.private

@@ -505,7 +505,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("by", "{column: 5, keys: [a]}", "trees[0].by.column: 5 must be a text; put it in quotes"),
         ("by", "{column: c}", "trees[0].by: needs exactly one of keys and keys_file"),
         ("by", "{column: c, keys: [a], keys_file: f}", "trees[0].by: needs exactly one of keys"),
-        ("by", "{column: c, keys: private}", "trees[0].by.keys: private is not supported yet"),
+        ("by", "{column: c, keys: private}", "privacy.delta: is needed beside epsilon where keys"),
         ("by", "{column: c, keys: keys.txt}", "trees[0].by.keys: 'keys.txt' must be a list; for"),
         ("by", "{column: c, keys: []}", "trees[0].by.keys: must hold at least one value"),
         ("by", "{column: c, keys: [a, 1]}", "trees[0].by.keys: must be all texts or all whole"),

@@ -17,7 +17,7 @@ import pytest
 from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 
 from pipelines.release_folder import ReleaseFolder
-from pipelines.releasing import LOCAL_RUNNER, beam_options
+from pipelines.running.job import LOCAL_RUNNER, beam_options
 from tests.pipelines.conftest import NONCE
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ In chunks of a few leaves, but for mechanisms on whole trees.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -20,8 +21,13 @@ from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
+from dpcore.rows.key_table import product_table
 from dpcore.rows.keys import KeyList
 from dpcore.rows.sums import MeasureColumn
+from dpcore.rows.table_keys import TableKeys
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.selection.plan import SelectionPlan
+from dpcore.selection.question import SelectionQuestion
 from dpcore.sketches.shape import SketchKind
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, TreePlan
@@ -85,6 +91,31 @@ def _sparse() -> ReleasePlan:
     )
 
 
+def _selection() -> ReleasePlan:
+    epsilon, delta = Fraction(1), Fraction(1, 10**4)
+    unit = ADD_REMOVE_ROW
+    plan = SelectionPlan(unit=unit, epsilon=epsilon / 2, delta=delta / 2)
+    columns = {"one": KeyColumns(columns=("number",), types=("integer",))}
+    columns["two"] = KeyColumns(columns=("race", "number"), types=("text", "integer"))
+    questions = [
+        SelectionQuestion(name=name, domain=each, plan=plan, shards=3)
+        for name, each in columns.items()
+    ]
+    return ReleasePlan(
+        name="selection",
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
+        questions=tuple(questions),
+        stated=(epsilon, delta),
+    )
+
+
+def _keys_of_a_table() -> ReleasePlan:
+    table = product_table({"race": RACES, "number": (0, 1, 2, 7)})
+    keys = TableKeys(table=table, unknown="other")
+    return _alone(replace(ordered_question(keyed=True, chunk_leaves=90), keys=keys))
+
+
 def _mixed() -> ReleasePlan:
     amount = Fraction(1, 100)
     questions = (
@@ -115,6 +146,8 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "as measured": lambda: _alone(hierarchy_question("digits", estimation="none", chunk_leaves=4)),
     "thresholds": lambda: stated_plan_of(threshold_question("paths", name="thresholds")),
     "sparse": _sparse,
+    "selection": _selection,
+    "keys of a table": _keys_of_a_table,
     "box, dense": lambda: _alone(box_question(holding=Holding.DENSE)),
     "box, sparse": lambda: _alone(box_question(holding=Holding.SPARSE)),
     "box, as in the paper": lambda: _alone(
@@ -147,6 +180,8 @@ ABSENT = {
     "as published": WHOLE,
     "thresholds": WHOLE,
     "sparse": GATHERED,
+    "selection": GATHERED,
+    "keys of a table": WHOLE,
     **{name: GATHERED for name in PLANS if name.startswith("box")},
 }
 

@@ -19,6 +19,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.sketches.shape import SketchKind
 from tests.dpcore.hierarchy_questions import release_plan_of
+from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from transforms.readers.read import ReadBatches
@@ -88,6 +89,21 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
     columns = {each: pa.array(["x"] * 2000) for each in question.columns}
     rows = pa.table(columns | {name: pa.array(["x"] * 1999 + ["y"])})
     assert counted(plan, rows, "first") == counted(plan, pa.table(columns), "second")
+
+
+@pytest.mark.parametrize("most", [2**21, 300])
+def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None:
+    """Also where counts leave before their bundle ends: after so many rows, whatever they hold."""
+    monkeypatch.setattr("dpcore.selection.counter.MOST_ROWS", most)
+    plan = every_kind.PLANS["selection"]()
+    columns = {"number": [3] * 2000, "race": ["x"] * 2000}
+    first = counted(plan, pa.table(columns), "first")
+    for name, values in (
+        ("another key", {"race": ["x"] * 1999 + ["y"]}),
+        ("no key", {"race": pa.array(["x"] * 1999 + [None])}),
+        ("many keys", {"number": list(range(2000))}),
+    ):
+        assert first == counted(plan, pa.table(columns | values), name)
 
 
 @pytest.mark.parametrize("buffered", [2**23, 700])

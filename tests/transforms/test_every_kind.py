@@ -114,7 +114,7 @@ def test_the_same_counts_are_drawn_once(plan, key) -> None:
 
 def test_a_question_comes_back_from_its_specification(plan, key) -> None:
     found = universes(plan)
-    again = plan_from_spec(plan.spec(), found.__getitem__)
+    again = plan_from_spec(plan.spec(), found.__getitem__, found.__getitem__)
     assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
     assert released(again, key) == released(plan, key)
 
@@ -129,7 +129,8 @@ def test_a_question_travels(plan, key) -> None:
 
 def test_what_takes_long_is_taken_from_the_manifest(plan, key) -> None:
     expected = released(plan, key)
-    fresh = plan_from_spec(plan.spec(), universes(plan).__getitem__)
+    found = universes(plan)
+    fresh = plan_from_spec(plan.spec(), found.__getitem__, found.__getitem__)
     for question, old in zip(fresh.questions, plan.questions, strict=True):
         question.recall(old.entry())
         assert question.entry() == old.entry()
@@ -213,6 +214,8 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
         counter = question.counter(dense=True, choices=CHOICES)
         exact = counter.add(question.increments(columns), ROWS.num_rows)
         nodes = [row for place, rows in found.items() for row in rows if place[1] == question.name]
+        if question.kind == "selection":  # which has no nodes and no counts
+            continue
         roots = [row for row in nodes if row.get("level") == 0]
         assert len(roots) == question.key_count
         # Searches are not exact without noise either, nor are counts that collide in sketches.

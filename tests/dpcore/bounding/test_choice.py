@@ -39,7 +39,7 @@ class Tree:
     name = "tree"
 
     def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
-        self.unit, self.keys = unit, object() if keyed else None
+        self.unit, self.keys, self.is_keyed = unit, object() if keyed else None, keyed
 
     def of_units(self, rows: Any) -> None:
         return None

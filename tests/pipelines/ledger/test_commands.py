@@ -129,7 +129,7 @@ def test_a_second_release_is_refused_before_a_row_is_read(
 ) -> None:
     assert made.release().code == 0
     path = made.configure(lambda s: s.update(release="more", output=str(made.folder / "more")))
-    monkeypatch.delattr("pipelines.releasing._run")  # no job is even built
+    monkeypatch.delattr("pipelines.running.stage.Stage._run")  # no job is even built
     outcome = made.run("release", path)
     refused(outcome, "the total of data set flights would be passed: epsilon 1 of 1 is spent")
     assert not (made.folder / "more").exists()

@@ -1,0 +1,202 @@
+"""A question about which keys exist: the first stage of a release whose keys are private.
+
+Rows are counted by key, and each key is released or not by a coin of its own
+(`dpcore.privacy.selection`). What is released is the table of keys, in order, in one part: neither
+order nor file nor size tells of a key that was not selected. Counts are not released.
+
+In flight the keys are handled in as many shards as the plan says, whatever the data are. The coins
+of a shard come, in the order of its keys, from a keystream that is bound to the release, the shard,
+the global digest and the exact keys and counts of the shard, as noise is
+(`dpcore.sparse.publication`): other counts get other coins, the same ones the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.noise.source import KeyedChoices, NoiseSource
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.node_counts import NodeCounts
+from dpcore.questions.place import (
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
+from dpcore.questions.question import Question
+from dpcore.questions.tables import NODES
+from dpcore.selection.counter import KeyCounter, merge_shard, shard_partials
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.selection.plan import SelectionPlan
+
+SHARDS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionQuestion(Question):
+    """Which keys exist.
+
+    Args:
+        domain: the columns of keys.
+        plan: what the decisions spend.
+        shards: in how many parts the keys are handled.
+
+    Raises:
+        ValueError: keys of its own, or no shard.
+
+    >>> plan = SelectionPlan(unit=PrivacyUnit(neighbors=Neighbors.ADD_REMOVE),
+    ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    >>> carriers = KeyColumns(columns=("carrier",), types=("text",))
+    >>> SelectionQuestion(name="carrier", domain=carriers, plan=plan).spending.own
+    (Fraction(1, 1), Fraction(1, 1000000))
+    """
+
+    kind = "selection"
+    output_only = ("confidence", "weight")
+
+    domain: KeyColumns
+    plan: SelectionPlan
+    shards: int = SHARDS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: a selection of keys has none of its own")
+        if self.shards < 1:
+            raise ValueError(f"shards: {self.shards} is not at least 1")
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose keys are counted."""
+        return self.plan.unit
+
+    @property
+    def spending(self) -> Spending:
+        return Spending(epsilon=self.plan.epsilon, delta=self.plan.delta)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return self.domain.value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.domain.check_types(types)
+
+    @property
+    def places(self) -> list[Place]:
+        """The shards."""
+        return [Place(0, shard) for shard in range(self.shards)]
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return Increments(self.domain.row_keys(columns).drop_null())
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        keys = self.domain.row_keys(columns)
+        if not keys.null_count:
+            return RowIncrements(Increments(keys))
+        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        return RowIncrements(Increments(keys.drop_null()), kept)
+
+    @property
+    def is_keyed(self) -> bool:
+        return True
+
+    def keys_of(self, cells: Integers) -> Integers:
+        """Each cell is a key."""
+        return cells
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> KeyCounter:
+        return KeyCounter(self.domain.key_type, self.shards)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
+        return merge_shard(self.domain.key_type, partials)
+
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Of the exact counts of keys, packed as `KeyColumns.row_keys` does.
+
+        Raises:
+            ValueError: they are no counts of nodes.
+        """
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.name} are no counts of nodes")
+        return shard_partials(counts, self.shards)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = NodeCounts.from_bytes(counts)
+        own = replace(noise, own_digest=noise.key.digest("own key counts", *exact.content))
+        stream = own.stream(self.name, 0, place.number, 0)
+        chosen = exact.taken(self.plan.law.released(exact.counts, stream))
+        # Of what is released nothing is told but that it is.
+        silent = replace(chosen, counts=np.zeros(len(chosen), np.int64))
+        return Drawn(sent=silent.to_bytes(), kept=None)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """All released keys in order."""
+        keys = merge_shard(self.domain.key_type, [sent[place] for place in sorted(sent)]).keys
+        (part,) = self.parts()
+        return Gathered({}, [ReleasedPart(part, self.domain.table(keys))])
+
+    def parts(self) -> Iterator[Part]:
+        yield Part(kind=NODES, tree=self.name, key=0, index=0)
+
+    def entry(self) -> dict[str, object]:
+        """The law of the decisions."""
+        law = self.plan.law
+        return {
+            "name": self.name,
+            "epsilon": str(self.plan.epsilon),
+            "delta": str(self.plan.delta),
+            "mechanism": "partition selection",
+            "keys_moved": self.plan.moved,
+            "threshold": self.plan.threshold,
+            "units_for_half": law.least_units(0.5),
+            "units_for_certain": law.certain_units,
+            "policies": {
+                ", ".join(self.columns): {
+                    "missing": "no key",
+                    "an empty text": "no key",
+                    "not UTF-8": "no key",
+                    "a number that is no integer": "no key",
+                }
+            },
+        }
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values;
+        `selection_question_from_spec` reads it back."""
+        return {
+            "name": self.name,
+            "domain": {"kind": "selection"} | self.domain.spec(),
+            "plan": self.plan.spec(),
+            "shards": self.shards,
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+        }
+
+
+def selection_question_from_spec(spec: Mapping[str, Any], unit: PrivacyUnit) -> SelectionQuestion:
+    """The question of a specification, as `SelectionQuestion.spec` tells it, about a unit."""
+    domain = spec["domain"]
+    return SelectionQuestion(
+        name=spec["name"],
+        domain=KeyColumns(columns=tuple(domain["columns"]), types=tuple(domain["types"])),
+        plan=SelectionPlan.from_spec(unit, spec["plan"]),
+        shards=spec["shards"],
+        confidence=spec["confidence"],
+        weight=Fraction(spec["weight"]),
+    )

@@ -1,0 +1,1 @@
+"""Running a release: its job, its output, its stages."""

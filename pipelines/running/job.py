@@ -1,0 +1,125 @@
+"""The job of a release: Beam's options, and its end in one sentence."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import NoReturn
+
+import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    _BeamArgumentParser,
+)
+from apache_beam.runners.runner import create_runner
+
+from pipelines.user_error import UserError
+from transforms.bound import unit_shards_of
+from transforms.errors import InputError, sentence_in
+from transforms.readers.read import ReadBatches
+from transforms.release import ReleaseTrees
+
+# In this process, one bundle at a time: Beam's modes with several local workers were measured to
+# lose elements of large inputs, and its default runner reruns a failed job on another one.
+LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+_LOCAL_RUNNERS = {"direct", "switchingdirect"}
+_REFUSED_RUNNERS = {
+    "dask": "it was measured to leave out parts of a job without an error",
+    "interactive": "it keeps copies of the exact counts",
+}
+_REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
+
+
+def beam_options(arguments: list[str]) -> PipelineOptions:
+    """Beam's options, with the runner named and what would break the guarantee refused.
+
+    Raises:
+        UserError: a runner or an option that cannot be used.
+    """
+    _check_arguments(arguments)
+    options = PipelineOptions(arguments)
+    standard = options.view_as(StandardOptions)
+    standard.runner = _named_runner(standard.runner or "")
+    for experiment in options.view_as(DebugOptions).experiments or []:
+        if experiment.startswith(_REFUSED_EXPERIMENTS):
+            raise UserError(f"--experiments={experiment}: refused, since it shows rows")
+    options.view_as(SetupOptions).save_main_session = False
+    unit_shards_of(options)  # refuses what is out of range
+    return options
+
+
+def _named_runner(name: str) -> str:
+    """The runner to use. Beam reads names in any case, with or without the word Runner."""
+    short = name.split(".")[-1].lower().removesuffix("runner")
+    if short in _REFUSED_RUNNERS:
+        raise UserError(f"--runner={name}: refused, since {_REFUSED_RUNNERS[short]}")
+    if not name or short in _LOCAL_RUNNERS:
+        return LOCAL_RUNNER
+    try:
+        create_runner(name)
+    except (ValueError, ImportError, AttributeError):
+        known = ", ".join(StandardOptions.KNOWN_RUNNER_NAMES)
+        raise UserError(
+            f"--runner={name}: Beam knows no such runner, or it is not installed; known are {known}"
+        ) from None
+    return name
+
+
+class _ArgumentParser(_BeamArgumentParser):
+    """Beam's options as Beam reads them, but telling a mistake in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message.removeprefix("argument "))
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuses what Beam would drop without a word, and values that it cannot read."""
+    parser = _ArgumentParser(allow_abbrev=False)
+    for kind in PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)
+    unknown = parser.parse_known_args(arguments)[1]
+    # A job server has options of its own, which it describes when it gets the job.
+    served = any(name.startswith(("--job_endpoint", "--job-endpoint")) for name in arguments)
+    if unknown and not (served and unknown[0].startswith("--")):
+        raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
+
+
+def check_filesystems(paths: tuple[str, ...]) -> None:
+    """Refuses paths of filesystems that Beam does not know here."""
+    for path in paths:
+        try:
+            FileSystems.get_filesystem(path)
+        except (ValueError, BeamIOError):
+            raise UserError(
+                f"{path}: Beam has no filesystem for it here, or it lacks an option "
+                "(gs:// needs dptrees[gcp] installed, s3:// dptrees[aws])"
+            ) from None
+
+
+def run_job(read: ReadBatches, release: ReleaseTrees, options: PipelineOptions) -> None:
+    """Runs the job of a release, and tells its failure in one sentence where it has one.
+
+    Args:
+        read: gives its rows.
+        release: what becomes of them.
+        options: Beam's.
+
+    Raises:
+        InputError: the job failed for a reason that its user can mend.
+    """
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            # Of transforms in other languages, and empty: a process that is killed would leave it.
+            with suppress(OSError):
+                os.rmdir(pipeline.local_tempdir)
+            pipeline | "Read" >> read | "Release" >> release
+    except Exception as error:
+        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
+        if sentence is None:
+            raise
+        raise InputError(sentence) from None

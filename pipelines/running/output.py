@@ -1,0 +1,161 @@
+"""What lies in the output of a release, and whether it goes with what is asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
+from pipelines.release_folder import ReleaseFolder
+from pipelines.running.job import check_filesystems
+from pipelines.terminal_text import print_line
+from pipelines.user_error import UserError
+from transforms import files
+from transforms.layout import MANIFEST
+from transforms.standing import read_manifest, stands
+from transforms.sweep import begun, begun_without_record, discard, missing_files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of a folder beside the release itself.
+
+    Args:
+        nonce: fixes the folder's nonce, only to compare engines or files.
+        repair: make the parts of a finished release again from the same rows.
+        discard: delete the beginning of a release, and spend its budget anew.
+    """
+
+    nonce: bytes | None = None
+    repair: bool = False
+    discard: bool = False
+
+
+def check_output(output: str, plan: ReleasePlan, wanted: Wanted) -> bool:
+    """Whether the output already holds a release of this very specification.
+
+    Raises:
+        UserError: it holds another release, is a file, or cannot be written.
+    """
+    check_filesystems((output,))
+    if files.is_local(output) and os.path.exists(output) and not os.path.isdir(output):
+        raise UserError(f"output: {output} is not a folder")
+    if stands(output, plan):
+        _check_nonce(output, wanted)
+        return True
+    if files.is_local(output) and not _writable(output):
+        raise UserError(f"output: {output} cannot be written: permission denied")
+    return False
+
+
+def check_standing(output: str, wanted: Wanted) -> None:
+    """Sees that a finished release is whole, and that nothing was asked that it cannot take.
+
+    Raises:
+        UserError: files are missing.
+        StandingError: the release is to be discarded.
+    """
+    if wanted.discard:
+        discard(output)  # refused
+    folder = ReleaseFolder(output)
+    missing = missing_files(output, folder.files)
+    if missing:
+        raise UserError(
+            f"{output}: {missing[0]} is missing, of {len(folder.files)} files of the release "
+            f"{len(missing)} in all; --repair makes them again from the same rows"
+        )
+
+
+def check_parameters(configuration: Configuration, output: str, wanted: Wanted) -> bool:
+    """Sees that a finished release is of the same parameters, which may name other rows. Whether it
+    is to stay as it is.
+
+    Raises:
+        UserError: it is of others.
+    """
+    found = read_manifest(files.join(output, MANIFEST)).get("parameters", {})
+    if found != configuration.parameters:
+        told = ", ".join(f"{name} = {value}" for name, value in sorted(found.items())) or "none"
+        raise UserError(
+            f"output: {output} holds the release of other parameters ({told}); choose another "
+            "output, by a parameter in its path"
+        )
+    return not wanted.repair
+
+
+def _check_nonce(output: str, wanted: Wanted) -> None:
+    """Sees that a finished release has the nonce that was asked for.
+
+    Raises:
+        UserError: it has another.
+    """
+    found = read_manifest(files.join(output, MANIFEST)).get("nonce")
+    if wanted.nonce is not None and found != wanted.nonce.hex():
+        raise UserError(f"nonce: {output} holds a release with another nonce")
+
+
+def check_repaired(output: str) -> None:
+    """Sees that a repair brought back what was missing.
+
+    Raises:
+        UserError: it wrote other bytes, as another version of a library does.
+    """
+    folder = ReleaseFolder(output)
+    if missing := missing_files(output, folder.files):
+        raise UserError(
+            f"{output}: {missing[0]} is still missing: this installation writes other bytes than "
+            f"the one that made the release, dptrees {folder.manifest.get('dptrees')}; repair it "
+            "with that one and its pyarrow"
+        )
+
+
+def check_repairable(output: str, wanted: Wanted) -> None:
+    """Refuses to repair what is not finished.
+
+    Raises:
+        UserError: it is to be repaired.
+    """
+    if wanted.repair:
+        raise UserError(
+            f"--repair: {output} holds no finished release; run without it to finish one"
+        )
+
+
+def check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
+    """Sees that the folder can take what is asked of it.
+
+    Raises:
+        UserError: there is no release to repair, or nothing tells whose parts lie there.
+    """
+    if not stands(output, plan):
+        check_repairable(output, wanted)
+    if not (wanted.repair or wanted.discard) and begun_without_record(output):
+        raise UserError(
+            f"output: {output} holds parts of a release without record.json, so nothing tells "
+            "whether this run would draw them again; choose another output, or start anew with "
+            "--discard"
+        )
+
+
+def clear_output(output: str, wanted: Wanted, *, reserved: bool) -> None:
+    """Clears the folder where that is asked.
+
+    Args:
+        reserved: there is a ledger, where something may be discarded whose folder is gone.
+
+    Raises:
+        StandingError: there is a finished release, which is not discarded, or nothing is there.
+    """
+    if wanted.discard:
+        if begun(output) or not reserved:
+            discard(output)
+        print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
+
+
+def _writable(folder: str) -> bool:
+    """Whether a folder, or the nearest one above it that is there, can be written into."""
+    nearest = os.path.abspath(folder)
+    while not os.path.exists(nearest):
+        nearest = os.path.dirname(nearest)
+    return os.access(nearest, os.W_OK | os.X_OK)

@@ -1,0 +1,97 @@
+"""The first stage of a release with private keys: which keys there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpcore.rows.key_table import MOST_KEYS, KeyTable
+from dpcore.selection.released import ReleasedSelection
+from pipelines.configuration import Configuration
+from pipelines.release_folder import ReleaseFolder
+from pipelines.running.output import Wanted, check_output, check_repairable, check_standing
+from pipelines.running.stage import Stage
+from pipelines.sections.by import PrivateKeys
+from pipelines.selection.plan import FOLDER
+from pipelines.user_error import UserError
+from transforms import files
+from transforms.layout import MANIFEST, NONCE, RECORD
+from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
+
+
+def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
+    """Selects the keys of trees, or sees that they are selected already.
+
+    Args:
+        trees: with private keys, planned with stand-ins for keys: what can be wrong with them, and
+            whether the ledger has room for them, is told before the keys are paid for.
+
+    Returns:
+        the configuration with the keys, and what is still wanted of the output.
+
+    Raises:
+        UserError: the output holds a release whose selection is gone; or no key was selected.
+    """
+    configuration, output, wanted = trees.configuration, trees.output, trees.wanted
+    plan = configuration.selection
+    assert plan is not None
+    folder = files.join(output, FOLDER)
+    stage = replace(trees, configuration=replace(configuration, output=folder), asked=plan)
+    if not check_output(folder, stage.plan, wanted):
+        _check_not_begun(output)
+        check_repairable(output, wanted)
+        trees.check_input()
+        if stage.booking:
+            stage.booking.check_room(trees.asked)
+        begun = files.exists(files.join(folder, NONCE))
+        _made(
+            replace(stage, wanted=replace(wanted, repair=False, discard=wanted.discard and begun))
+        )
+        wanted = replace(wanted, discard=wanted.discard and not begun)
+    elif missing_files(folder, ReleaseFolder(folder).files):
+        if not wanted.repair:
+            check_standing(folder, wanted)  # says which
+        _made(stage)
+    elif stage.booking:
+        stage.booking.settled()
+    return replace(configuration, selected=_selected(folder, configuration)), wanted
+
+
+def _made(stage: Stage) -> None:
+    stage.make()
+    sweep_unnamed(stage.output, stage.plan)
+    sweep_temporary(stage.output)
+
+
+def _check_not_begun(output: str) -> None:
+    """Refuses to select keys anew for trees that were made, or begun, of others.
+
+    Raises:
+        UserError: the trees' own files are there, but not the selection of their keys.
+    """
+    if files.exists(files.join(output, MANIFEST)) or files.exists(files.join(output, RECORD)):
+        raise UserError(
+            f"output: {output} holds a release, or the beginning of one, but not the selection of "
+            f"its keys in {FOLDER}; choose another output"
+        )
+
+
+def _selected(folder: str, configuration: Configuration) -> Mapping[PrivateKeys, KeyTable]:
+    """The keys that a finished first stage released.
+
+    Raises:
+        UserError: for a tree none was selected.
+    """
+    release, found = ReleaseFolder(folder).release, {}
+    for number, (private, first) in enumerate(configuration.selections.items()):
+        tree = release.tree(f"{FOLDER}-{number}")
+        assert isinstance(tree, ReleasedSelection)
+        if not tree.table.num_rows or tree.table.num_rows > MOST_KEYS:
+            few = "no keys" if not tree.table.num_rows else f"more than {MOST_KEYS} keys"
+            raise UserError(
+                f"trees[{first}].by: {few} of {', '.join(private.columns.columns)} were selected, "
+                "and what the selection spent is spent; another share, threshold or columns, in "
+                "another output, would select others"
+            )
+        found[private] = KeyTable(tree.table)
+    return found

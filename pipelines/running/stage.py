@@ -1,0 +1,174 @@
+"""A stage of a release: a plan whose parts are made in a folder, or stand there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from dpcore.noise.randomness import key_id_of
+from dpcore.questions.tables import CDF, NODES
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
+from pipelines.progress_bar import progress_bar
+from pipelines.proof.signature import SigningKey
+from pipelines.running.job import LOCAL_RUNNER, check_filesystems, run_job
+from pipelines.running.output import (
+    Wanted,
+    check_output,
+    check_parameters,
+    check_repaired,
+    check_standing,
+    check_wanted,
+    clear_output,
+)
+from transforms import files
+from transforms.commit import check_committed
+from transforms.key_reference import KeyReference
+from transforms.layout import planned_parts
+from transforms.nonce import key_id_of_folder
+from transforms.readers import csv_rows, parquet_rows
+from transforms.readers.read import ReadBatches, match_files, open_file
+from transforms.record import Witness
+from transforms.release import ReleaseTrees
+from transforms.universe_file import share_universes
+
+if TYPE_CHECKING:
+    from pipelines.ledger.booking import Booking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A plan whose parts are made in the output of a configuration.
+
+    Args:
+        configuration: with the output, the input and the key.
+        asked: what is to be made, as it was planned.
+        options: Beam's.
+        wanted: of the output.
+    """
+
+    configuration: Configuration
+    asked: ReleasePlan
+    options: PipelineOptions
+    wanted: Wanted
+
+    @property
+    def output(self) -> str:
+        """Its folder."""
+        return self.configuration.output
+
+    @cached_property
+    def booking(self) -> Booking | None:
+        """The ledger's part; None without one.
+
+        Raises:
+            LedgerError: the ledger does not hold the data set, or another unit or relation of it.
+        """
+        if self.configuration.ledger is None:
+            return None
+        from pipelines.ledger.booking import Booking  # slow to import, and not always needed
+
+        return Booking.of(self.configuration, self.asked)
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """The plan, with the data set whose budget it spends."""
+        return self.asked if self.booking is None else self.booking.plan
+
+    def stands(self) -> bool:
+        """Whether it is there already, and is to stay as it is.
+
+        Raises:
+            UserError: the output holds something else, or not all of it.
+        """
+        if not (
+            check_output(self.output, self.plan, self.wanted)
+            and check_parameters(self.configuration, self.output, self.wanted)
+        ):
+            return False
+        check_standing(self.output, self.wanted)
+        if self.booking:
+            self.booking.settled()
+        return True
+
+    def check_input(self) -> list[tuple[str, int]]:
+        """The input's files with their sizes, once the first one is seen to have what is read."""
+        check_filesystems(self.configuration.input_paths)
+        matched = match_files(self.configuration.input_paths)
+        reader = {"parquet": parquet_rows, "csv": csv_rows}[self.configuration.input_format]
+        path = matched[0][0]
+        reader.splits(open_file(path), path, self.plan, **self.configuration.input_options)
+        return matched
+
+    def make(self) -> None:
+        """Makes it, once nothing speaks against it any more; its budget is spent before a row is
+        read."""
+        if self.configuration.signing_key is not None:
+            SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
+        begun_under = None if self.wanted.discard else self._begun_under()
+        key = self.configuration.key.checked(begun_under)
+        matched = self.check_input()
+        check_wanted(self.output, self.plan, self.wanted)
+        wanted, witness = self.wanted, None
+        if self.booking:
+            entry = self.booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
+            wanted, witness = replace(wanted, nonce=entry.nonce_bytes), self.booking.witness(entry)
+        clear_output(self.output, wanted, reserved=self.booking is not None)
+        with self._progress(sum(size for _, size in matched)):
+            self._run(key, wanted, witness)
+        if wanted.repair:
+            check_repaired(self.output)
+        if self.booking:
+            self.booking.settled()
+
+    def _begun_under(self) -> str | None:
+        """The id of the key under which a release was begun, as its folder tells, or else its
+        ledger; None where it was not."""
+        found, booking = key_id_of_folder(self.output), self.booking
+        if found is None and booking:
+            entry = booking.ledger.standing(booking.dataset, booking.plan.name)
+            return None if entry is None else key_id_of(bytes.fromhex(entry.key))
+        return found
+
+    @contextmanager
+    def _progress(self, size: int) -> Iterator[None]:
+        parts = sum(1 for _ in planned_parts(self.plan))
+        # Elsewhere the workers are other processes: what they wrote is looked for.
+        elsewhere = self.options.view_as(StandardOptions).runner != LOCAL_RUNNER
+        present = partial(_parts_present, self.output) if elsewhere else None
+        with progress_bar(size, parts, present):
+            yield
+
+    def _run(self, key: KeyReference, wanted: Wanted, witness: Witness | None) -> None:
+        """Builds and runs the job."""
+        configuration, output = self.configuration, files.absolute(self.output)
+        for question in self.plan.questions:
+            question.prepare()  # before the plan is copied
+        plan = share_universes(self.plan, output)
+        read = ReadBatches(
+            patterns=tuple(map(files.absolute, configuration.input_paths)),
+            format=configuration.input_format,
+            options=configuration.input_options,
+            plan=plan,
+        )
+        release = ReleaseTrees(
+            plan,
+            key=key,
+            output=output,
+            nonce=wanted.nonce,
+            repair=wanted.repair,
+            witness=witness,
+            parameters=configuration.parameters,
+        )
+        run_job(read, release, self.options)
+        check_committed(output)
+
+
+def _parts_present(output: str) -> int:
+    """How many parts lie in the output."""
+    return sum(1 for kind in (NODES, CDF) for _ in files.names_below(files.join(output, kind)))

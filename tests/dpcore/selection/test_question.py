@@ -1,0 +1,187 @@
+"""The first stage in memory: what is released, how likely, and that it is the same again.
+
+Statistical limits have a false-alarm probability of at most 1e-6; the keys are fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.refusal import Refusal
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.selection.plan import SelectionPlan, counted_once
+from dpcore.selection.question import SelectionQuestion
+
+KEY = ReleaseKey(bytes(range(32)))
+FALSE_ALARM = 1e-6
+COPIES = 3000
+ROW = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
+
+
+def question_of(
+    *, neighbors: Neighbors = Neighbors.ADD_REMOVE, threshold: int = 1, shards: int = 5
+) -> SelectionQuestion:
+    plan = SelectionPlan(
+        unit=PrivacyUnit(neighbors=neighbors),
+        epsilon=Fraction(1, 2),
+        delta=Fraction(1, 100),
+        threshold=threshold,
+    )
+    columns = KeyColumns(columns=("k",), types=("integer",))
+    return SelectionQuestion(name="keys", domain=columns, plan=plan, shards=shards)
+
+
+def plan_of(question: SelectionQuestion) -> ReleasePlan:
+    epsilon, delta = question.spending.own
+    return ReleasePlan(
+        name="r",
+        unit=question.unit,
+        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
+        questions=(question,),
+        stated=(epsilon, delta),
+    )
+
+
+def released(question: SelectionQuestion, keys: np.ndarray, nonce: bytes = b"") -> list[int]:
+    batches = pa.table({"k": pa.array(keys)}).to_batches(max_chunksize=1000)
+    release = release_rows(plan_of(question), batches, KEY, nonce=nonce)
+    table = release.tree("keys").table  # type: ignore[attr-defined]
+    found: list[int] = table.column("k").to_pylist()
+    return found
+
+
+def keys_of_units(most: int) -> np.ndarray:
+    """COPIES keys of each number of units from 1 to `most`; key n * COPIES + i has n units."""
+    units = np.arange(1, most + 1)
+    keys = (units[:, None] * COPIES + np.arange(COPIES)).reshape(-1)
+    return np.random.default_rng(5).permutation(np.repeat(keys, np.repeat(units, COPIES)))
+
+
+@pytest.mark.parametrize("neighbors", list(Neighbors))
+def test_keys_are_released_as_likely_as_the_formula_says(neighbors: Neighbors) -> None:
+    question, rows = question_of(neighbors=neighbors), keys_of_units(30)
+    seen = np.bincount(np.array(released(question, rows)) // COPIES, minlength=31)[1:]
+    # Of the decision about one key: half the budget where a row may leave one and enter another.
+    half = 2 if neighbors is Neighbors.SUBSTITUTE else 1
+    law = question.plan.law
+    assert (law.epsilon, law.delta) == (Fraction(1, 2 * half), Fraction(1, 100 * half))
+    expected = law.probability(np.arange(1, 31))
+
+    def least(expected: np.ndarray) -> float:
+        pairs = zip(seen, expected, strict=True)
+        return min(stats.binomtest(int(n), COPIES, float(p)).pvalue for n, p in pairs)
+
+    assert least(expected) > FALSE_ALARM / 30
+    assert least(law.probability(np.arange(2, 32))) < FALSE_ALARM / 30
+    assert least(law.probability(np.arange(30))) < FALSE_ALARM / 30
+
+
+def test_the_released_table_is_sorted_and_holds_nothing_but_keys() -> None:
+    question = question_of()
+    rows = keys_of_units(20)
+    found = released(question, rows)
+    assert found == sorted(found) and set(found) <= set(rows.tolist())
+    batches = pa.table({"k": pa.array(rows)}).to_batches()
+    table = release_rows(plan_of(question), batches, KEY).tree("keys").table  # type: ignore[attr-defined]
+    assert table.column_names == ["k"] and len(table.to_batches()) == 1
+
+
+def test_the_order_of_rows_and_the_batches_do_not_matter() -> None:
+    question, rows = question_of(), keys_of_units(12)
+    again = np.random.default_rng(9).permutation(rows)
+    assert released(question, rows) == released(question, again)
+
+
+def test_other_rows_another_nonce_and_other_shards_draw_afresh() -> None:
+    question, rows = question_of(), keys_of_units(12)
+    first = released(question, rows)
+    # One row more, of a key that is surely released: else the same keys would come again.
+    more = np.append(rows, np.full(1, rows[0]))
+    for other in (
+        released(question, more),
+        released(question, rows, nonce=b"other"),
+        released(replace(question, shards=6), rows),
+    ):
+        # Of some 36,000 keys thousands are undecided, so the sets differ by far.
+        assert len(set(first) ^ set(other)) > 1000
+
+
+def test_keys_below_the_threshold_are_never_released() -> None:
+    rows = keys_of_units(12)
+    found = np.array(released(question_of(threshold=9), rows)) // COPIES
+    assert found.min() >= 9 and {9, 12} <= set(found.tolist())
+
+
+def test_without_rows_nothing_is_released() -> None:
+    assert released(question_of(), np.empty(0, np.int64)) == []
+
+
+def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
+    question = question_of(shards=4)
+    choices = KeyedChoices(key=KEY, release="r")
+    for rows in (np.empty(0, np.int64), np.zeros(5, np.int64), np.arange(50)):
+        counter = question.counter(dense=False, choices=choices)
+        kept = counter.add(question.increments({"k": pa.array(rows)}), len(rows))
+        partials = list(counter.take())
+        assert sorted(each.place for each in partials) == question.places
+        assert kept == len(rows) == sum(each.total for each in partials)
+
+
+def test_what_leaves_the_decision_holds_no_count() -> None:
+    """A key of 40 units and one of 4,000 leave the same bytes."""
+    from dpcore.noise.source import NoiseSource
+    from dpcore.questions.node_counts import NodeCounts
+    from dpcore.questions.place import Place
+
+    question = question_of(shards=1)
+    source = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=b"")
+    sent = {
+        question.draw(
+            Place(0, 0),
+            NodeCounts(keys=pa.array([5], pa.uint64()), counts=np.array([units])).to_bytes(),
+            source,
+        ).sent
+        for units in (100, 40_000)
+    }
+    assert len(sent) == 1
+
+
+def test_the_specification_reads_back() -> None:
+    for neighbors in Neighbors:
+        whole = plan_of(question_of(threshold=4, neighbors=neighbors))
+        assert plan_from_spec(whole.spec()) == whole
+
+
+def test_a_unit_counts_once_under_a_key() -> None:
+    person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3)
+    with pytest.raises(Refusal, match="a unit counts once under a key"):
+        SelectionPlan(unit=person, epsilon=Fraction(1), delta=Fraction(1, 100))
+    once = SelectionPlan(unit=counted_once(person), epsilon=Fraction(1), delta=Fraction(1, 100))
+    assert once.moved == 3 and once.law.delta == Fraction(1, 300)
+    other = replace(once, unit=replace(once.unit, neighbors=Neighbors.SUBSTITUTE))
+    assert other.moved == 6 and other.law.epsilon == Fraction(1, 6)
+    few = replace(person, rows=2, keys=None)
+    assert counted_once(few).moved(keyed=True) == (2, 2)
+    assert counted_once(ROW) is ROW
+
+
+def test_a_selection_answers_no_counts() -> None:
+    batches = pa.table({"k": pa.array([1, 2])}).to_batches()
+    tree = release_rows(plan_of(question_of()), batches, KEY).tree("keys")
+    with pytest.raises(ValueError, match="releases no counts"):
+        tree.top(1, 0)
+    for keys, shards in ((None, 0),):
+        with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
+            replace(question_of(), keys=keys, shards=shards)

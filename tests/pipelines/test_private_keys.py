@@ -1,0 +1,366 @@
+"""Private keys by the command: two stages, one guarantee, and every way to stand or fall."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.in_memory import release_rows
+from pipelines import configuration, releasing
+from pipelines.configuration import load_configuration
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import NONCE, Outcome, Workspace
+
+# Shops of 1,200 rows in all: some surely selected, some never, some in between.
+SIZES = {"big": 500, "other": 400, "middle": 120, "few": 20, "kumquat": 1, "none": 159}
+BY = {"column": "shop", "keys": "private", "share": 0.5}
+
+
+def rows() -> pa.Table:
+    shops = [name for name, size in SIZES.items() for _ in range(size)]
+    values = [None if name == "none" else name for name in shops]
+    random = np.random.default_rng(2)
+    return pa.table(
+        {
+            "shop": pa.array(values, pa.string()),
+            "year": pa.array(2013 + np.arange(len(shops)) % 2),
+            "x": pa.array(random.normal(50, 20, len(shops))),
+        }
+    )
+
+
+@pytest.fixture
+def shops(workspace: Workspace) -> Workspace:
+    """A workspace whose rows have shops."""
+    shutil.rmtree(workspace.rows)
+    workspace.rows.mkdir()
+    pq.write_table(rows(), workspace.file(0))
+    return workspace
+
+
+def change(by: dict[str, Any] | None = None, **privacy: Any) -> Any:
+    """One tree by shops, with a delta."""
+
+    def apply(settings: dict[str, Any]) -> None:
+        settings["privacy"] |= {"epsilon": 2, "delta": 1e-4} | privacy
+        tree = settings["trees"][1] | {"by": dict(BY if by is None else by)}
+        settings["trees"] = [settings["trees"][0], tree]
+
+    return apply
+
+
+def keys_of(workspace: Workspace) -> list[str]:
+    question = ReleaseFolder(str(workspace.output)).plan.question("places")
+    return [str(label) for label in question.key_labels]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "report.html"
+    }
+
+
+def test_keys_are_selected_and_trees_made_of_them(shops: Workspace) -> None:
+    outcome = shops.release(change())
+    assert outcome.code == 0, outcome.err
+    assert {"big", "other"} <= set(keys_of(shops)) <= set(SIZES) - {"kumquat", "none"}
+    folder = ReleaseFolder(str(shops.output))
+    guarantee = folder.manifest["guarantee"]
+    stage = ReleaseFolder(str(shops.output / "keys"))
+    assert stage.manifest["guarantee"]["epsilon"] == "1"  # type: ignore[index]
+    assert guarantee["epsilon"] == "2" and guarantee["selection_epsilon"] == "1"  # type: ignore[index]
+    whole = Fraction(guarantee["delta"])  # type: ignore[index]
+    assert whole <= Fraction(1, 10**4)
+    assert whole >= Fraction(guarantee["selection_delta"])  # type: ignore[index]
+    words = guarantee["words"]  # type: ignore[index]
+    assert "Which keys of shop there are was released first, for epsilon = 1" in words
+    # What the trees and the selection spend adds up to what is stated.
+    own, first = folder.plan.spending, stage.plan.spending
+    assert own.epsilon + first.epsilon == 2
+    page = (shops.output / "report.html").read_text()
+    assert "which the selection of keys and the trees spend, added up" in page
+    assert "small: epsilon = 2" in outcome.out
+    for name in ("kumquat", "none"):
+        assert not any(name.encode() in data for data in files_of(shops.output).values())
+
+
+def test_the_stages_are_those_in_memory(shops: Workspace) -> None:
+    shops.release(change())
+    key = ReleaseKey.from_text(shops.key.read_text())
+    nonce = bytes.fromhex(NONCE[1])
+    stage, folder = ReleaseFolder(str(shops.output / "keys")), ReleaseFolder(str(shops.output))
+    found = release_rows(stage.plan, rows().to_batches(), key, nonce=nonce)
+    assert found.tree("keys-0").table.equals(stage.release.tree("keys-0").table)  # type: ignore[attr-defined]
+    trees = release_rows(folder.plan, rows().to_batches(), key, nonce=nonce)
+    for tree in ("all", "places"):
+        read = folder.part("nodes", tree, 0, 0)
+        assert trees._read("nodes", tree, 0, 0).to_pylist() == read.to_pylist()
+
+
+def test_the_first_stage_alone_has_keys_but_no_counts_and_no_page(shops: Workspace) -> None:
+    shops.release(change())
+    for asked, sentence in (
+        (("report", shops.output / "keys"), "holds a selection of keys, of which there is no page"),
+        (("query", shops.output / "keys", "top"), "is a selection of keys, which releases no"),
+        (("query", shops.output / "keys", "cdf", "3"), "tree keys-0 has no order"),
+        (("sample", shops.output / "keys", "--output", shops.folder / "a.csv"), "sample: "),
+    ):
+        outcome = shops.run(*asked)
+        assert outcome.code == 2 and outcome.err.count("\n") == 1
+        assert sentence in outcome.err
+
+
+def test_queries_take_the_keys(shops: Workspace) -> None:
+    shops.release(change())
+    asked = ("query", shops.output, "quantile", "0.5", "--tree", "places", "--key")
+    assert shops.run(*asked, "big").code == 0
+    refused = shops.run(*asked, "kumquat")
+    assert refused.code == 2 and "'kumquat' is not a listed key" in refused.err
+
+
+def test_a_second_run_reads_no_row_and_draws_nothing(shops: Workspace) -> None:
+    shops.release(change())
+    before = files_of(shops.output)
+    shutil.rmtree(shops.rows)
+    shops.key.unlink()
+    again = shops.release(change())
+    assert again.code == 0 and "already there" in again.out
+    assert files_of(shops.output) == before
+
+
+def test_the_rest_is_one_more_key(shops: Workspace) -> None:
+    shops.release(change(BY | {"unknown": "other"}))
+    labels = keys_of(shops)
+    # A shop of that name is of the rest, since its rows could not be told from it.
+    assert labels[-1] == "other" and labels.count("other") == 1 and "big" in labels
+    (total,) = ReleaseFolder(str(shops.output)).release.tree("places").top(1, 0, "other")
+    kept = [name for name in labels[:-1]]
+    assert abs(total.count - (1200 - sum(SIZES[name] for name in kept))) < 100
+
+
+def test_trees_of_the_same_keys_share_one_selection(shops: Workspace) -> None:
+    def two(settings: dict[str, Any]) -> None:
+        change()(settings)
+        settings["trees"].append(settings["trees"][1] | {"name": "again"})
+
+    outcome = shops.release(two)
+    assert outcome.code == 0, outcome.err
+    folder = ReleaseFolder(str(shops.output))
+    assert folder.plan.selection is not None and len(folder.plan.selection.questions) == 1
+    assert folder.plan.question("again").keys == folder.plan.question("places").keys
+    assert len([name for name in files_of(shops.output) if name.startswith("keys-")]) == 1
+
+    def apart(settings: dict[str, Any]) -> None:
+        two(settings)
+        settings["trees"][2] = settings["trees"][2] | {"by": BY | {"share": 0.2}}
+
+    refused = shops.run("plan", shops.configure(apart))
+    assert refused.code == 2
+    assert "trees[2].by: must have the share and the threshold of trees[1].by" in refused.err
+
+
+def test_keys_of_several_columns(shops: Workspace) -> None:
+    by = {"columns": ["shop", "year"], "type": ["text", "integer"], "keys": "private"}
+    outcome = shops.release(change(by | {"share": 0.5, "threshold": 50}))
+    assert outcome.code == 0, outcome.err
+    labels = keys_of(shops)
+    assert {"big/2013", "big/2014"} <= set(labels)
+    assert not any(label.startswith(("few", "kumquat")) for label in labels)
+    asked = shops.run(
+        "query", shops.output, "top", "-n", "1", "--level", "0", "--tree", "places",
+        "--key", "big/2013", "--json",
+    )  # fmt: skip
+    assert abs(json.loads(asked.out)["answers"][0]["count"] - 250) < 40
+
+
+@pytest.mark.parametrize("stop", ["count", "commit"])
+def test_a_killed_first_stage_is_finished(
+    shops: Workspace, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    """Killed before its draw, or between the two stages: the same bytes as at one go."""
+    shops.release(change())
+    whole = files_of(shops.output)
+    shutil.rmtree(shops.output)
+    made = releasing._make
+    calls: list[str] = []
+
+    def killed(configuration: Any, plan: Any, *rest: Any) -> None:
+        calls.append(plan.name)
+        if stop == "commit":
+            made(configuration, plan, *rest)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        made(configuration, plan, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(releasing, "_make", killed)
+        assert shops.release(change()).code == 130
+    assert shops.release(change()).code == 0
+    assert files_of(shops.output) == whole
+
+
+def test_a_first_stage_is_never_drawn_twice_for_standing_trees(shops: Workspace) -> None:
+    shops.release(change())
+    shutil.rmtree(shops.output / "keys")
+    refused = shops.release(change())
+    assert refused.code == 2 and "not the selection of its keys in keys" in refused.err
+    (shops.output / "manifest.json").unlink()
+    assert shops.release(change()).code == 2
+    assert not (shops.output / "keys").exists()
+
+
+def test_other_shares_are_another_release(shops: Workspace) -> None:
+    shops.release(change())
+    refused = shops.release(change(BY | {"share": 0.25}))
+    assert refused.code == 2 and "holds a release of another specification" in refused.err
+
+
+def test_a_lost_part_of_the_keys_is_made_again(shops: Workspace) -> None:
+    shops.release(change())
+    before = files_of(shops.output)
+    (part,) = (shops.output / "keys" / "nodes").iterdir()
+    part.unlink()
+    refused = shops.release(change())
+    assert refused.code == 2 and "--repair makes them again" in refused.err
+    assert shops.release(change(), "--repair").code == 0
+    assert files_of(shops.output) == before
+
+
+def test_nothing_is_selected_for_a_repair(shops: Workspace) -> None:
+    refused = shops.release(change(), "--repair")
+    assert refused.code == 2 and "holds no finished release; run without it" in refused.err
+    assert not shops.output.exists()
+
+
+def test_discarding_begins_with_the_stage_that_was_begun(shops: Workspace) -> None:
+    path = shops.configure(change())
+    stage = shops.output / "keys"
+    stage.mkdir(parents=True)
+    (stage / "nonce.json").write_text(json.dumps({"nonce": "00" * 16}))
+    outcome = shops.run("release", path, "--discard")
+    assert outcome.code == 0, outcome.err
+    assert json.loads((stage / "manifest.json").read_text())["nonce"] != "00" * 16
+
+
+def test_no_selected_key_is_told_in_one_sentence(shops: Workspace) -> None:
+    wanted = change(BY | {"threshold": 100_000})
+    for _ in range(2):
+        outcome = shops.release(wanted)
+        assert outcome.code == 2 and outcome.err.count("\n") == 1
+        assert "trees[1].by: no keys of shop were selected" in outcome.err
+    assert (shops.output / "keys" / "manifest.json").exists()
+    assert not (shops.output / "manifest.json").exists()
+
+
+def test_a_mistake_of_the_trees_is_told_before_keys_are_paid_for(shops: Workspace) -> None:
+    def wrong(settings: dict[str, Any]) -> None:
+        change()(settings)
+        settings["trees"][0]["domain"]["column"] = "y"
+
+    refused = shops.release(wrong)
+    assert refused.code == 2 and "y" in refused.err
+    assert not shops.output.exists() or not files_of(shops.output)
+
+
+def test_integers_are_said_to_be_integers(shops: Workspace) -> None:
+    by = {"column": "year", "keys": "private", "share": 0.5}
+    refused = shops.release(change(by))
+    assert refused.code == 2 and "unless by says type: integer" in refused.err
+    assert shops.release(change(by | {"type": "integer"})).code == 0
+    assert keys_of(shops) == ["2013", "2014"]
+
+
+def test_the_plan_tells_from_how_many_units_on(shops: Workspace) -> None:
+    path = shops.configure(change())
+    told = shops.run("plan", path)
+    assert told.code == 0, told.err
+    law = load_configuration(path).selection.questions[0].plan.law  # type: ignore[union-attr]
+    assert (
+        f"a key is released with probability 1/2 from {law.least_units(0.5)} units on, with 0.99 "
+        f"from {law.least_units(0.99)}, and for certain from {law.certain_units}" in told.out
+    )
+    assert "once for each key of shop that is selected" in told.out
+    entries = json.loads(shops.run("plan", path, "--json").out)
+    assert entries["trees"][1]["keys"] is None
+    (selection,) = entries["selections"]
+    assert selection["columns"] == ["shop"] and selection["epsilon"] == 1
+    assert selection["units"]["0.99"] == law.least_units(0.99)
+    assert not shops.output.exists()
+
+
+@pytest.mark.parametrize(
+    ("by", "privacy", "sentence"),
+    [
+        (BY, {"delta": None}, "privacy.delta: is needed beside epsilon where keys are private"),
+        (BY, {"delta": None, "epsilon": None, "rho": 1}, "privacy.delta: is needed beside epsilon"),
+        (BY | {"share": 1}, {}, "trees[1].by.share: 1 must be below 1"),
+        (BY | {"share": 0}, {}, "trees[1].by.share: 0 must be a number above 0"),
+        (BY | {"threshold": 0}, {}, "trees[1].by.threshold: 0 must be a whole number from 1"),
+        (BY | {"type": "date"}, {}, "trees[1].by.type: 'date' must be text or integer"),
+        (BY | {"type": ["text", "text"]}, {}, "trees[1].by.type: must be one for all columns"),
+        (BY | {"share": 1e-9}, {"delta": 1e-20}, "trees[1].by.share: "),
+        ({"column": "shop", "keys": ["a"], "share": 0.1}, {}, "share: belongs to keys: private"),
+        ({"columns": ["shop"], "column": "x", "keys": "private"}, {}, "exactly one of column and"),
+        ({"columns": ["shop", "shop"], "keys": "private"}, {}, "columns[1]: shop stands twice"),
+        ({"columns": ["shop", "year"], "keys": ["a"]}, {}, "keys: of several columns must be"),
+        ({"columns": ["shop", "year"], "keys": {"shop": ["a"]}}, {}, "keys: of several columns"),
+        ({"columns": ["shop"], "keys": {"shop": ["a", "a"]}}, {}, "hold 'a' more than once"),
+    ],
+)
+def test_private_keys_that_cannot_be_are_refused(
+    shops: Workspace, by: dict[str, Any], privacy: dict[str, Any], sentence: str
+) -> None:
+    def apply(settings: dict[str, Any]) -> None:
+        change(by)(settings)
+        given = settings["privacy"] | privacy
+        settings["privacy"] = {name: each for name, each in given.items() if each is not None}
+
+    refused: Outcome = shops.run("plan", shops.configure(apply))
+    assert refused.code == 2 and refused.err.count("\n") == 1
+    assert sentence in refused.err
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "sentence"),
+    [
+        (configuration, "MAX_LEAVES", "trees[1].domain: 16 cells times "),
+        (releasing, "MOST_KEYS", "trees[1].by: more than 1 keys of shop were selected"),
+    ],
+)
+def test_more_keys_than_a_release_can_hold(
+    shops: Workspace, monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, sentence: str
+) -> None:
+    """What was selected tells it, so the sentence spends nothing more."""
+    monkeypatch.setattr(module, limit, 17 if limit == "MAX_LEAVES" else 1)
+    outcome = shops.release(change())
+    assert outcome.code == 2 and outcome.err.count("\n") == 1
+    assert sentence in outcome.err
+    assert not (shops.output / "manifest.json").exists()
+
+
+def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
+    """Their universe and their keys both travel by reference."""
+    leaves = shops.folder / "years.parquet"
+    pq.write_table(pa.table({"year": [2013, 2014, 2015]}), leaves)
+
+    def hierarchy(settings: dict[str, Any]) -> None:
+        change()(settings)
+        domain = {"kind": "hierarchy", "columns": ["year"], "table": str(leaves)}
+        settings["trees"] = [{"name": "years", "domain": domain, "by": BY | {"unknown": "other"}}]
+
+    outcome = shops.release(hierarchy)
+    assert outcome.code == 0, outcome.err
+    released = ReleaseFolder(str(shops.output)).release.tree("years")
+    assert abs(released.at_path("2013", "big").count - 250) < 60
+    assert abs(released.at_path("2015", "other").count) < 60
