@@ -204,14 +204,7 @@ def test_module_keeps_to_its_layer(path: str) -> None:
         ("dpcore/trees/uniform.py", "import secrets"),
         ("dpcore/trees/uniform.py", "from cryptography.hazmat.primitives import ciphers"),
         ("transforms/noise.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-<<<<<<< HEAD
         ("pipelines/proof/signature.py", "from cryptography.hazmat.primitives import ciphers"),
-=======
-        (
-            "pipelines/proof/signature.py",
-            "from cryptography.hazmat.primitives.ciphers import Cipher",
-        ),
->>>>>>> main
         ("pipelines/proof/signature.py", "import secrets"),
         ("pipelines/noise.py", "from cryptography.hazmat.primitives.asymmetric import ed25519"),
         ("transforms/noise.py", "from os import urandom"),
