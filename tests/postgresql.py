@@ -53,11 +53,11 @@ class Server:
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
-    def execute(self, statement: str) -> None:
-        """Runs a statement outside of any transaction."""
+    def execute(self, statement: str, *, database: str = "") -> None:
+        """Runs a statement outside of any transaction, in the database of a URL."""
         import psycopg
 
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with psycopg.connect(database or self.url("postgres"), autocommit=True) as connection:
             connection.execute(statement.encode())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipelines.conftest import PROJECT, search_path
+from tests.pipelines.conftest import search_path
 from tests.pipelines.ledger.asked import account_of, opened
+from tests.pipelines.ledger.program import told
 
 if TYPE_CHECKING:
     from tests.postgresql import Server
@@ -24,19 +24,9 @@ PROCESSES = 50
 TOTAL = Fraction(5)
 
 
-def told(url: str, step: str) -> list[dict[str, Any]]:
+def crowd(url: str, step: str) -> list[dict[str, Any]]:
     """What the processes of a crowd tell."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.pipelines.ledger.crowd", url, str(PROCESSES), step],
-        env=os.environ | {"PYTHONPATH": search_path()},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return told("crowd", url, str(PROCESSES), step)
 
 
 def granted(lines: list[dict[str, Any]]) -> Fraction:
@@ -46,7 +36,7 @@ def granted(lines: list[dict[str, Any]]) -> Fraction:
 
 def test_a_crowd_cannot_overspend(url: str) -> None:
     ledger = opened(url, account_of(str(TOTAL)))
-    lines = told(url, "amounts")
+    lines = crowd(url, "amounts")
     assert len(lines) == PROCESSES
     spent = ledger.account("flights").spent.epsilon
     assert granted(lines) == spent <= TOTAL
@@ -58,7 +48,7 @@ def test_a_crowd_cannot_overspend(url: str) -> None:
 
 def test_a_crowd_of_one_release_spends_it_once(url: str) -> None:
     ledger = opened(url, account_of(str(TOTAL)))
-    lines = told(url, "one")
+    lines = crowd(url, "one")
     assert len(lines) == PROCESSES and len({line["nonce"] for line in lines}) == 1
     assert ledger.account("flights").spent.epsilon == Fraction(1, 2)
 
@@ -66,7 +56,7 @@ def test_a_crowd_of_one_release_spends_it_once(url: str) -> None:
 def test_a_crowd_that_does_not_wait_overspends(server: Server) -> None:
     url = server.new_database()
     ledger = opened(url, account_of(str(TOTAL)))
-    lines = told(url, "unlocked")
+    lines = crowd(url, "unlocked")
     assert granted(lines) > TOTAL
     assert granted(lines) > ledger.account("flights").spent.epsilon
 

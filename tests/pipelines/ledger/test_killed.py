@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +15,11 @@ import pytest
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
-from tests.pipelines.conftest import NONCE, PROJECT, search_path
+from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
+from tests.pipelines.ledger.program import told
 
 pytestmark = pytest.mark.slow
 
@@ -53,18 +51,8 @@ def killed(cases: dict[str, Ledgered], *options: str) -> None:
         {"configuration": made.configure(), "step": step, "options": options or NONCE}
         for step, made in cases.items()
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.pipelines.ledger.killed", json.dumps(asked)],
-        env=os.environ | {"PYTHONPATH": search_path()},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    ends = [json.loads(line) for line in done.stdout.splitlines()]
-    assert ends == [{"step": step, "status": signal.SIGKILL} for step in cases], done.stderr
+    ends = told("killed", json.dumps(asked))
+    assert ends == [{"step": step, "status": signal.SIGKILL} for step in cases]
 
 
 @pytest.fixture(scope="module", params=DATABASES)
