@@ -29,7 +29,7 @@ from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.check import findings_of
 from pipelines.proof.signature import SigningKey, sign_release
-from pipelines.proof.verifying import Verified, raise_first
+from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
