@@ -9,7 +9,7 @@ from dataclasses import replace
 from pipelines.configuration import load_configuration
 from pipelines.proof.check import findings_of
 from pipelines.proof.signature import SigningKey, sign_release
-from pipelines.proof.verifying import Verified, raise_first
+from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.running.job import beam_options

@@ -28,7 +28,7 @@ from pipelines.configuration import load_configuration
 from pipelines.proof.check import CheckFailed, findings_of
 from pipelines.proof.composition import _certified
 from pipelines.proof.signature import SigningKey
-from pipelines.proof.verifying import Verified
+from pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
 from tests.pipelines.conftest import PROJECT, search_path
