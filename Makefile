@@ -66,7 +66,12 @@ release.key: | $(INSTALLED)
 	@echo "Making the release key"
 	@$(BIN)/dptrees keygen $@
 
-demo: $(INSTALLED) $(FLIGHTS) | release.key
+# Again: nothing changes.
+budget.db: | $(INSTALLED)
+	@echo "Making the ledger"
+	@$(BIN)/dptrees ledger init sqlite:///$@ --dataset flights --epsilon 6 --delta 1e-5 --unit tailnum
+
+demo: $(INSTALLED) $(FLIGHTS) | release.key budget.db
 	@echo "Releasing examples/flights.yaml"
 	@$(BIN)/dptrees release examples/flights.yaml
 	@echo

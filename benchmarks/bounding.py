@@ -3,8 +3,9 @@
 Run as ``python benchmarks/bounding.py [--full] [--pipeline-dp PYTHON]``. All count rows by key and
 cell, at most 20 rows of a person, 5 of its keys and 4 rows a key where the road can; dptrees is the
 whole command, noise and page included. Every measurement is a process of its own, so that its peak
-memory and processor seconds are its own. The per-row roads get a share of the rows, which their
-rows per second hardly depend on. PipelineDP is measured by the Python that has it:
+memory and processor seconds are its own; what the same road takes for 1,000 rows is its start, and
+rates are without it. The per-row roads get a share of the rows, which their rows per second hardly
+depend on. PipelineDP is measured by the Python that has it:
 
     python -m venv /tmp/pdp && /tmp/pdp/bin/pip install pipeline-dp apache-beam pyarrow
     python benchmarks/bounding.py --pipeline-dp /tmp/pdp/bin/python
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 KEYS, CELLS = 16, 256
 ROWS_PER_PERSON = 40  # on average
 FILE_ROWS = 2**21
-SHORT, FULL, PER_ROW = 4_000_000, 40_000_000, 200_000
+SHORT, FULL, PER_ROW, FEW = 4_000_000, 40_000_000, 200_000, 1000
 
 MEASURE = """
 import resource, time
@@ -155,11 +156,12 @@ def make_rows(folder: Path, rows: int) -> Path:
     return folder / "rows-000.parquet"
 
 
-def print_run(what: str, rows: int, run: Run) -> None:
-    """A line of the table."""
+def print_run(what: str, rows: int, run: Run, start: Run) -> None:
+    """A line of the table, without what the same takes for a few rows."""
+    seconds, processor = run.seconds - start.seconds, run.processor - start.processor
     print(
-        f"{what:<44} {rows:>11,} {run.seconds:>8.2f} {run.processor:>8.2f} "
-        f"{rows / run.seconds / 1e6:>9.3f} {run.peak:>7.0f}",
+        f"{what:<38} {rows:>11,} {start.seconds:>8.2f} {run.seconds:>8.2f} {processor:>8.2f} "
+        f"{rows / seconds / 1e6:>9.3f} {rows / processor / 1e6:>10.3f} {run.peak:>7.0f}",
         flush=True,
     )
 
@@ -173,16 +175,20 @@ def main() -> int:
     parser.add_argument("--pipeline-dp", default=sys.executable, help="a Python that has it")
     arguments = parser.parse_args()
     rows = FULL if arguments.full else SHORT
-    print(f"{'road':<44} {'rows':>11} {'wall s':>8} {'cpu s':>8} {'M rows/s':>9} {'MB':>7}")
+    print(
+        f"{'road':<38} {'rows':>11} {'start s':>8} {'wall s':>8} {'cpu s':>8} {'M rows/s':>9} "
+        f"{'M rows/cpu':>10} {'MB':>7}"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first = make_rows(folder / "rows", rows)
+        make_rows(folder / "few", FEW)
         _releases(folder, rows, arguments.shards, arguments.repeat)
-        given = {"rows": first, "most": PER_ROW, "keys": KEYS, "cells": CELLS}
-        print_run(
-            "plain Beam, Sample.FixedSizePerKey", PER_ROW, measured(PLAIN_BEAM.format(**given))
-        )
-        _pipeline_dp(PIPELINE_DP.format(**given), arguments.pipeline_dp)
+        _per_row("plain Beam, Sample.FixedSizePerKey", PLAIN_BEAM, first, sys.executable)
+        if _has_pipeline_dp(arguments.pipeline_dp):
+            _per_row("PipelineDP on Beam", PIPELINE_DP, first, arguments.pipeline_dp)
+        else:
+            print("PipelineDP is not there: install it, in a venv of its own, as --help tells.")
     return 0
 
 
@@ -191,31 +197,36 @@ def _releases(folder: Path, rows: int, shards: list[int], repeat: int) -> None:
     subprocess.run(keygen, check=True, capture_output=True)
     roads = {"dptrees, unit: row": ("", 64)}
     roads |= {f"dptrees, unit: person, {count} shards": (UNIT, count) for count in shards}
-    keys = ", ".join(f"k{key}" for key in range(KEYS))
     for number, (what, (unit, count)) in enumerate(roads.items()):
-        runs = []
-        for again in range(repeat):
-            config = folder / f"config-{number}-{again}.yaml"
-            config.write_text(
-                CONFIG.format(
-                    rows=folder / "rows",
-                    folder=folder,
-                    run=f"{number}-{again}",
-                    unit=unit,
-                    cells=CELLS,
-                    keys=keys,
-                )
+        runs = {
+            data: min(
+                _release(folder, data, unit, count, f"{number}-{data}-{again}")
+                for again in range(repeat)
             )
-            runs.append(measured(RELEASE.format(config=config, shards=count)))
-        print_run(what, rows, min(runs))
+            for data in ("few", "rows")
+        }
+        print_run(what, rows, runs["rows"], runs["few"])
 
 
-def _pipeline_dp(code: str, python: str) -> None:
-    present = subprocess.run([python, "-c", "import pipeline_dp"], capture_output=True, check=False)
-    if present.returncode:
-        print("PipelineDP is not there: install it, in a venv of its own, as --help tells.")
-    else:
-        print_run("PipelineDP on Beam", PER_ROW, measured(code, python))
+def _release(folder: Path, data: str, unit: str, shards: int, run: str) -> Run:
+    config = folder / f"config-{run}.yaml"
+    keys = ", ".join(f"k{key}" for key in range(KEYS))
+    given = {"folder": folder, "run": run, "unit": unit, "cells": CELLS, "keys": keys}
+    config.write_text(CONFIG.format(rows=folder / data, **given))
+    return measured(RELEASE.format(config=config, shards=shards))
+
+
+def _per_row(what: str, road: str, rows: Path, python: str) -> None:
+    runs = [
+        measured(road.format(rows=rows, most=most, keys=KEYS, cells=CELLS), python)
+        for most in (FEW, PER_ROW)
+    ]
+    print_run(what, PER_ROW, runs[1], runs[0])
+
+
+def _has_pipeline_dp(python: str) -> bool:
+    asked = subprocess.run([python, "-c", "import pipeline_dp"], capture_output=True, check=False)
+    return asked.returncode == 0
 
 
 if __name__ == "__main__":

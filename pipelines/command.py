@@ -79,8 +79,24 @@ def _parser() -> argparse.ArgumentParser:
     _add_query(commands)
     _add_sample(commands)
     _add_report(commands)
+    _add_verify(commands)
     _add_ledger(commands)
     return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_set(parser)
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the configuration, for ${NAME} in it; may be given several times",
+    )
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
@@ -97,6 +113,7 @@ def _add(commands: Commands, name: str, text: str, run: Run) -> argparse.Argumen
 def _add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from pipelines.planning import run_plan
+        from pipelines.sections.parameters import given_parameters
 
         return run_plan(
             chosen.config,
@@ -104,10 +121,11 @@ def _add_plan(commands: Commands) -> None:
             rows_guess=chosen.rows_guess,
             units=chosen.units,
             as_json=chosen.json,
+            given=given_parameters(chosen.set),
         )
 
     parser = _add(commands, "plan", "Show the plan and its predicted error; reads no data.", run)
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument(
         "--target-error",
         type=_wanted_errors,
@@ -142,12 +160,25 @@ def _wanted_errors(text: str) -> WantedErrors:
 
 def _add_keygen(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from pipelines.keygen import run_keygen
+        from pipelines.keygen import run_keygen, run_rotation, run_signing_keygen
 
-        return run_keygen(chosen.file)
+        if chosen.signing:
+            return run_signing_keygen(chosen.file)
+        return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
 
     parser = _add(commands, "keygen", "Make a release key in a new file, yours alone.", run)
     parser.add_argument("file", metavar="FILE")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--rotate",
+        action="store_true",
+        help="make a new key the current one of FILE, and keep the others as retired",
+    )
+    what.add_argument(
+        "--signing",
+        action="store_true",
+        help="make a key that signs manifests instead, and its public key in FILE.pub",
+    )
 
 
 def _add_release(commands: Commands) -> None:
@@ -156,9 +187,10 @@ def _add_release(commands: Commands) -> None:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
         from pipelines.releasing import Wanted, run_release
+        from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-        return run_release(chosen.config, rest, wanted)
+        return run_release(chosen.config, rest, wanted, given_parameters(chosen.set))
 
     parser = _add(
         commands,
@@ -166,7 +198,7 @@ def _add_release(commands: Commands) -> None:
         "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
         run,
     )
-    parser.add_argument("config", metavar="CONFIG", help="the release's YAML file")
+    _add_config(parser)
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -287,6 +319,31 @@ def _add_report(commands: Commands) -> None:
         "and right below it; may be given several times",
     )
     parser.add_argument("--tree", help="the tree; may be left out where there is only one")
+
+
+def _add_verify(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if chosen.data:
+            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from pipelines.proof.verifying import run_verify
+
+        return run_verify(chosen)
+
+    parser = _add(commands, "verify", "Check a release against itself, its key and its rows.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
+    parser.add_argument(
+        "--key", metavar="FILE", help="the release's key: its file, or env:NAME; see also --data"
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="CONFIG",
+        help="the release's configuration, or files of its rows: makes the release again in memory "
+        "and compares every bit, which tells whether the rows are those of the release",
+    )
+    _add_set(parser)
+    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def _add_ledger(commands: Commands) -> None:

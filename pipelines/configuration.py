@@ -9,7 +9,7 @@ answers at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Union
 
@@ -41,6 +41,7 @@ from pipelines.sections.error import (
 )
 from pipelines.sections.input import InputSection
 from pipelines.sections.ledger import ledger_url
+from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.tree import TreeSection
@@ -61,11 +62,14 @@ class ReleaseSection(Section):
     output: Text
     key_file: Annotated[str | None, PlainValidator(rules.key_file)] = None
     key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
+    signing_key: Annotated[str | None, PlainValidator(rules.signing_key)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
     ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
     dataset: Name | None = None
     trees: tuple[TreeSection, ...]
+    # Checked by `pipelines.sections.parameters`, before what they are put into.
+    parameters: Any = None
 
     @section_rule(mode="after")
     def _one_key(self) -> Self:
@@ -107,6 +111,10 @@ class Configuration:
         trees: at least one, with names that differ.
         ledger: where the budget is counted with those of other releases; None: nowhere.
         dataset: the id of the data set there; None: of the only one that it holds.
+        signing_key: where the key lies that signs the manifest, as ``file:PATH`` or ``env:NAME``;
+            None: nothing is signed.
+        parameters: the texts of those that the configuration holds, by name.
+        id_of_all: whether the release's id is the same whatever the parameters are.
     """
 
     source: str
@@ -121,6 +129,19 @@ class Configuration:
     trees: tuple[TreeSection, ...]
     ledger: LedgerUrl | None = None
     dataset: str | None = None
+    signing_key: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    id_of_all: bool = False
+
+    @property
+    def id_remark(self) -> str:
+        """What is said where `id_of_all`."""
+        names = ", ".join(sorted(self.parameters))
+        return (
+            f"remark: the id {self.release} names no parameter, so the releases of every {names} "
+            "have one id; put a parameter into it, as in "
+            f"release: {self.release}-${{{min(self.parameters)}}}"
+        )
 
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
@@ -161,11 +182,12 @@ class Configuration:
         )
 
 
-def load_configuration(path: str) -> Configuration:
+def load_configuration(path: str, given: Mapping[str, str] | None = None) -> Configuration:
     """Read and check a configuration file.
 
     Args:
         path: of a YAML file in UTF-8.
+        given: parameters of the command line, by name.
 
     Returns:
         The configuration; files of keys that it names have been read.
@@ -173,7 +195,7 @@ def load_configuration(path: str) -> Configuration:
     Raises:
         ConfigurationError: one sentence with the file, the key, the value and the rule.
     """
-    return _checked(read_document(path), path)
+    return _checked(read_document(path), path, given or {})
 
 
 def parse_configuration(text: str, source: str = "configuration") -> Configuration:
@@ -202,16 +224,18 @@ def parse_configuration(text: str, source: str = "configuration") -> Configurati
     >>> configuration.guarantee.budget.amount, configuration.plan().questions[0].domain.cells
     (Fraction(1, 10), 120)
     """
-    return _checked(parse_document(text, source), source)
+    return _checked(parse_document(text, source), source, {})
 
 
-def _checked(values: object, source: str) -> Configuration:
+def _checked(values: object, source: str, given: Mapping[str, str]) -> Configuration:
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
+    parameters = Substitution(source=source, given=given)
+    values = parameters.applied(values)
     try:
         section = _release_section().model_validate(values)
     except ValidationError as error:
-        raise configuration_error(source, error) from None
+        raise parameters.named(configuration_error(source, error)) from None
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
     return Configuration(
         source=source,
@@ -234,6 +258,9 @@ def _checked(values: object, source: str) -> Configuration:
         trees=section.trees,
         ledger=section.ledger,
         dataset=section.dataset,
+        signing_key=section.signing_key,
+        parameters=parameters.used,
+        id_of_all=parameters.misses("release"),
     )
 
 

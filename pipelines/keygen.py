@@ -1,12 +1,17 @@
-"""Making a release key."""
+"""Making release keys, and rotating them."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 
 from dpcore.noise.randomness import ReleaseKey
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
+from transforms.key_reference import KeyReference
+from transforms.key_ring import LARGEST_TEXT
 
 
 def run_keygen(path: str) -> int:
@@ -15,22 +20,117 @@ def run_keygen(path: str) -> int:
     Raises:
         UserError: the file exists already, or cannot be made.
     """
+    write_new(path, ReleaseKey.generate().to_text() + "\n")
+    print_line(
+        f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:"
+    )
+    print_line("whoever has it can remove the noise of every release made under it.")
+    return 0
+
+
+def run_signing_keygen(path: str) -> int:
+    """Writes a new pair of signing keys: the private one with mode 0600, the public one beside it.
+
+    Raises:
+        UserError: one of the files exists already, or cannot be made.
+    """
+    from pipelines.proof.signature import PUBLIC_SUFFIX, new_signing_key
+
+    private, public = new_signing_key()
+    write_new(path, private)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_new(path + PUBLIC_SUFFIX, public, mode=0o644)
+    except UserError:
+        os.unlink(path)
+        raise
+    print_line(
+        f"{path}: a new signing key, for you alone to read; name it as signing_key in "
+        "configurations."
+    )
+    print_line(
+        f"{path}{PUBLIC_SUFFIX}: its public key. Give it to those who are to check with: dptrees "
+        f"verify RELEASE --signer {path}{PUBLIC_SUFFIX}"
+    )
+    return 0
+
+
+def run_rotation(path: str) -> int:
+    """Makes a new key the current one of a key file, and keeps the others as retired.
+
+    The file is replaced in one step, so whoever reads it, or is killed, finds the old keys or the
+    old ones and the new one.
+
+    Raises:
+        UserError: the file cannot be replaced, or would grow too large.
+        KeyReferenceError: it is no file of release keys, or not its user's alone.
+    """
+    with _alone(path) as place:
+        ring = KeyReference(reference=f"file:{path}").ring().rotated(ReleaseKey.generate())
+        text = ring.to_text()
+        if len(text) > LARGEST_TEXT:
+            raise UserError(f"{path} holds as many keys as it can; remove retired ones first")
+        _replace(place, text)
+    current, *retired = ring.ids
+    print_line(f"{path}: the key {current} is current now, for new releases.")
+    print_line(
+        f"Retired, and kept for what was begun or made under them: {', '.join(retired)}. Delete "
+        "the line of one only when no release of it is to be finished, repaired or verified."
+    )
+    return 0
+
+
+def write_new(path: str, text: str, *, mode: int = 0o600) -> None:
+    """Writes a text to a new file, whole or not at all.
+
+    Raises:
+        UserError: the file exists already, or cannot be made.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         raise UserError(f"{path} exists already; a key is never overwritten") from None
     except OSError as error:
         raise UserError(f"{path} cannot be made: {error.strerror}") from None
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(ReleaseKey.generate().to_text() + "\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         os.unlink(path)
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
-    print_line(
-        f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:"
-    )
-    print_line("whoever has it can remove the noise of every release made under it.")
-    return 0
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[str]:
+    """Lets one rotation at a time work in the folder of a key file: of two at once, the key of one
+    would be lost. Yields the file itself, wherever a link leads to it."""
+    place = os.path.realpath(path)
+    try:
+        folder = os.open(os.path.dirname(place), os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield place
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise UserError(f"{path} cannot be rotated: {error.strerror}") from None
+
+
+def _replace(place: str, text: str) -> None:
+    folder, name = os.path.split(place)
+    # Of one name, so that what a killed rotation left goes with the next one; its key is unused.
+    beside = os.path.join(folder, f".{name}.rotated")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    write_new(beside, text)
+    try:
+        os.replace(beside, place)
+    except OSError:
+        os.unlink(beside)
+        raise
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)  # the new key must not be lost once it is told
+    finally:
+        os.close(handle)

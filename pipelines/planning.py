@@ -10,12 +10,12 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
-from pipelines.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.user_error import UserError
 
 
@@ -26,6 +26,7 @@ def run_plan(
     rows_guess: float | None,
     units: str | None,
     as_json: bool,
+    given: Mapping[str, str] | None = None,
 ) -> int:
     """Prints the plan of a configuration.
 
@@ -36,8 +37,9 @@ def run_plan(
         rows_guess: a public guess of the number of rows, of which these errors are parts.
         units: a release of how many rows units have; also show what bounds cut off, and cost.
         as_json: print one JSON object.
+        given: parameters of the command line, by name.
     """
-    configuration = load_configuration(path)
+    configuration = load_configuration(path, given)
     if wanted is None and rows_guess is not None:
         raise UserError("--rows-guess: stands beside --target-error")
     errors = {} if wanted is None else wanted.by_tree(configuration.workloads, rows_guess)
@@ -54,6 +56,8 @@ def run_plan(
         print_json(entry, indent=1)
         return 0
     _print(plan, entry, asked_delta=configuration.guarantee.delta is not None)
+    if configuration.id_of_all:
+        print_line(configuration.id_remark)
     return 0
 
 

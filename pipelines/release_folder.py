@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
-from dpcore.questions.tables import QUANTILES
+from dpcore.questions.tables import CDF, NODES, QUANTILES
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
@@ -47,7 +47,7 @@ class ReleaseFolder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.manifest = _read_manifest(path)
+        self.manifest = read_manifest(path)
         self._universes: dict[str, Universe] = {}
         try:
             spec = self.manifest["spec"]
@@ -155,7 +155,7 @@ class ReleaseFolder:
             data = _read_remote(path)
             source, found = _arrow_buffer(data), hashlib.sha256(data).hexdigest()
         else:
-            found = _checksum(path)
+            found = file_checksum(path)
         if found != checksum:
             raise FolderError(f"{path}: its bytes are not those that the manifest names")
         # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
@@ -189,6 +189,35 @@ def beam_files() -> ModuleType:
     return files
 
 
+def file_names(folder: str) -> list[str]:
+    """The paths, within a release's folder, of all files in it and in the folders in it.
+
+    Raises:
+        FolderError: they cannot be listed.
+    """
+    if _is_remote(folder):
+        return _remote_names(folder)
+    found: list[str] = []
+    for below, folders, names in os.walk(folder):
+        # A link to a folder is no part of a release, but must not hide.
+        links = [name for name in folders if os.path.islink(os.path.join(below, name))]
+        found += [os.path.relpath(os.path.join(below, name), folder) for name in [*names, *links]]
+    return sorted(name.replace(os.sep, "/") for name in found)
+
+
+def _remote_names(folder: str) -> list[str]:
+    files = beam_files()
+    files.use_environment()
+    try:
+        names = [path.rsplit("/", 1)[-1] for path in files.names_below(folder)]
+        for kind in (NODES, CDF):
+            below = files.names_below(files.join(folder, kind))
+            names += [f"{kind}/{path.rsplit('/', 1)[-1]}" for path in below]
+        return sorted(names)
+    except files.OutputError as error:
+        raise FolderError(error.sentence.removeprefix("output: ")) from None
+
+
 def _read_remote(path: str, *, sought: bool = False) -> bytes:
     """The bytes of a file on one of Beam's filesystems.
 
@@ -212,7 +241,23 @@ def _arrow_buffer(data: bytes) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _checksum(path: str) -> str:
+def parquet_file(path: str) -> pq.ParquetFile:
+    """A Parquet file on a local disk or any Beam filesystem.
+
+    Raises:
+        FolderError, OSError, pyarrow.ArrowException: it cannot be read.
+    """
+    return pq.ParquetFile(_arrow_buffer(_read_remote(path)) if _is_remote(path) else path)
+
+
+def file_checksum(path: str) -> str:
+    """SHA-256 of a file on a local disk or any Beam filesystem, in hexadecimal.
+
+    Raises:
+        FolderError: it cannot be read.
+    """
+    if _is_remote(path):
+        return hashlib.sha256(_read_remote(path)).hexdigest()
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -223,17 +268,27 @@ def _checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """The bytes of a small file.
+
+    Raises:
+        FileNotFoundError, OSError, FolderError: it is not there, or cannot be read.
+    """
     if _is_remote(path):
         return _read_remote(path, sought=True)
     with open(path, "rb") as file:
         return file.read()
 
 
-def _read_manifest(path: str) -> Mapping[str, object]:
+def read_manifest(path: str) -> Mapping[str, object]:
+    """The manifest of a release's folder, as it stands.
+
+    Raises:
+        FolderError: there is none, or it cannot be read.
+    """
     name = os.path.join(path, MANIFEST)
     try:
-        manifest = json.loads(_read(name))
+        manifest = json.loads(read_file(name))
     except FileNotFoundError:
         raise FolderError(f"{path}: holds no release (there is no {MANIFEST})") from None
     except NotADirectoryError:

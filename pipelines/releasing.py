@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -19,10 +22,14 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import create_runner
 
+from dpcore.noise.randomness import key_id_of
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
+from pipelines.proof.check import findings_of
+from pipelines.proof.signature import SigningKey, sign_release
+from pipelines.proof.verifying import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.summary import print_summary
@@ -33,7 +40,8 @@ from transforms.bound import unit_shards_of
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, planned_parts
+from transforms.layout import MANIFEST, SIGNATURE, planned_parts
+from transforms.nonce import key_id_of_folder
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.record import Witness
@@ -78,7 +86,12 @@ class Wanted:
     discard: bool = False
 
 
-def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -> int:
+def run_release(
+    path: str,
+    arguments: list[str],
+    wanted: Wanted | None = None,
+    given: Mapping[str, str] | None = None,
+) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
     Where its folder holds the finished release of the same specification, no row is read: whether
@@ -88,18 +101,21 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
         path: of the YAML file.
         arguments: Beam options.
         wanted: of the folder.
+        given: parameters of the configuration, by name.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
     wanted = wanted or Wanted()
-    configuration = load_configuration(path)
+    configuration = load_configuration(path, given)
     plan, output = configuration.plan(), configuration.output
     options = beam_options(arguments)
     files.use_options(options)
+    if configuration.id_of_all:
+        print_line(configuration.id_remark, file=sys.stderr)
     booking = _booking(configuration, plan)
     plan = booking.plan if booking else plan
-    if _check_output(output, plan, wanted) and not wanted.repair:
+    if _check_output(output, plan, wanted) and _check_parameters(configuration, output, wanted):
         _check_standing(output, wanted)
         if booking:
             booking.settled()
@@ -107,8 +123,10 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
             f"{output}: a release of this specification is already there; no row was read, and "
             "nothing was drawn or spent again"
         )
-        return _finish(output, plan, booking, standing=True)
-    key = configuration.key.checked()
+        return _finish(configuration, plan, booking, standing=True)
+    if configuration.signing_key is not None:
+        SigningKey(reference=configuration.signing_key).load()  # seen before a row is read
+    key = configuration.key.checked(None if wanted.discard else _begun_under(output, booking))
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
     _check_first_file(configuration, plan, matched[0][0])
@@ -128,7 +146,7 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
         _check_repaired(output)
     if booking:
         booking.settled()
-    return _finish(output, plan, booking, standing=False)
+    return _finish(configuration, plan, booking, standing=False)
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:
@@ -238,6 +256,23 @@ def _check_standing(output: str, wanted: Wanted) -> None:
         )
 
 
+def _check_parameters(configuration: Configuration, output: str, wanted: Wanted) -> bool:
+    """Sees that a finished release is of the same parameters, which may name other rows. Whether it
+    is to stay as it is.
+
+    Raises:
+        UserError: it is of others.
+    """
+    found = read_manifest(files.join(output, MANIFEST)).get("parameters", {})
+    if found != configuration.parameters:
+        told = ", ".join(f"{name} = {value}" for name, value in sorted(found.items())) or "none"
+        raise UserError(
+            f"output: {output} holds the release of other parameters ({told}); choose another "
+            "output, by a parameter in its path"
+        )
+    return not wanted.repair
+
+
 def _check_nonce(output: str, wanted: Wanted) -> None:
     """Sees that a finished release has the nonce that was asked for.
 
@@ -271,6 +306,16 @@ def _booking(configuration: Configuration, plan: ReleasePlan) -> Booking | None:
     from pipelines.ledger.booking import Booking  # slow to import, and not always needed
 
     return Booking.of(configuration, plan)
+
+
+def _begun_under(output: str, booking: Booking | None) -> str | None:
+    """The id of the key under which a release was begun, as its folder tells, or else its ledger;
+    None where it was not."""
+    found = key_id_of_folder(output)
+    if found is None and booking:
+        entry = booking.ledger.standing(booking.dataset, booking.plan.name)
+        return None if entry is None else key_id_of(bytes.fromhex(entry.key))
+    return found
 
 
 def _check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
@@ -314,6 +359,30 @@ def _writable(folder: str) -> bool:
     return os.access(nearest, os.W_OK | os.X_OK)
 
 
+def run_job(read: ReadBatches, release: ReleaseTrees, options: PipelineOptions) -> None:
+    """Runs the job of a release, and tells its failure in one sentence where it has one.
+
+    Args:
+        read: gives its rows.
+        release: what becomes of them.
+        options: Beam's.
+
+    Raises:
+        InputError: the job failed for a reason that its user can mend.
+    """
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            # Of transforms in other languages, and empty: a process that is killed would leave it.
+            with suppress(OSError):
+                os.rmdir(pipeline.local_tempdir)
+            pipeline | "Read" >> read | "Release" >> release
+    except Exception as error:
+        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
+        if sentence is None:
+            raise
+        raise InputError(sentence) from None
+
+
 def _run(
     configuration: Configuration,
     plan: ReleasePlan,
@@ -322,37 +391,41 @@ def _run(
     wanted: Wanted,
     witness: Witness | None,
 ) -> None:
-    """Builds and runs the job, and tells its failure in one sentence where it has one."""
+    """Builds and runs the job of a configuration."""
     output = files.absolute(configuration.output)
     for question in plan.questions:
         question.prepare()  # before the plan is copied
     plan = share_universes(plan, output)
-    try:
-        with beam.Pipeline(options=options) as pipeline:
-            rows = pipeline | "Read" >> ReadBatches(
-                patterns=tuple(map(files.absolute, configuration.input_paths)),
-                format=configuration.input_format,
-                options=configuration.input_options,
-                plan=plan,
-            )
-            rows | "Release" >> ReleaseTrees(
-                plan,
-                key=key,
-                output=output,
-                nonce=wanted.nonce,
-                repair=wanted.repair,
-                witness=witness,
-            )
-    except Exception as error:
-        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
-        if sentence is None:
-            raise
-        raise InputError(sentence) from None
+    read = ReadBatches(
+        patterns=tuple(map(files.absolute, configuration.input_paths)),
+        format=configuration.input_format,
+        options=configuration.input_options,
+        plan=plan,
+    )
+    release = ReleaseTrees(
+        plan,
+        key=key,
+        output=output,
+        nonce=wanted.nonce,
+        repair=wanted.repair,
+        witness=witness,
+        parameters=configuration.parameters,
+    )
+    run_job(read, release, options)
     check_committed(output)
 
 
-def _finish(output: str, plan: ReleasePlan, booking: Booking | None, *, standing: bool) -> int:
-    """Clears what is no part of the release, writes the report and tells what there is."""
+def _finish(
+    configuration: Configuration, plan: ReleasePlan, booking: Booking | None, *, standing: bool
+) -> int:
+    """Clears what is no part of the release, signs it, writes the report and tells what there
+    is."""
+    output = configuration.output
+    if configuration.signing_key is not None:
+        if standing and not files.exists(files.join(output, SIGNATURE)):
+            # It may have been edited since it was made.
+            raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
+        sign_release(output, SigningKey(reference=configuration.signing_key), made=not standing)
     folder = ReleaseFolder(output)
     sweep_unnamed(output, plan)
     sweep_temporary(output)

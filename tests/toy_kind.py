@@ -22,7 +22,16 @@ from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.place import Drawn, Gathered, Increments, Part, Partial, Place, ReleasedPart
+from dpcore.questions.place import (
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
 from dpcore.questions.workload import Share, Terms, Workload
@@ -83,8 +92,11 @@ class TotalsQuestion(Question):
         self.keys.check_type(types[self.keys.column])
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return self.row_increments(columns).increments
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         codes = self.keys.codes(columns[self.keys.column])
-        return Increments(codes[codes >= 0])
+        return RowIncrements(Increments(codes[codes >= 0]), np.flatnonzero(codes >= 0))
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Totals:
         return Totals(np.zeros(self.key_count, np.int64))

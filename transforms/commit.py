@@ -135,7 +135,11 @@ class _Commit(KeyedDoFn):
             files.write_whole(files.join(self._output, name), data)
         checksums = universe_files(self._plan)
         checksums |= {name: sha256(data) for name, data in extra.items()}
-        entries = {**self._manifest, "nonce": source.nonce.hex()}
+        entries = {
+            **self._manifest,
+            "nonce": source.nonce.hex(),
+            "key_id": source.key.key_id,
+        }
         manifest = manifest_text(entries, record, receipts.values(), checksums)
         if not files.write_once(path, manifest):
             self._stands(path, record)

@@ -6,6 +6,7 @@
     nodes/*, cdf/*      its parts
     quantiles.parquet   a table of whole trees
     universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
+    manifest.sig        its signature, where it is signed: by the launcher
 
 A part is named by the chunk it holds and the SHA-256 of its bytes, so a retry writes the same file
 again and readers can tell a damaged one. Every part of the plan has one receipt; the receipts are
@@ -27,6 +28,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.trees.forest import SPINE
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
+SIGNATURE = "manifest.sig"
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -2,7 +2,8 @@
 
 It is part of every seed of noise. Without it noise would be a function of key, specification and
 exact counts alone, and two folders would show, byte by byte, whether their counts are equal. Runs
-into one folder find the nonce there, so that a retry draws the same bits.
+into one folder find the nonce there, so that a retry draws the same bits; and beside it the public
+id of the key, which may have been rotated meanwhile.
 """
 
 import json
@@ -10,19 +11,46 @@ import json
 from dpcore.noise.randomness import NONCE_BYTES, draw_nonce
 from transforms import files
 from transforms.errors import ReleaseError
-from transforms.layout import NONCE
+from transforms.layout import MANIFEST, NONCE
 
 
 class NonceError(ReleaseError):
     """The folder has another nonce, or one that cannot be read."""
 
 
-def folder_nonce(folder: str, fixed: bytes | None = None) -> bytes:
+def key_id_of_folder(folder: str) -> str | None:
+    """The id of the key under which the release in a folder was made or begun.
+
+    Args:
+        folder: on any Beam filesystem.
+
+    Returns:
+        None where nothing was begun; "" where it was before keys had ids.
+
+    Raises:
+        OutputError: the filesystem does not let it be read.
+    """
+    for name in (MANIFEST, NONCE):
+        path = files.join(folder, name)
+        if files.exists(path):
+            return _key_id(files.read_bytes(path))
+    return None
+
+
+def _key_id(text: bytes) -> str:
+    try:
+        return str(json.loads(text).get("key_id", ""))
+    except (ValueError, AttributeError):
+        return ""  # damaged, which is told where it is used
+
+
+def folder_nonce(folder: str, fixed: bytes | None = None, key_id: str = "") -> bytes:
     """The nonce of a folder; draws and writes it where there is none.
 
     Args:
         folder: of the release, on any Beam filesystem.
         fixed: the nonce to use, only to compare engines or files; None: draw one.
+        key_id: of the release key; "" where the launcher has none.
 
     Returns:
         `NONCE_BYTES` bytes. Whoever wrote it first: of two launchers at once, both get the same on
@@ -35,28 +63,38 @@ def folder_nonce(folder: str, fixed: bytes | None = None) -> bytes:
     path = files.join(folder, NONCE)
     if not files.exists(path):
         nonce = draw_nonce() if fixed is None else fixed
-        files.write_once(path, (json.dumps({"nonce": nonce.hex()}) + "\n").encode())
-    found = nonce_of(files.read_bytes(path))
+        files.write_once(path, _data(nonce.hex(), key_id))
+    text = files.read_bytes(path)
+    found = nonce_of(text)
     if found is None:
         raise NonceError(
             f"output: {path} is damaged; discard what the folder holds, or choose another"
         )
     if fixed is not None and found != fixed:
         raise NonceError(f"nonce: {folder} has another nonce already; choose another output")
+    if key_id and _key_id(text) not in ("", key_id):
+        raise NonceError(
+            f"key: {folder} was begun under the key {_key_id(text)}, not {key_id}; run it again"
+        )
     return found
 
 
-def restored_nonce(folder: str, nonce: str) -> bytes:
+def _data(nonce: str, key_id: str) -> bytes:
+    entries = {"nonce": nonce} | ({"key_id": key_id} if key_id else {})
+    return (json.dumps(entries) + "\n").encode()
+
+
+def restored_nonce(folder: str, nonce: str, key_id: str = "") -> bytes:
     """The nonce of a finished release, which its manifest holds; writes it where it is lost.
 
     Args:
         folder: of the release.
-        nonce: as the manifest has it, in hexadecimal.
+        nonce, key_id: as the manifest has them, in hexadecimal.
     """
-    path, data = files.join(folder, NONCE), (json.dumps({"nonce": nonce}) + "\n").encode()
-    if not files.exists(path) or files.read_bytes(path) != data:
-        files.write_whole(path, data)
-    return bytes.fromhex(nonce)
+    path, restored = files.join(folder, NONCE), bytes.fromhex(nonce)
+    if not files.exists(path) or nonce_of(files.read_bytes(path)) != restored:
+        files.write_whole(path, _data(nonce, key_id))
+    return restored
 
 
 def nonce_of(text: bytes) -> bytes | None:

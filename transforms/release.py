@@ -1,5 +1,6 @@
 """The whole of a release as one transform, for one's own pipeline or for the command's."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -42,6 +43,7 @@ class ReleaseTrees(beam.PTransform):
         repair: make the parts of a finished release again. The job fails where the rows are others
             than they were, which tells whoever may run it that they are.
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
+        parameters: public, of the configuration; the manifest holds them.
 
     Returns:
         PCollection[str]: the path of the manifest, once the release is there.
@@ -60,8 +62,10 @@ class ReleaseTrees(beam.PTransform):
         nonce: bytes | None = None,
         repair: bool = False,
         witness: Witness | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self._parameters = dict(parameters or {})
         self._plan, self._key, self._output = plan, key, output
         self._nonce, self._repair, self._witness = nonce, repair, witness
 
@@ -70,9 +74,10 @@ class ReleaseTrees(beam.PTransform):
         check_whole(batches)
         manifest = files.join(self._output, MANIFEST)
         if not stands(self._output, self._plan):
-            nonce = folder_nonce(self._output, self._nonce)
+            nonce = folder_nonce(self._output, self._nonce, self._key.key_id)
         elif self._repair:
-            nonce = restored_nonce(self._output, read_manifest(manifest)["nonce"])
+            standing = read_manifest(manifest)
+            nonce = restored_nonce(self._output, standing["nonce"], standing.get("key_id", ""))
         else:
             return batches.pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
         for question in self._plan.questions:
@@ -88,7 +93,10 @@ class ReleaseTrees(beam.PTransform):
         record = RecordDraw(plan, self._key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, self._key, self._output)
-        commit = Commit(plan, self._key, self._output, manifest_of(plan))
+        entries = manifest_of(plan)
+        if self._parameters:
+            entries["parameters"] = self._parameters
+        commit = Commit(plan, self._key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
 
 

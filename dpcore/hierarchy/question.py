@@ -25,8 +25,7 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.sensitivity import level_sensitivity
-from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
@@ -124,14 +123,12 @@ class HierarchyQuestion(UniverseQuestion):
 
     @property
     def moved_counts(self) -> MovedCounts | None:
-        """As `TreeQuestion.moved_counts`: None where levels are pooled or values are summed."""
+        """As `TreeQuestion.moved_counts`: None where levels are pooled."""
         plan, tree = self.plan, self.plan.tree
-        if not plan.unit.moves_by_one(keyed=plan.keyed) or self.measure is not None:
-            return None
         if any((fanouts == 1).any() for fanouts in tree.fanouts):
             return None
-        return tuple(
-            (law, level_sensitivity(plan.unit, single_node=level == 0 and not plan.keyed)[0])
+        return moved_of_levels(
+            (law, plan.sensitivities[level])
             for level in range(tree.height + 1)
             if (law := plan.law(level, 0)) is not None
         )

@@ -9,7 +9,7 @@ FACE = {
     "errors": ("IrregularErrors",),
     "forest": ("IrregularForest",),
     "node_weights": ("NodeWeights",),
-    "plan": ("IrregularPlan", "Sensitivities", "sum_sensitivities"),
+    "plan": ("IrregularPlan", "Sensitivities", "level_sensitivities", "sum_sensitivities"),
     "planner": (
         "predicted_level_rmse",
         "predicted_node_rmse",

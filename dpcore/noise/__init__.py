@@ -13,6 +13,7 @@ FACE = {
         "RandomStream",
         "ReleaseKey",
         "draw_nonce",
+        "key_id_of",
         "public_stream",
     ),
     "scales": ("scale_of",),

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 NONCE_BYTES: Final = 16
 
 _SECRET_BYTES: Final = 32
+_KEY_ID_BYTES: Final = 8
 _TEXT_PREFIX: Final = "dptrees-key-1:"
 _PUBLIC_SECRET: Final = hashlib.sha256(b"dptrees public constant, not a secret").digest()
 _COUNTER_BYTES: Final = 16
@@ -305,6 +306,21 @@ class ReleaseKey:
         """
         return self._mac("check")
 
+    @property
+    def key_id(self) -> str:
+        """The public name of the key: the first 8 bytes of its check value, in hexadecimal.
+
+        Manifests hold it, so that what was begun under one key is not finished under another. It
+        is safe to publish: HMAC-SHA256 under a secret of 256 random bits is a pseudorandom function
+        (see the docstring of this module), so its value at "check" tells nothing of its values
+        elsewhere, the seeds and digests among them, and whoever would find the key by trying has
+        2^256 to try, with the id or without. It is no hash of anything that could be guessed.
+
+        >>> ReleaseKey(bytes(32)).key_id
+        'e7d3cc645c3203e9'
+        """
+        return key_id_of(self.check_value())
+
     def digest(self, *parts: bytes | str | int) -> bytes:
         """Return HMAC-SHA256(key, encoding(parts)), 32 bytes.
 
@@ -378,6 +394,11 @@ class ReleaseKey:
 
     def _mac(self, *parts: bytes | str | int) -> bytes:
         return hmac.digest(self._secret, b"".join(map(_encoded_part, parts)), "sha256")
+
+
+def key_id_of(check_value: bytes) -> str:
+    """Return the id of the key with a check value, which travels in its place; "" for none."""
+    return check_value[:_KEY_ID_BYTES].hex()
 
 
 def draw_nonce() -> bytes:

@@ -36,7 +36,7 @@ from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sketch_sensitivity
-from dpcore.privacy.spending import MovedCounts, Spending
+from dpcore.privacy.spending import MovedCounts, Spending, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import Estimator, estimators_of
 from dpcore.sketches.shape import SketchKind, SketchShape
@@ -204,13 +204,9 @@ class PartitionPlan(Mechanism):
 
     @property
     def _moved(self) -> MovedCounts | None:
-        """How many counts, or cells, of each law a row moves by one; None where it moves a cell of
-        a count sketch by two."""
-        signed = self.sketches is not None and self.sketches.shape.signed
-        if not self.unit.moves_by_one(keyed=False) or (signed and self.unit.substitutes):
-            return None
-        return tuple(
-            (law, self._sensitivity(level)[0]) for level, law in enumerate(self.laws) if law
+        """How a unit moves the counts, or cells, of each law."""
+        return moved_of_levels(
+            (law, self._sensitivity(level)) for level, law in enumerate(self.laws) if law
         )
 
     @property

@@ -19,6 +19,6 @@ FACE = {
         "sketch_sensitivity",
         "sum_sensitivity",
     ),
-    "spending": ("MovedCounts", "Spending"),
+    "spending": ("MovedCounts", "Spending", "moved_of_levels"),
     "unit": ("MOST_ROWS", "NullUnits", "PrivacyUnit", "SUBSTITUTE_ROW"),
 }

@@ -9,16 +9,15 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.conversion import DELTA_FLOOR, Real, epsilon_of
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dpcore.privacy.loss import certified_delta
+from dpcore.privacy.loss import Moved, certified_delta
 
 _MOST_CERTIFICATES = 6
 
 
 def least_epsilon(
-    moved: Sequence[tuple[NoiseLaw, int]] | None, rho: Fraction, delta: Real
+    moved: Sequence[tuple[Moved, int]] | None, rho: Fraction, delta: Real
 ) -> Fraction:
     """The least epsilon of four significant digits found at which noise of a rho keeps a delta.
 

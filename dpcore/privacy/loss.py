@@ -23,6 +23,11 @@ within 1 +- 2 exp(-2 pi^2 v) by Poisson summation: post-processing of a continuo
 same holds with the two exchanged. So all levels of large sigma together, whose continuous Gaussians
 are one of mu^2 = sum 1 / (sigma^2 - v), become one discrete Gaussian of moderate variance.
 
+Units of several rows move counts by more than one, and nobody knows which by how much. Of large
+sigma that does not matter: x may move by any whole numbers, and of the continuous Gaussians about
+it only the squared L2 norm of the move counts, which grows with mu^2. So the noise of a level that
+a unit moves by at most L2 in norm enters mu^2 as L2^2 / (sigma^2 - v) (`MovedTogether`).
+
 Small delta. The sum over losses is taken under the law tilted by exp(theta L), theta = alpha - 1 at
 the optimum of the conversion. That makes every term at most the conversion's bound, so truncation
 and the rounding of the Fourier transform are errors relative to that bound, and are added.
@@ -65,6 +70,8 @@ from dpcore.privacy.conversion import (
 _LOOSENESS = 1e-6
 # v above: the factors differ from 1 by less than 1e-25.
 _SMOOTHING = 3.0
+# Of laws that are taken as continuous whatever that adds: a third of mu^2 at most.
+_LEAST_TOGETHER = 4 * _SMOOTHING
 # A law is summed to this many sigma from the tilted mean: a part of 1e-18 lies outside.
 _WIDTH = 9.0
 _LARGEST_TRANSFORM = 2**22
@@ -76,7 +83,47 @@ _ROUNDING = 1e-9
 _CERTIFIED_DIGITS = 6
 
 
-def keeps(moved: Sequence[tuple[NoiseLaw, int]], rho: Fraction, epsilon: Real, delta: Real) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class MovedTogether:
+    """The noise of counts of which a unit moves some by more than one: the number beside it is the
+    squared L2 norm of the largest move, in place of how many counts move by one.
+
+    Args:
+        law: of large variance.
+
+    Raises:
+        ValueError: a variance below 12.
+    """
+
+    law: DiscreteGaussian
+
+    def __post_init__(self) -> None:
+        if self.law.sigma_squared < _LEAST_TOGETHER:
+            raise ValueError(f"law: a variance of {self.law.sigma_squared} is below 12")
+
+
+Moved = NoiseLaw | MovedTogether
+
+
+def moved_by(law: NoiseLaw, l1: int, l2_squared: int) -> tuple[Moved, int] | None:
+    """What the certificate takes of a level of counts or sums.
+
+    Args:
+        law: of its noise.
+        l1, l2_squared: its sensitivity for one unit. They are equal only where no count moves by
+            more than one.
+
+    Returns:
+        A pair for `certified_delta`; None where it cannot tell.
+    """
+    if l1 == l2_squared:
+        return law, l1
+    if isinstance(law, DiscreteGaussian) and law.sigma_squared >= _LEAST_TOGETHER:
+        return MovedTogether(law=law), l2_squared
+    return None
+
+
+def keeps(moved: Sequence[tuple[Moved, int]], rho: Fraction, epsilon: Real, delta: Real) -> bool:
     """Whether noise of a zCDP budget is (epsilon, delta)-DP: by conversion, or by certificate.
 
     Args:
@@ -92,7 +139,7 @@ def keeps(moved: Sequence[tuple[NoiseLaw, int]], rho: Fraction, epsilon: Real, d
     return rho <= rho_of(epsilon, delta) or certified_delta(moved, epsilon) <= delta
 
 
-def certified_delta(moved: Sequence[tuple[NoiseLaw, int]], epsilon: Real) -> float:
+def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
     """An upper bound of the delta at which independently noised counts are (epsilon, delta)-DP.
 
     Every bound of truncation, of the grid and of rounding is included, so it is never below the
@@ -105,7 +152,7 @@ def certified_delta(moved: Sequence[tuple[NoiseLaw, int]], epsilon: Real) -> flo
 
     Args:
         moved: pairs of a law and of how many counts with that noise move by one between the worst
-            neighbours (`moved_counts`).
+            neighbours, or of what moves together and the square of how far (`moved_by`).
         epsilon: from 1e-100 to 1e100.
 
     Returns:
@@ -211,18 +258,23 @@ class _LaplaceLoss:
 _Loss = _GaussianLoss | _LaplaceLoss
 
 
-def _coordinates(counts: Mapping[NoiseLaw, int]) -> dict[_Loss, int]:
+def _coordinates(counts: Mapping[Moved, int]) -> dict[_Loss, int]:
     """The losses of all counts, those of large sigma in one."""
     losses: Counter[_Loss] = Counter()
     variances: list[tuple[float, int]] = []
+    total = merged = 0.0
     for law, n in counts.items():
-        if isinstance(law, DiscreteLaplace):
+        if isinstance(law, MovedTogether):
+            variance = float(law.law.sigma_squared)
+            total += n / variance
+            merged += n / (variance - _SMOOTHING)
+        elif isinstance(law, DiscreteLaplace):
             losses[_LaplaceLoss(rate=float(1 / law.scale))] += n
         elif isinstance(law, DiscreteGaussian):
             variances.append((float(law.sigma_squared), n))
     variances.sort(reverse=True)
-    total = sum(n / s for s, n in variances) + sum(n * each.squared for each, n in losses.items())
-    allowed, merged = _LOOSENESS * total, 0.0
+    total += sum(n / s for s, n in variances) + sum(n * each.squared for each, n in losses.items())
+    allowed = _LOOSENESS * total
     while variances and variances[0][0] >= 4 * _SMOOTHING:
         s, n = variances[0]
         allowed -= n * (1 / (s - _SMOOTHING) - 1 / s)
@@ -337,11 +389,11 @@ def _outside(grids: Sequence[tuple[_GridLoss, int]], first: int, size: int, orde
     return math.exp(min(0.0, upper - distance)) + math.exp(min(0.0, lower - distance))
 
 
-def _valid_counts(moved: Sequence[tuple[NoiseLaw, int]]) -> dict[NoiseLaw, int]:
+def _valid_counts(moved: Sequence[tuple[Moved, int]]) -> dict[Moved, int]:
     """How many counts move under each distinct law."""
-    counts: Counter[NoiseLaw] = Counter()
+    counts: Counter[Moved] = Counter()
     for law, n in moved:
-        if not isinstance(law, DiscreteGaussian | DiscreteLaplace):
+        if not isinstance(law, DiscreteGaussian | DiscreteLaplace | MovedTogether):
             raise ValueError(
                 f"moved: {type(law).__name__} is neither DiscreteGaussian nor DiscreteLaplace"
             )
@@ -351,7 +403,7 @@ def _valid_counts(moved: Sequence[tuple[NoiseLaw, int]]) -> dict[NoiseLaw, int]:
     return dict(counts)
 
 
-def _pure_epsilon(counts: Mapping[NoiseLaw, int]) -> Fraction | float:
+def _pure_epsilon(counts: Mapping[Moved, int]) -> Fraction | float:
     """The pure epsilon of Laplace noise; infinite with any Gaussian noise."""
     rates = [n / law.scale for law, n in counts.items() if isinstance(law, DiscreteLaplace)]
     return sum(rates, Fraction(0)) if len(rates) == len(counts) else math.inf

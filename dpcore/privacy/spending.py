@@ -7,14 +7,26 @@ row moves, say more than their rho (`dpcore.privacy.loss`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.conversion import rho_of
-from dpcore.privacy.loss import keeps
+from dpcore.privacy.loss import Moved, keeps, moved_by
 
-MovedCounts = tuple[tuple[NoiseLaw, int], ...]
+MovedCounts = tuple[tuple[Moved, int], ...]
+
+
+def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> MovedCounts | None:
+    """`Spending.moved` of measured levels; None where a level has noise that is too small to tell.
+
+    Args:
+        levels: the law and the (L1, L2^2) sensitivity of each.
+    """
+    found = [moved_by(law, *sensitivity) for law, sensitivity in levels]
+    known = tuple(each for each in found if each is not None)
+    return known if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +37,7 @@ class Spending:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
         rho: of zCDP, beside them.
         moved: the noise laws behind the rho, and how many counts of each a unit moves by one; None
-            where it may move them otherwise, or other counts of other laws.
+            where that is not known (`dpcore.privacy.loss.moved_by`).
 
     Raises:
         ValueError: an amount below 0.

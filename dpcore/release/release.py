@@ -38,6 +38,10 @@ class Release:
         """The table of quantiles, None where no tree asked for any."""
         return self.concluded.get(QUANTILES)
 
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        """The rows of one part: its kind of table, tree, first key and chunk."""
+        return self._read(kind, tree, key, index)
+
     def tree(self, name: str) -> Released:
         """The answers about one of its trees.
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_law, level_sensitivity, noise_law, prefix_sensitivity
-from dpcore.privacy.spending import MovedCounts
+from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
@@ -228,7 +228,7 @@ def moved_counts(plan: TreePlan) -> MovedCounts | None:
 
     Returns:
         Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
-        row may move: what `certified_delta` takes. None where a unit may move a count by more.
+        unit may move: what `certified_delta` takes, see `moved_of_levels`.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
@@ -240,15 +240,14 @@ def moved_counts(plan: TreePlan) -> MovedCounts | None:
     >>> [(law.sigma_squared, moved) for law, moved in moved_counts(plan)]
     [(Fraction(1, 1), 1), (Fraction(2, 1), 2)]
     """
-    if not plan.unit.moves_by_one(keyed=plan.keyed):
-        return None
+    unit, keyed = plan.unit, plan.keyed
     if plan.measured is Measured.PREFIXES:
         prefixes = prefix_sensitivity(
-            plan.unit, plan.tree.leaves, public_total=plan.public_total, keyed=plan.keyed
+            unit, plan.tree.leaves, public_total=plan.public_total, keyed=keyed
         )
-        return tuple((law, prefixes[0]) for law in plan.laws if law is not None)
-    return tuple(
-        (law, level_sensitivity(plan.unit, single_node=level == 0 and not plan.keyed)[0])
+        return moved_of_levels((law, prefixes) for law in plan.laws if law is not None)
+    return moved_of_levels(
+        (law, level_sensitivity(unit, single_node=level == 0 and not keyed, keyed=keyed))
         for level, law in enumerate(plan.laws)
         if law is not None
     )

@@ -231,6 +231,22 @@ def key_file(value: object) -> str:
     return value
 
 
+def signing_key(value: object) -> str:
+    """The place of a signing key: a path, ``file:PATH`` or ``env:NAME``. The value is not shown."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise RuleBroken("must be the path of a file, file:PATH or env:NAME")
+    if "PRIVATE KEY" in value or "\n" in value:
+        raise RuleBroken(
+            "must be the place of the signing key and not the key; this key stands in the open "
+            "now, so make another one"
+        )
+    if value.startswith("env:"):
+        if not _KEY_REFERENCE.fullmatch(value):
+            raise RuleBroken("must be the path of a file, file:PATH or env:NAME")
+        return value
+    return value if value.startswith("file:") else f"file:{value}"
+
+
 def _refuse_key_itself(place: str) -> None:
     if place.strip().startswith("dptrees-key-"):
         raise RuleBroken(

@@ -90,6 +90,22 @@ def parse_document(text: str, source: str) -> object:
         raise ConfigurationError(f"{source}: is nested too deeply") from None
 
 
+def plain_scalar(text: str) -> object:
+    """What a text is as a plain scalar of YAML: a number, a date, or the text itself.
+
+    >>> plain_scalar("12"), plain_scalar("2013-01-31"), plain_scalar("{a: 1}"), plain_scalar("true")
+    (12, datetime.date(2013, 1, 31), '{a: 1}', 'true')
+    """
+    loader: Any = _Loader("")
+    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
+    if tag.rpartition(":")[2] not in ("int", "float", "timestamp"):
+        return text
+    try:
+        return loader.construct_object(yaml.ScalarNode(tag, text))
+    except yaml.YAMLError:
+        return text
+
+
 class _Loader(yaml.SafeLoader):
     """Values of the YAML 1.2 core schema and timestamps; keys are texts and stand once."""
 

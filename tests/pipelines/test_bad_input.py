@@ -17,7 +17,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
 from pipelines.release_folder import ReleaseFolder
 
 if TYPE_CHECKING:
@@ -293,11 +292,6 @@ def other_rows(workspace: Workspace) -> Change | None:
     return None
 
 
-def other_key(workspace: Workspace) -> Change | None:
-    workspace.key.write_text(ReleaseKey(bytes(32)).to_text())
-    return None
-
-
 def one_row_more(workspace: Workspace) -> Change | None:
     table = pq.read_table(workspace.file(2))
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), workspace.file(2))
@@ -321,7 +315,7 @@ def test_output_holds_another_release(workspace: Workspace, released: Workspace,
     assert contents(workspace.output) == before
 
 
-OTHER_DRAWS = {"other rows": other_rows, "one row more": one_row_more, "other key": other_key}
+OTHER_DRAWS = {"other rows": other_rows, "one row more": one_row_more}
 
 
 @pytest.mark.parametrize("kind", OTHER_DRAWS)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dpcore.noise.randomness import ReleaseKey
-from transforms.key_reference import KeyReference
+from tests.pipelines.conftest import search_path
+from transforms.key_reference import KeyReference, KeyReferenceError
+from transforms.key_ring import KeyRing
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -75,3 +81,111 @@ def test_disk_full_leaves_no_file(workspace: Workspace, monkeypatch: pytest.Monk
     assert outcome.code == 2
     assert outcome.err == f"dptrees: {path} cannot be written: No space left on device\n"
     assert not path.exists()
+
+
+# Rotation
+
+
+def ring_of(path: Path) -> KeyRing:
+    return KeyReference(reference=f"file:{path}").ring()
+
+
+def test_rotation_keeps_the_old_key_as_retired(workspace: Workspace) -> None:
+    old = workspace.key.read_text().strip()
+    outcome = workspace.run("keygen", workspace.key, "--rotate")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert stat.S_IMODE(workspace.key.stat().st_mode) == 0o600
+    ring = ring_of(workspace.key)
+    assert [key.to_text() for key in ring.keys][1:] == [old]
+    assert all(each in outcome.out for each in ring.ids)
+    assert not any(key.to_text()[14:30] in outcome.out for key in ring.keys)
+    assert workspace.key.read_text().splitlines()[1] == f"retired {ring.ids[1]} {old}"
+    assert workspace.run("keygen", workspace.key, "--rotate").code == 0
+    assert ring_of(workspace.key).ids[1:] == ring.ids
+    assert sorted(path.name for path in workspace.folder.iterdir()) == ["release.key", "rows"]
+
+
+def test_rotation_through_a_link_keeps_the_link(workspace: Workspace) -> None:
+    link = workspace.folder / "link.key"
+    link.symlink_to(workspace.key)
+    assert workspace.run("keygen", link, "--rotate").code == 0
+    assert link.is_symlink() and len(ring_of(workspace.key).keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the text of a release key must be one line"),
+        ("current 00 dptrees-key-1:Miriam4711", "line 1 must be 'current', the id of the key"),
+        ("retired x y\n", "line 1 must be 'current'"),
+    ],
+)
+def test_what_cannot_be_rotated(workspace: Workspace, text: str, words: str) -> None:
+    workspace.key.write_text(text)
+    outcome = workspace.run("keygen", workspace.key, "--rotate")
+    assert outcome.code == 2 and outcome.err.count("\n") == 1
+    assert words in outcome.err and "Miriam" not in outcome.err
+    assert workspace.key.read_text() == text
+
+
+def test_a_missing_or_open_file_is_not_rotated(workspace: Workspace) -> None:
+    none = workspace.run("keygen", workspace.folder / "none.key", "--rotate")
+    assert (none.code, "does not exist; make it with" in none.err) == (2, True)
+    workspace.key.chmod(0o644)
+    assert "can be read by others" in workspace.run("keygen", workspace.key, "--rotate").err
+
+
+def test_a_key_whose_id_is_another_is_refused(workspace: Workspace) -> None:
+    workspace.run("keygen", workspace.key, "--rotate")
+    text = workspace.key.read_text()
+    workspace.key.write_text(text.replace(ring_of(workspace.key).ids[1], "0" * 16))
+    with pytest.raises(KeyReferenceError, match="line 2 must be 'retired'"):
+        ring_of(workspace.key)
+
+
+KILLED = """
+import os, signal, sys
+from pipelines import keygen
+left = int(sys.argv[2])
+def killing(name):
+    act = getattr(os, name)
+    def killed(*arguments, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*arguments, **options)
+    return killed
+for name in ("open", "unlink", "fdopen", "fsync", "replace"):
+    setattr(os, name, killing(name))
+keygen.run_rotation(sys.argv[1])
+print("done")
+"""
+
+
+def test_a_rotation_killed_at_any_step_leaves_the_old_key_or_both(workspace: Workspace) -> None:
+    old, steps = ring_of(workspace.key).ids, 0
+    while True:
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(workspace.key), str(steps)],
+            env=os.environ | {"PYTHONPATH": search_path()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        found = ring_of(workspace.key).ids
+        assert found[-len(old) :] == old and len(found) <= len(old) + 1
+        if "done" in done.stdout:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        old, steps = found, steps + 1
+    assert steps >= 6
+    assert sorted(path.name for path in workspace.folder.iterdir()) == ["release.key", "rows"]
+
+
+def test_rotations_at_once_lose_no_key(workspace: Workspace) -> None:
+    runs = [workspace.start("keygen", workspace.key, "--rotate") for _ in range(4)]
+    told = [run.communicate(timeout=120)[0] for run in runs]
+    ids = ring_of(workspace.key).ids
+    assert len(ids) == 5
+    assert all(any(f"the key {each} is current" in text for text in told) for each in ids[:4])

@@ -95,7 +95,7 @@ def release_table(
     """Releases a table, in several batches and three bundles, into a folder."""
     size = -(-len(table) // 9) or 1
     batches = table.combine_chunks().to_batches(max_chunksize=size)
-    shared, own = share_universes(plan, output), folder_nonce(output, nonce)
+    shared, own = share_universes(plan, output), folder_nonce(output, nonce, key.key_id)
     EagerRelease(shared, key, output, own).run([batches[:3], [], batches[3:]])
 
 

@@ -20,7 +20,7 @@ from dpcore.hierarchy.universe import Universe
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices, NoiseSource
-from dpcore.questions.place import Counts, Drawn, Partial, Place
+from dpcore.questions.place import Counts, Drawn, Increments, Partial, Place
 from dpcore.questions.question import Question
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan, plan_from_spec
@@ -139,6 +139,43 @@ def test_what_takes_long_is_taken_from_the_manifest(plan, key) -> None:
 def test_no_rows_at_all(plan, key) -> None:
     found = released(plan, key, ROWS.slice(0, 0))
     assert found.keys() == released(plan, key).keys()
+
+
+def listed(increments: Increments) -> list[tuple[Any, int]]:
+    """(cell, value), one for each row."""
+    cells, values = increments
+    names = cells.to_pylist() if isinstance(cells, pa.Array) else cells.tolist()
+    return list(zip(names, [1] * len(names) if values is None else values.tolist(), strict=True))
+
+
+def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
+    """And tell which rows of the batch they are."""
+    for question in plan.questions:
+        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+        increments, rows = question.row_increments(columns)
+        regrouped, together = question.regrouped(increments), question.increments(columns)
+        assert sorted(listed(regrouped)) == sorted(listed(together))
+        every = listed(increments)
+        places = range(ROWS.num_rows) if rows is None else rows.tolist()
+        assert len(every) == len(places)
+        for number in range(0, len(every), 50):
+            alone = {name: each.slice(places[number], 1) for name, each in columns.items()}
+            assert listed(question.increments(alone)) == [every[number]]
+        for place in sorted(set(range(ROWS.num_rows)) - set(places))[::50]:
+            alone = {name: each.slice(place, 1) for name, each in columns.items()}
+            assert listed(question.increments(alone)) == []
+
+
+def test_keys_rise_with_cells(plan) -> None:
+    for question in plan.questions:
+        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+        cells = question.row_increments(columns).increments.cells
+        keys = None if isinstance(cells, pa.Array) else question.keys_of(np.sort(cells))
+        assert (keys is None) == (question.keys is None)
+        if keys is not None:
+            assert (np.diff(keys) >= 0).all() and set(keys.tolist()) <= set(
+                range(question.key_count)
+            )
 
 
 def test_counts_at_hand_are_those_of_the_rows(plan) -> None:

@@ -7,7 +7,12 @@ import pytest
 
 from dpcore.noise.randomness import NONCE_BYTES
 from transforms.layout import NONCE
-from transforms.nonce import NonceError, folder_nonce
+from transforms.nonce import (
+    NonceError,
+    folder_nonce,
+    key_id_of_folder,
+    restored_nonce,
+)
 
 
 def test_drawn_once_for_a_folder(tmp_path) -> None:
@@ -48,3 +53,21 @@ def test_two_launchers_at_once_get_the_same(tmp_path) -> None:
         for thread in threads:
             thread.join()
         assert len(found) == 2 and len(set(found)) == 1
+
+
+def test_the_id_of_the_key_stands_beside_the_nonce(tmp_path) -> None:
+    folder = str(tmp_path / "out")
+    assert key_id_of_folder(folder) is None
+    nonce = folder_nonce(folder, key_id="0123456789abcdef")
+    assert key_id_of_folder(folder) == "0123456789abcdef"
+    assert folder_nonce(folder, key_id="0123456789abcdef") == folder_nonce(folder) == nonce
+    with pytest.raises(NonceError, match="was begun under the key 0123456789abcdef, not fe"):
+        folder_nonce(folder, key_id="fedcba9876543210")
+    (tmp_path / "out" / NONCE).write_text(json.dumps({"nonce": nonce.hex()}))
+    assert key_id_of_folder(folder) == ""
+    assert folder_nonce(folder, key_id="fedcba9876543210") == nonce
+    assert restored_nonce(folder, nonce.hex(), "0123456789abcdef") == nonce
+    assert key_id_of_folder(folder) == ""
+    (tmp_path / "out" / NONCE).write_text("{")
+    assert restored_nonce(folder, nonce.hex(), "0123456789abcdef") == nonce
+    assert key_id_of_folder(folder) == "0123456789abcdef"

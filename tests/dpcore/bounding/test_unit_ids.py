@@ -184,6 +184,30 @@ def test_a_type_without_ids_is_refused() -> None:
     check_unit_types(["person"], {"person": pa.dictionary(pa.int8(), pa.string())})
 
 
+def test_no_value_stops_a_release() -> None:
+    """The ends of every type, and bytes that are no text."""
+    least, most = -(2**63), 2**63 - 1
+    wide = pa.array([least, most, None], pa.int64())
+    odd = pa.array([b"\xff\xfe", b"\xc3(", b"ok"])
+    columns = [
+        *(wide.cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
+        *(wide.cast(pa.duration(unit)) for unit in ("s", "ns")),
+        wide.view(pa.date64()),
+        pa.array([-(2**31), 2**31 - 1, None], pa.int32()).view(pa.date32()),
+        pa.array([-1, 2**40, None], pa.int64()).view(pa.time64("ns")),
+        pa.array([np.inf, -np.inf, 5e-324]),
+        pa.array(np.array([0x7FF0000000000001, 1, 2], np.uint64)).view(pa.float64()),
+        pa.array([Decimal(10**75), Decimal(-(10**75)), None], pa.decimal256(76, 0)),
+        pa.array([Decimal("1e-76"), Decimal(0), None], pa.decimal256(76, 76)),
+        pa.StringArray.from_buffers(3, *odd.buffers()[1:]),
+        odd.cast(pa.binary_view()),
+    ]
+    for column in columns:
+        check_unit_types(["person"], {"person": column.type})
+        found = ids_of(column)
+        assert len(set(found)) == 3
+
+
 def test_no_memory_of_a_whole_buffer_is_taken_for_a_slice() -> None:
     """Slices of one large table must not read it again and again."""
     column = pa.array(["x" * 100] * 200_000)

@@ -1,0 +1,130 @@
+"""The files of a release against its manifest: all of them, unchanged, and none beside."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe_table import universe_from_table
+from dpcore.questions.place import Part
+from dpcore.questions.tables import QUANTILES
+from dpcore.release.plan import ReleasePlan
+from pipelines.proof.check import CheckFailed
+from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
+from pipelines.reporting import REPORT
+from transforms.layout import (
+    MANIFEST,
+    NONCE,
+    RECORD,
+    SIGNATURE,
+    concluded_file,
+    part_file,
+    planned_parts,
+    universe_name,
+)
+
+# What may lie in a release's folder and is not named by its manifest.
+BESIDE = (MANIFEST, NONCE, RECORD, SIGNATURE, REPORT)
+_PART_ENTRIES = {"file", "rows", "sha256", "tree", "key", "chunk"}
+
+
+def read_universe(folder: str, manifest: Mapping[str, Any], digest: str) -> Universe:
+    """The universe of a digest, from the release.
+
+    Raises:
+        ValueError: it is not there, or another one.
+    """
+    name = universe_name(digest)
+    path = os.path.join(folder, name)
+    try:
+        found = file_checksum(path)
+    except (OSError, FolderError):
+        raise ValueError(f"{name} cannot be read") from None
+    files = manifest.get("files")
+    if not isinstance(files, dict) or files.get(name) != found:
+        raise ValueError(f"{name} has not the bytes that the manifest names")
+    universe = universe_from_table(parquet_file(path).read())
+    if universe.digest != digest:
+        raise ValueError(f"{name} is not the universe that the specification names")
+    return universe
+
+
+def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
+    """The parts that the manifest names are those of the plan, each once, by their names."""
+    parts, files = manifest["parts"], manifest["files"]
+    if not isinstance(parts, list) or not isinstance(files, dict):
+        raise CheckFailed("the lists of files cannot be read")
+    for number, (part, entry) in enumerate(zip(sorted(planned_parts(plan)), parts, strict=False)):
+        _check_part(part, entry, f"parts[{number}]")
+    planned = sum(1 for _ in planned_parts(plan))
+    if planned != len(parts):
+        raise CheckFailed(f"{len(parts)} parts are named; the plan has {planned}")
+    known = {universe_name(table.digest) for each in plan.questions for table in each.public_tables}
+    if any(each.spec().get(QUANTILES) for each in plan.questions):
+        known.add(concluded_file(QUANTILES))
+    for name in sorted(known - files.keys()):
+        raise CheckFailed(f"{name} is planned, and not named")
+    for name in sorted(files.keys() - known):
+        raise CheckFailed(f"{name} is named, and not planned")
+    return f"as planned: parts {planned}, other files {len(files)}"
+
+
+def _check_part(part: Part, entry: object, place: str) -> None:
+    if not isinstance(entry, dict) or entry.keys() != _PART_ENTRIES:
+        raise CheckFailed(f"{place} is no entry of a part")
+    if (entry["tree"], entry["key"], entry["chunk"]) != (part.tree, part.key, part.index):
+        raise CheckFailed(f"{place} is not the part that the plan has in its place")
+    if entry["file"] != part_file(part, str(entry["sha256"])):
+        raise CheckFailed(f"{place}.file is not the name of its part and its bytes")
+
+
+def check_files(folder: str, manifest: Mapping[str, Any]) -> str:
+    """Every file has the bytes that the manifest names, and no other file lies there."""
+    wanted = {str(part["file"]): str(part["sha256"]) for part in manifest["parts"]}
+    wanted |= {str(name): str(each) for name, each in manifest["files"].items()}
+    try:
+        present = set(file_names(folder))
+        for name in sorted(wanted.keys() - present):
+            raise CheckFailed(f"{name} is missing")
+        for name in sorted(present - wanted.keys() - set(BESIDE)):
+            raise CheckFailed(f"{name} lies there, and the manifest does not name it")
+        for name, checksum in wanted.items():
+            if file_checksum(os.path.join(folder, *name.split("/"))) != checksum:
+                raise CheckFailed(f"{name} has not the bytes that the manifest names")
+        for part in manifest["parts"]:
+            rows = _rows(os.path.join(folder, *str(part["file"]).split("/")))
+            if type(part["rows"]) is not int or part["rows"] != rows:
+                raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
+    except FolderError as error:
+        raise CheckFailed(str(error)) from None
+    return f"all {len(wanted)} are there and unchanged, and none beside"
+
+
+def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
+    """What lies beside the manifest of the draw tells the same as the manifest; a published copy
+    may lack it."""
+    told = []
+    for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id"))):
+        try:
+            beside = json.loads(read_file(os.path.join(folder, file)))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, FolderError):
+            raise CheckFailed(f"{file} cannot be read") from None
+        for name in names:
+            if not isinstance(beside, dict) or beside.get(name) != manifest[name]:
+                raise CheckFailed(f"{name} is not that of {file}")
+        told.append(file)
+    return f"nonce, key and record are those of {' and '.join(told)}" if told else "none beside"
+
+
+def _rows(path: str) -> int:
+    try:
+        return int(parquet_file(path).metadata.num_rows)
+    except (OSError, pa.ArrowException):
+        raise CheckFailed(f"{path} is no Parquet file") from None

@@ -1,0 +1,164 @@
+"""The manifest against itself: all that follows from the specification is computed anew.
+
+The specification holds the budgets of all levels. Scales of noise, intervals, the numbers of the
+guarantee and its words follow from it, and stand in the manifest too: a change of one shows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
+from dpcore.release.kinds import ReadUniverse
+from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
+from pipelines.proof.check import UNREADABLE, CheckFailed
+
+# Every entry, and whether each release has it.
+ENTRIES = {
+    **dict.fromkeys(("spec", "dptrees", "guarantee", "trees", "nonce", "key_id"), True),
+    **dict.fromkeys(("record", "parts", "files", CHECKSUM), True),
+    "parameters": False,
+}
+# Of recomputed floats: another processor may round the last bits of a sum otherwise.
+_TOLERANCE = 1e-9
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*([abrc.]+[a-z]*[0-9]+)?")
+_HEXADECIMAL = {"nonce": 32, "key_id": 16, "record": 64}
+
+
+def check_entries(manifest: Mapping[str, Any]) -> str:
+    """The entries are those that a manifest has, and its checksum is theirs."""
+    for name in manifest:
+        if name not in ENTRIES:
+            raise CheckFailed(f"the entry {name} is none of a manifest")
+    for name, always in ENTRIES.items():
+        if always and name not in manifest:
+            raise CheckFailed(f"the entry {name} is missing")
+    if manifest[CHECKSUM] != checksum_of(manifest):
+        raise CheckFailed("it was edited or damaged: its checksum is another one")
+    for name, digits in _HEXADECIMAL.items():
+        if not re.fullmatch(f"[0-9a-f]{{{digits}}}", str(manifest[name])):
+            raise CheckFailed(f"{name} is not {digits} hexadecimal digits")
+    if not _VERSION.fullmatch(str(manifest["dptrees"])):
+        raise CheckFailed("dptrees is not a version")
+    parameters = manifest.get("parameters", {"": ""})
+    if not isinstance(parameters, dict) or not parameters:
+        raise CheckFailed("parameters is not a section of texts")
+    if not all(isinstance(text, str) for text in parameters.values()):
+        raise CheckFailed("parameters is not a section of texts")
+    return f"{len(manifest)} entries, checksum {str(manifest[CHECKSUM])[:16]}"
+
+
+def read_plan(manifest: Mapping[str, Any], read_universe: ReadUniverse) -> ReleasePlan:
+    """The plan of the specification, with nothing recalled from other entries.
+
+    Raises:
+        CheckFailed: it is none, or not written as this program writes it.
+    """
+    spec = manifest["spec"]
+    if not isinstance(spec, dict) or spec.get("format") != FORMAT_VERSION:
+        raise CheckFailed(f"spec is not of the format {FORMAT_VERSION}, which this program writes")
+    try:
+        plan = plan_from_spec(spec, read_universe)
+        again = plain(plan.spec())
+    except UNREADABLE as error:
+        raise CheckFailed(f"spec cannot be planned: {type(error).__name__} {error}") from None
+    if place := first_difference(again, spec, "spec", tolerance=0.0):
+        raise CheckFailed(f"{place} is not what the rest of the specification gives")
+    return plan
+
+
+def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
+    """The words and numbers of the guarantee are those of the specification."""
+    wanted = plain(manifest_of(plan))["guarantee"]
+    if place := first_difference(wanted, manifest["guarantee"], "guarantee", tolerance=0.0):
+        raise CheckFailed(f"{place} is not what the specification guarantees{_version(manifest)}")
+    numbers = {name: value for name, value in wanted.items() if name not in ("words", "assumes")}
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in numbers.items()
+    )
+
+
+def check_sensitivities(plan: ReleasePlan) -> str:
+    """Where the specification states sensitivities, they are those of the unit, the relation and
+    the bounds of values."""
+    for question in plan.questions:
+        own = getattr(question, "plan", None)
+        if not isinstance(own, IrregularPlan):
+            continue
+        measure = getattr(question, "measure", None)
+        if measure is None:
+            needed = level_sensitivities(own.tree, plan.unit, keyed=own.keyed)
+        else:
+            needed = sum_sensitivities(
+                own.tree, plan.unit, lower=measure.lower, upper=measure.upper, keyed=own.keyed
+            )
+        if own.sensitivities != needed:
+            raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
+    return "they follow from the unit, the relation and the bounds of values"
+
+
+def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
+    """Every stated law of noise is that of its level's budget and sensitivity."""
+    wanted = plain(manifest_of(plan))["trees"]
+    if place := first_difference(wanted, manifest["trees"], "trees", tolerance=_TOLERANCE):
+        raise CheckFailed(
+            f"{place} is not what the budgets of the specification give{_version(manifest)}"
+        )
+    return "laws, scales and intervals follow from budgets and sensitivities"
+
+
+def _version(manifest: Mapping[str, Any]) -> str:
+    from dpcore import __version__
+
+    made = manifest["dptrees"]
+    return "" if made == __version__ else f" (made by dptrees {made}; verify it with that one)"
+
+
+def plain(value: object) -> Any:
+    """A value as it is read back from JSON."""
+    return json.loads(json.dumps(value))
+
+
+def first_difference(wanted: Any, found: Any, place: str, *, tolerance: float) -> str:
+    """Where two JSON values differ first; "" where they are equal.
+
+    Args:
+        wanted, found: the values.
+        place: their name.
+        tolerance: relative, of floats.
+
+    >>> first_difference({"a": [1, 2.0]}, {"a": [1, 2.5]}, "x", tolerance=1e-9)
+    'x.a[1]'
+    >>> first_difference(1, True, "x", tolerance=0.0), first_difference(1, 1.0, "x", tolerance=0.0)
+    ('x', 'x')
+    """
+    if type(wanted) is not type(found):
+        return place
+    if isinstance(wanted, dict):
+        for name in [*wanted, *found]:
+            if name not in wanted or name not in found:
+                return f"{place}.{name}"
+            inner = first_difference(
+                wanted[name], found[name], f"{place}.{name}", tolerance=tolerance
+            )
+            if inner:
+                return inner
+        return ""
+    if isinstance(wanted, list):
+        return _in_lists(wanted, found, place, tolerance)
+    if isinstance(wanted, float) and math.isclose(wanted, found, rel_tol=tolerance):
+        return ""
+    return "" if wanted == found else place
+
+
+def _in_lists(wanted: Sequence[Any], found: Sequence[Any], place: str, tolerance: float) -> str:
+    for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
+        if inner := first_difference(one, other, f"{place}[{index}]", tolerance=tolerance):
+            return inner
+    return "" if len(wanted) == len(found) else f"{place}[{min(len(wanted), len(found))}]"

@@ -1,0 +1,150 @@
+"""The release made again from its rows, key and nonce, and compared bit for bit.
+
+It is made in this process and held in its memory (`transforms.held_files`): nothing is written, and
+nothing is left when the process is killed. Whether it comes out equal is an exact test of whether
+the rows are those of the release, which no budget bounds: it is for who has the rows and the key.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow
+
+from dpcore import __version__
+from dpcore.release.guarantee import CHECKSUM
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
+from pipelines.proof.check import CheckFailed
+from pipelines.proof.manifest import first_difference, plain
+from pipelines.releasing import beam_options, run_job
+from transforms import files
+from transforms.commit import check_committed
+from transforms.held_files import SCHEME, HeldFiles
+from transforms.key_reference import KeyReference
+from transforms.layout import MANIFEST
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.read import ReadBatches, match_files
+from transforms.release import ReleaseTrees
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Where the rows of a release lie.
+
+    Args:
+        paths: files or globs.
+        format: ``parquet`` or ``csv``.
+        options: of the reader.
+    """
+
+    paths: tuple[str, ...]
+    format: str
+    options: Mapping[str, CsvFormat]
+
+
+def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
+    """The rows of a configuration, seen to be that of the release.
+
+    Raises:
+        CheckFailed: it is another release's.
+        ConfigurationError: it cannot be planned.
+    """
+    # Where it does not say which data set of its ledger, the ledger did.
+    of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
+    plan = replace(configuration.plan(), dataset=configuration.dataset or of_ledger)
+    wanted = plain(plan.spec())
+    if place := first_difference(wanted, manifest["spec"], "spec", tolerance=0.0):
+        raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
+    if dict(configuration.parameters) != manifest.get("parameters", {}):
+        raise CheckFailed(f"{configuration.source} has other parameters than the release")
+    return Rows(
+        paths=configuration.input_paths,
+        format=configuration.input_format,
+        options=configuration.input_options,
+    )
+
+
+def rows_of_files(paths: Sequence[str]) -> Rows:
+    """The rows of files that are named themselves; CSV where they are called so."""
+    is_csv = all(path.endswith((".csv", ".csv.gz")) for path in paths)
+    return Rows(
+        paths=tuple(paths),
+        format="csv" if is_csv else "parquet",
+        options={"csv": CsvFormat()} if is_csv else {},
+    )
+
+
+def check_replay(
+    manifest: Mapping[str, Any], plan: ReleasePlan, rows: Rows, key: KeyReference
+) -> str:
+    """The release of these rows is, bit for bit, the one that the manifest describes.
+
+    Args:
+        manifest: whose files were seen to have the bytes that it names.
+        plan: of its specification.
+        rows: where they lie.
+        key: where its key lies.
+
+    Raises:
+        CheckFailed: it is another one.
+        ReleaseError: the rows cannot be read.
+    """
+    options = beam_options([])
+    files.use_options(options)
+    match_files(rows.paths)
+    place = f"{SCHEME}://{uuid.uuid4().hex}/release"
+    read = ReadBatches(
+        patterns=tuple(map(files.absolute, rows.paths)),
+        format=rows.format,
+        options=rows.options,
+        plan=plan,
+    )
+    nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
+    release = ReleaseTrees(plan, key=key, output=place, nonce=nonce, parameters=parameters)
+    try:
+        run_job(read, release, options)
+        check_committed(place)
+    finally:
+        made = HeldFiles.taken(place)
+    return _compared(manifest, json.loads(made[MANIFEST][1]))
+
+
+def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """Whether two manifests are of the same bits: they name every file by its bytes."""
+    if manifest["record"] != made["record"]:
+        raise CheckFailed(
+            "the rows are not those of the release (or another program counts them otherwise): "
+            "the record is another one"
+        )
+    for stated, again in zip(manifest["parts"], made["parts"], strict=True):
+        if stated != again:
+            raise _other_bytes(str(stated["file"]), manifest)
+    # Universes stand in a release as they were written, whoever wrote them: they were compared.
+    for name, checksum in manifest["files"].items():
+        if not name.startswith("universe-") and made["files"].get(name) != checksum:
+            raise _other_bytes(name, manifest)
+    # The trees' entries were seen to be those of the specification, up to the rounding of floats.
+    apart = {CHECKSUM, "files", "trees"}
+    if manifest["dptrees"] != __version__:
+        apart.add("dptrees")
+    wanted, found = (_without(each, apart) for each in (made, manifest))
+    if place := first_difference(wanted, found, "manifest", tolerance=0.0):
+        raise CheckFailed(f"{place} is another one when the release is made again")
+    return "parts, tables and record are the same, bit for bit"
+
+
+def _without(manifest: Mapping[str, Any], apart: set[str]) -> Any:
+    return plain({name: value for name, value in manifest.items() if name not in apart})
+
+
+def _other_bytes(name: str, manifest: Mapping[str, Any]) -> CheckFailed:
+    return CheckFailed(
+        f"{name} has other bytes when it is made again, of rows and noise that are the same: it "
+        f"was edited, or dptrees {manifest['dptrees']} ran with other libraries than dptrees "
+        f"{__version__} with pyarrow {pyarrow.__version__} here"
+    )

@@ -1,0 +1,138 @@
+"""Signatures of manifests: who made a release, in a way that nobody else can write.
+
+The signature is Ed25519 over the bytes of manifest.json as they stand, 64 bytes in manifest.sig
+beside it. The manifest names every other file by its SHA-256, so that all of the release is signed.
+Signing is deterministic: a retry writes the same bytes. Only the launcher needs the signing key,
+which has nothing to do with the release key. Any other tool can check it:
+
+    openssl pkeyutl -verify -pubin -inkey signing.pem.pub -rawin -in manifest.json -sigfile
+    manifest.sig
+
+Source: RFC 8032 (Ed25519), RFC 8410 (its keys in PEM).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from pipelines.release_folder import beam_files
+from pipelines.user_error import UserError
+from transforms.key_reference import read_private_file
+from transforms.layout import MANIFEST, SIGNATURE
+
+PUBLIC_SUFFIX = ".pub"
+_LARGEST_FILE = 2**16
+
+
+def new_signing_key() -> tuple[str, str]:
+    """A new pair of keys from the operating system's randomness, in PEM: private and public."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.decode("ascii"), public.decode("ascii")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningKey:
+    """Where a signing key lies.
+
+    Args:
+        reference: ``file:PATH`` (a file that only the user who runs, or root, can read) or
+            ``env:NAME``.
+    """
+
+    reference: str
+
+    def sign(self, manifest: bytes) -> bytes:
+        """The signature of a manifest: 64 bytes, the same for the same bytes.
+
+        Raises:
+            UserError, KeyReferenceError: there is no such key.
+        """
+        return self.load().sign(manifest)
+
+    def load(self) -> Ed25519PrivateKey:
+        """The private key.
+
+        Raises:
+            UserError, KeyReferenceError: it is missing, open to others or none of Ed25519.
+        """
+        kind, _, place = self.reference.partition(":")
+        if kind == "env":
+            text = os.environ.get(place, "")
+            if not text:
+                raise UserError(f"signing_key: the environment variable {place} is not set")
+        else:
+            text = read_private_file(place, "signing_key", "signing key", "keygen --signing")
+        try:
+            key = load_pem_private_key(text.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise UserError(
+                f"signing_key: {self.reference} is no Ed25519 private key in PEM, without a "
+                "password; make one with: dptrees keygen --signing FILE"
+            )
+        return key
+
+
+def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
+    """Writes the signature of the manifest of a finished release.
+
+    Args:
+        folder: of the release, on any Beam filesystem.
+        key: the signer's; not looked for where a release that stood before has a signature.
+        made: whether this run made the release, so that a signature there is older than it.
+
+    Raises:
+        UserError, KeyReferenceError: there is no such key.
+        OutputError: the signature cannot be written.
+    """
+    files = beam_files()
+    path = files.join(folder, SIGNATURE)
+    if made or not files.exists(path):
+        files.write_whole(path, key.sign(files.read_bytes(files.join(folder, MANIFEST))))
+
+
+def load_signer(path: str) -> Ed25519PublicKey:
+    """The public key of a file.
+
+    Raises:
+        UserError: it cannot be read, or is none of Ed25519.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_FILE)
+    except OSError as error:
+        raise UserError(f"--signer: {path} cannot be read: {error.strerror}") from None
+    try:
+        key = load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise UserError(
+            f"--signer: {path} is no Ed25519 public key in PEM; dptrees keygen --signing FILE "
+            f"writes it to FILE{PUBLIC_SUFFIX}"
+        )
+    return key
+
+
+def is_signed(manifest: bytes, signature: bytes, signer: Ed25519PublicKey) -> bool:
+    """Whether a signature is that of a signer and a manifest."""
+    try:
+        signer.verify(signature, manifest)
+    except InvalidSignature:
+        return False
+    return True

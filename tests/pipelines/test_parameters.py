@@ -1,0 +1,271 @@
+"""Parameters of a configuration: put into texts alone, checked, and recorded."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pipelines.configuration import load_configuration
+from pipelines.sections.error import ConfigurationError
+from pipelines.sections.parameters import Substitution, given_parameters
+from pipelines.sections.yaml_document import parse_document
+from tests.pipelines.conftest import PROJECT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pipelines.conftest import Workspace
+
+BASE: dict[str, Any] = {
+    "release": "flights-${date}",
+    "input": {"format": "parquet", "path": "rows/${date}/*.parquet"},
+    "output": "out/${date}",
+    "key_file": "release.key",
+    "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+    "trees": [{"name": "day", "domain": {"column": "day", "lower": "${date}", "upper": "${end}"}}],
+}
+DECLARED = {
+    "date": {"type": "date"},
+    "end": {"type": "date", "default": date(2014, 1, 1)},
+}
+DAY = {"date": "2013-01-31"}
+
+
+def configured(tmp_path: Path, given: dict[str, str], **changed: Any) -> Any:
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(deepcopy(BASE) | changed))
+    return load_configuration(str(path), given)
+
+
+def refused(tmp_path: Path, given: dict[str, str], **changed: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        configured(tmp_path, given, **changed)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text.removeprefix(f"{tmp_path}/c.yaml: ")
+
+
+def test_in_ids_paths_and_bounds(tmp_path: Path) -> None:
+    for changed in ({"parameters": DECLARED}, {}):
+        given = DAY | ({} if changed else {"end": "2014-01-01"})
+        found = configured(tmp_path, given, **changed)
+        assert (found.release, found.output) == ("flights-2013-01-31", "out/2013-01-31")
+        assert found.input_paths == ("rows/2013-01-31/*.parquet",)
+        domain = found.plan().questions[0].domain
+        assert (domain.lower, domain.upper) == (date(2013, 1, 31), date(2014, 1, 1))
+        assert found.parameters == DAY | {"end": "2014-01-01"}
+        assert not found.id_of_all
+
+
+def test_a_whole_value_has_the_parameter_s_type(tmp_path: Path) -> None:
+    section = {
+        "n": {"type": "integer"},
+        "e": {"type": "number", "default": 0.5},
+        "t": {"type": "text", "default": "12"},
+    }
+    values = {"parameters": section, "trees": ["${n}", "${e}", "${t}", "a${n}"], "output": "${n}"}
+    found = Substitution(source="f", given={"n": "7"}).applied(parse(values))
+    assert repr(found["trees"]) == "[7, Decimal('0.5'), '12', 'a7']"
+    assert found["output"] == "7"  # where only texts stand
+
+
+def parse(values: object) -> Any:
+    return parse_document(yaml.safe_dump(values), "f")
+
+
+def test_texts_of_yaml_stay_texts() -> None:
+    """What would be a key, a list, a comment or an alias in YAML is a part of a text."""
+    for text in (
+        "a: b",
+        "[1, 2]",
+        "{a: 1}",
+        "# no",
+        "*alias",
+        "!!python/object",
+        "x\ny: 1",
+        "null",
+    ):
+        given = Substitution(source="f", given={"p": text})
+        assert given.applied({"trees": ["${p}", "<${p}>"]}) == {"trees": [text, f"<{text}>"]}
+
+
+def test_nothing_is_put_in_twice_nor_into_keys() -> None:
+    given = Substitution(source="f", given={"p": "${q}"})
+    assert given.applied({"a": "${p}", "${p}": 1}) == {"a": "${q}", "${p}": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("$${p}", "${p}"), ("$$${p}", "$${p}"), ("$p {p} $", "$p {p} $"), ("${p}$${${p}", "v${v")],
+)
+def test_escapes(text: str, expected: str) -> None:
+    given = Substitution(source="f", given={"p": "v"})
+    assert given.applied({"a": text, "b": "${p}"}) == {"a": expected, "b": "v"}
+
+
+def test_an_alias_that_holds_itself_ends() -> None:
+    values = parse_document("a: &a [1, '${p}', *a]\nb: *a", "f")
+    found = Substitution(source="f", given={"p": "2"}).applied(values)
+    assert found["a"] is found["b"] is found["a"][2] and found["a"][:2] == [1, 2]
+
+
+BAD: list[tuple[dict[str, str], dict[str, Any], str]] = [
+    (
+        {},
+        {"parameters": DECLARED},
+        "input.path: ${date} has no value; give one with --set date=VALUE",
+    ),
+    ({}, {}, "input.path: ${date} has no value; give one with --set date=VALUE"),
+    (
+        {"dat": "x"},
+        {"parameters": DECLARED},
+        "--set dat: no such parameter is declared; did you mean date?",
+    ),
+    (DAY | {"end": "2014-01-01", "x": "1"}, {}, "--set x: no value holds ${x}"),
+    (
+        DAY,
+        {"parameters": {"date": {"type": "date"}}},
+        "trees[0].domain.upper: ${end} is not declared under parameters; known are date",
+    ),
+    (
+        {"date": "31.1.2013"},
+        {"parameters": DECLARED},
+        "--set date: '31.1.2013' must be a date, such as 2013-01-31",
+    ),
+    (
+        {"date": "2013-02-30"},
+        {"parameters": DECLARED},
+        "--set date: '2013-02-30' must be a date, such as 2013-01-31",
+    ),
+    (
+        DAY,
+        {"parameters": DECLARED | {"date": {"type": "day"}}},
+        "parameters.date.type: 'day' must be text, date, integer or number",
+    ),
+    (
+        DAY,
+        {"parameters": DECLARED | {"end": {"type": "integer", "default": "x"}}},
+        "parameters.end.default: 'x' must be a whole number",
+    ),
+    (
+        DAY,
+        {"parameters": DECLARED | {"end": {"choices": []}}},
+        "parameters.end.choices: must hold at least one value",
+    ),
+    (
+        DAY,
+        {"parameters": DECLARED | {"end": {"pattern": "("}}},
+        "parameters.end.pattern: '(' is no regular expression: missing ), unterminated subpattern "
+        "at position 0",
+    ),
+    (
+        DAY,
+        {"parameters": DECLARED | {"end": {"typ": "date"}}},
+        "parameters.end.typ: unknown key; did you mean type?",
+    ),
+    (DAY, {"parameters": [1]}, "parameters: a list must be a section of keys and values"),
+    (DAY, {"parameters": DECLARED | {"1": {}}}, "parameters.1: a parameter's name must be letters"),
+    (DAY, {"output": "out/${date"}, "output: after ${ must follow the name of a parameter and };"),
+    (DAY, {"output": "out/${}"}, "output: after ${ must follow the name of a parameter and };"),
+    (
+        {"date": "a/b", "end": "2014-01-01"},
+        {},
+        "release: 'flights-a/b' must be 1 to 100 letters, digits, '.', '_' or '-', and not dots "
+        "alone (and 1 more) (date is 'a/b')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "changed", "sentence"), BAD)
+def test_mistakes(
+    tmp_path: Path, given: dict[str, str], changed: dict[str, Any], sentence: str
+) -> None:
+    assert refused(tmp_path, given, **changed).startswith(sentence)
+
+
+def test_choices_and_patterns(tmp_path: Path) -> None:
+    for rule, sentence in (
+        ({"choices": ["eu", "us"]}, "--set date: 'uk' must be eu or us"),
+        ({"pattern": "[a-z]{3}"}, "--set date: 'uk' must match the pattern [a-z]{3}"),
+    ):
+        section = DECLARED | {"date": rule}
+        assert refused(tmp_path, {"date": "uk"}, parameters=section) == sentence
+
+
+@pytest.mark.parametrize("text", ["date", "=x", "1a=x", "a b=x", "date=", "date= "])
+def test_malformed_settings(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--set: "):
+        given_parameters([text])
+
+
+def test_a_parameter_twice() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--set: a is given twice"):
+        given_parameters(["a=1", "a=1"])
+
+
+# A release with parameters
+
+
+def by_place(settings: dict[str, Any]) -> None:
+    settings["release"] = "small-${run}"
+    settings["input"]["path"] = settings["input"]["path"].replace("*", "${run}")
+    settings["parameters"] = {"run": {"pattern": "part-[0-9]"}}
+
+
+def test_the_manifest_records_them(workspace: Workspace, released: Workspace) -> None:
+    first = workspace.release(by_place, "--set", "run=part-0")
+    assert (first.code, first.err) == (0, "")
+    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    assert manifest["parameters"] == {"run": "part-0"}
+    assert manifest["spec"]["name"] == "small-part-0"
+    assert "parameters" not in json.loads((released.output / "manifest.json").read_text())
+    assert "already there" in workspace.release(by_place, "--set", "run=part-0").out
+
+
+def test_other_parameters_under_one_id_are_told_and_refused(workspace: Workspace) -> None:
+    def one_id(settings: dict[str, Any]) -> None:
+        by_place(settings)
+        settings["release"] = "small"
+
+    remark = "the id small names no parameter, so the releases of every run have one id"
+    first = workspace.release(one_id, "--set", "run=part-0")
+    assert first.code == 0 and remark in first.err
+    assert remark in workspace.run("plan", workspace.configure(one_id), "--set", "run=part-0").out
+    second = workspace.release(one_id, "--set", "run=part-1")
+    assert second.code == 2 and second.err.splitlines()[-1] == (
+        f"dptrees: output: {workspace.output} holds the release of other parameters "
+        "(run = part-0); choose another output, by a parameter in its path"
+    )
+
+
+def test_the_command_tells_mistakes_in_one_sentence(workspace: Workspace) -> None:
+    for options, sentence in (
+        ((), "input.path: ${run} has no value; give one with --set run=VALUE"),
+        (("--set", "run=x/y"), "--set run: 'x/y' must match the pattern part-[0-9]"),
+    ):
+        path = workspace.configure(by_place)
+        for command in ("plan", "release"):
+            outcome = workspace.run(command, path, *options)
+            assert (outcome.code, outcome.out) == (2, "")
+            assert outcome.err == f"dptrees: {path}: {sentence}\n"
+    assert workspace.run("plan", path, "--set", "run").err == (
+        "dptrees: --set: 'run' must be NAME=VALUE, such as date=2013-01-31\n"
+    )
+
+
+def test_the_page_s_configuration_and_sentences(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "parameters.md").read_text()
+    path = tmp_path / "daily.yaml"
+    path.write_text(page.split("```yaml\n")[1].split("```")[0])
+    found = load_configuration(str(path), DAY | {"cells": "60"})
+    assert found.plan().questions[0].domain.cells == 60
+    assert found.parameters == DAY | {"cells": "60"}
+    for given in ({}, {"dat": "2013-01-31"}, {"date": "31.1.2013"}):
+        with pytest.raises(ConfigurationError) as caught:
+            load_configuration(str(path), given)
+        assert f"`{str(caught.value).removeprefix(f'{path}: ')}`" in page

@@ -1,0 +1,119 @@
+"""Signed manifests: by the launcher, the same bytes again, and checked by other tools too."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.proof.signature import is_signed, load_signer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pipelines.conftest import Change, Workspace
+
+
+@pytest.fixture
+def signing(workspace: Workspace) -> Path:
+    path = workspace.folder / "signing.pem"
+    outcome = workspace.run("keygen", "--signing", path)
+    assert (outcome.code, outcome.err) == (0, "")
+    return path
+
+
+def signed_by(path: object) -> Change:
+    def change(settings: dict[str, Any]) -> None:
+        settings["signing_key"] = str(path)
+
+    return change
+
+
+def test_keys_are_a_private_and_a_public_file(signing: Path, workspace: Workspace) -> None:
+    public = signing.with_name("signing.pem.pub")
+    assert stat.S_IMODE(signing.stat().st_mode) == 0o600
+    assert "PRIVATE" not in public.read_text()
+    before = signing.read_bytes()
+    assert workspace.run("keygen", "--signing", signing).code == 2
+    signing.rename(signing.with_name("other"))
+    again = workspace.run("keygen", "--signing", signing)
+    assert again.code == 2 and f"{public} exists already" in again.err
+    assert not signing.exists() and signing.with_name("other").read_bytes() == before
+
+
+def test_the_manifest_is_signed_and_a_retry_gives_the_same_bytes(
+    workspace: Workspace, signing: Path
+) -> None:
+    assert workspace.release(signed_by(signing)).code == 0
+    sig, manifest = workspace.output / "manifest.sig", workspace.output / "manifest.json"
+    signature, text = sig.read_bytes(), manifest.read_bytes()
+    signer = load_signer(f"{signing}.pub")
+    assert is_signed(text, signature, signer)
+    assert not is_signed(text.replace(b'"epsilon": "1"', b'"epsilon": "2"'), signature, signer)
+    sig.unlink()  # killed between the manifest and its signature
+    assert workspace.release(signed_by(signing)).code == 0
+    assert sig.read_bytes() == signature
+    signing.unlink()  # a release that is finished and signed needs no key
+    assert workspace.release(signed_by(signing)).code == 0
+    assert manifest.read_bytes() == text
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_openssl_checks_the_signature(workspace: Workspace, signing: Path) -> None:
+    assert workspace.release(signed_by(f"file:{signing}")).code == 0
+    verify = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", f"{signing}.pub", "-rawin"]
+    verify += ["-in", "manifest.json", "-sigfile", "manifest.sig"]
+    done = subprocess.run(verify, cwd=workspace.output, capture_output=True, text=True)
+    assert done.returncode == 0 and "Successfully" in done.stdout
+    text = (workspace.output / "manifest.json").read_bytes()
+    (workspace.output / "manifest.json").write_bytes(text + b" ")
+    assert subprocess.run(verify, cwd=workspace.output, capture_output=True).returncode != 0
+
+
+def test_the_signing_key_is_not_in_the_job(
+    workspace: Workspace, signing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPTREES_TEST_SIGNING", signing.read_text())
+    signing.unlink()
+    assert workspace.release(signed_by("env:DPTREES_TEST_SIGNING")).code == 0
+    assert (workspace.output / "manifest.sig").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: path.unlink(), "signing_key: {path} does not exist; make it with: dptrees "),
+        (lambda path: path.chmod(0o644), "signing_key: {path} can be read by others"),
+        (lambda path: path.write_text("Miriam-4711"), "signing_key: file:{path} is no Ed25519"),
+        (lambda path: path.write_text("Mirïam"), "signing_key: {path} is not a signing key"),
+    ],
+)
+def test_a_key_that_cannot_sign_is_told_before_a_row_is_read(
+    workspace: Workspace, signing: Path, spoil: Any, words: str
+) -> None:
+    spoil(signing)
+    outcome = workspace.release(signed_by(signing))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert words.format(path=signing) in outcome.err and "4711" not in outcome.err
+    assert not workspace.output.exists()
+
+
+def test_a_key_of_another_kind(workspace: Workspace) -> None:
+    path = workspace.folder / "rsa.pem"
+    made = subprocess.run(["openssl", "genrsa", "-out", path, "2048"], capture_output=True)
+    if made.returncode:
+        pytest.skip("openssl is not installed")
+    path.chmod(0o600)
+    assert "is no Ed25519 private key" in workspace.release(signed_by(path)).err
+
+
+@pytest.mark.parametrize(
+    "value", ["", 3, "env:1x", "-----BEGIN PRIVATE KEY-----\nMiriam-4711", ["a"]]
+)
+def test_what_is_no_place_of_a_key(workspace: Workspace, value: object) -> None:
+    outcome = workspace.release(lambda settings: settings.update(signing_key=value))
+    assert outcome.code == 2 and "signing_key: must be the p" in outcome.err
+    assert "4711" not in outcome.err and not workspace.output.exists()

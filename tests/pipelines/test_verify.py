@@ -1,0 +1,538 @@
+"""`dptrees verify`: what it finds, with nothing, with the signer, with the key and the rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dpcore.release.guarantee import checksum_of
+from pipelines.configuration import load_configuration
+from pipelines.proof.check import CheckFailed, findings_of
+from pipelines.proof.composition import _certified
+from pipelines.proof.signature import SigningKey
+from pipelines.proof.verifying import Verified
+from tests.golden.configurations import NONCE as GOLDEN_NONCE
+from tests.golden.configurations import write_configuration, write_data
+from tests.pipelines.conftest import PROJECT, search_path
+from tests.transforms.eager import release_table
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Outcome, Workspace
+
+NAMES = ("manifest", "specification", "guarantee", "sensitivities", "noise", "composition")
+NAMES += ("parts", "draw", "files", "tables")
+Place = tuple[str | int, ...]
+
+
+def lines_of(outcome: Outcome) -> dict[str, str]:
+    return {line[9:].partition(": ")[0]: line[:9].strip() for line in outcome.out.splitlines()}
+
+
+def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
+    """Change the manifest, and recompute its checksum as whoever edits it would."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    if checksum:
+        manifest["checksum"] = checksum_of(manifest)
+    path.write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def refused(workspace: Workspace, check: str, words: str, *options: object) -> None:
+    outcome = workspace.run("verify", workspace.output, *options)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"dptrees: {workspace.output}: {check}: "), outcome.err
+    assert words in outcome.err and outcome.err.count("\n") == 1
+    assert lines_of(outcome)[check] == "FAILED"
+
+
+# A release as it was made
+
+
+def test_a_release_is_fine(released: Workspace) -> None:
+    outcome = released.run("verify", released.output)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert lines_of(outcome) == dict.fromkeys(NAMES, "ok")
+
+
+def test_for_programs(released: Workspace) -> None:
+    told = json.loads(released.run("verify", released.output, "--json").out)
+    assert told["ok"] is True and told["release"] == str(released.output)
+    assert [each["check"] for each in told["checks"]] == list(NAMES)
+    assert all(each["ok"] is True and each["told"] for each in told["checks"])
+
+
+def test_failures_for_programs(again: Workspace) -> None:
+    edited(again.output, lambda manifest: manifest.update(extra=1))
+    outcome = again.run("verify", again.output, "--json")
+    told = {each["check"]: each["ok"] for each in json.loads(outcome.out)["checks"]}
+    assert outcome.code == 2 and "manifest: the entry extra is none" in outcome.err
+    assert told["manifest"] is False and told["guarantee"] is None
+
+
+def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
+    before = {path: path.stat().st_mtime_ns for path in again.folder.rglob("*")}
+    code = (
+        "import sys; from pipelines.command import main; main(['verify', sys.argv[1]]); "
+        "assert 'apache_beam' not in sys.modules"
+    )
+    environment = os.environ | {"PYTHONPATH": search_path()}
+    run = [sys.executable, "-c", code, str(again.output)]
+    subprocess.run(run, env=environment, check=True, capture_output=True)
+    assert {path: path.stat().st_mtime_ns for path in again.folder.rglob("*")} == before
+
+
+def test_a_published_copy_needs_only_what_the_manifest_names(again: Workspace) -> None:
+    for name in ("nonce.json", "record.json", "report.html"):
+        (again.output / name).unlink()
+    assert again.run("verify", again.output).code == 0
+
+
+def test_what_is_no_release(workspace: Workspace) -> None:
+    outcome = workspace.run("verify", workspace.folder)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "holds no release (there is no manifest.json)" in outcome.err
+
+
+# Planted faults
+
+
+def weaker_words(manifest: dict[str, Any]) -> None:
+    words = manifest["guarantee"]["words"]
+    manifest["guarantee"]["words"] = words.replace("epsilon = 1", "epsilon = 0.1")
+
+
+def halved_everywhere(manifest: dict[str, Any]) -> None:
+    """As if the budget had been half: in specification, guarantee and entries of trees."""
+    from dpcore.release.guarantee import manifest_of
+    from dpcore.release.plan import plan_from_spec
+
+    spec = manifest["spec"]
+    spec["budget"] = str(Fraction(spec["budget"]) / 2)
+    for tree in spec["trees"]:
+        tree["budget"] = str(Fraction(tree["budget"]) / 2)
+        tree["level_amounts"] = [str(Fraction(each) / 2) for each in tree["level_amounts"]]
+    forged = json.loads(json.dumps(manifest_of(plan_from_spec(spec))))
+    manifest |= {name: forged[name] for name in ("guarantee", "trees")}
+
+
+def other_relation(manifest: dict[str, Any]) -> None:
+    manifest["spec"]["neighbors"] = manifest["guarantee"]["neighbors"] = "substitute"
+
+
+FAULTS: dict[str, tuple[Any, str, str]] = {
+    "words": (weaker_words, "guarantee", "guarantee.words is not what the specification"),
+    "number": (
+        lambda manifest: manifest["guarantee"].update(epsilon="1/2"),
+        "guarantee",
+        "guarantee.epsilon is not what",
+    ),
+    "half the budget everywhere": (halved_everywhere, "tables", "std_error is not that of"),
+    "relation": (other_relation, "guarantee", "guarantee.words"),
+    "scale": (
+        lambda manifest: manifest["trees"][0]["levels"][1]["noise"].update(scale="9"),
+        "noise",
+        "trees[0].levels[1].noise.scale is not what",
+    ),
+    "budget": (
+        lambda manifest: manifest["spec"].update(budget="1/2"),
+        "specification",
+        "budgets sum to",
+    ),
+    "a part less": (lambda manifest: manifest["parts"].pop(), "parts", "parts are named; the plan"),
+    "rows": (lambda manifest: manifest["parts"][0].update(rows=1), "files", "has not the rows"),
+    "record": (lambda manifest: manifest.update(record=64 * "0"), "draw", "record is not that of"),
+    "key": (lambda manifest: manifest.update(key_id=16 * "0"), "draw", "key_id is not that of"),
+    "version": (lambda manifest: manifest.update(dptrees="new"), "manifest", "is not a version"),
+    "format": (lambda manifest: manifest["spec"].update(format=2), "specification", "the format 3"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_edit_is_found_whose_checksum_is_right(again: Workspace, fault: str) -> None:
+    change, check, words = FAULTS[fault]
+    edited(again.output, change)
+    refused(again, check, words)
+
+
+def test_an_edit_without_a_checksum(again: Workspace) -> None:
+    edited(again.output, weaker_words, checksum=False)
+    refused(again, "manifest", "it was edited or damaged: its checksum is another one")
+
+
+def test_files(again: Workspace) -> None:
+    part = next((again.output / "nodes").iterdir())
+    stray = again.output / "cdf" / "stray.parquet"
+    stray.write_bytes(b"")
+    refused(again, "files", "cdf/stray.parquet lies there, and the manifest does not name it")
+    stray.unlink()
+    data = part.read_bytes()
+    part.write_bytes(data[:-1])
+    refused(again, "files", f"nodes/{part.name} has not the bytes that the manifest names")
+    part.unlink()
+    refused(again, "files", f"nodes/{part.name} is missing")
+
+
+def test_a_table_that_was_written_anew(again: Workspace) -> None:
+    """Labels, or errors made small, with every checksum recomputed."""
+    path = again.output / "quantiles.parquet"
+    table = pq.read_table(path)
+    q = pc.multiply(table["q"], 1.5)
+    pq.write_table(table.set_column(table.schema.get_field_index("q"), "q", q), path)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    edited(again.output, lambda manifest: manifest["files"].update({path.name: found}))
+    refused(again, "tables", "quantiles.parquet: q is not that of the specification")
+
+
+# Every scalar of a manifest, one after the other
+
+# What nothing else in a release follows from: none bears on the guarantee. A signature, and a
+# replay, cover it.
+ELSEWHERE = re.compile(
+    r"dptrees|spec\.name|spec\.trees\.\d+\.(weight|weights\..*|objective\..*|confidence|shards"
+    r"|chunk_leaves|fanouts\.0|domain\.columns\..*)"
+)
+KINDS = ("cdf-approximate", "sums", "sparse-codes", "box-dense", "hierarchy-by-rho")
+
+
+def scalars(value: object, place: Place = ()) -> Iterator[Place]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from scalars(each, (*place, name))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from scalars(each, (*place, index))
+    else:
+        yield place
+
+
+def another(value: Any) -> Any:
+    """A scalar of the same type that differs, and keeps the form of numbers."""
+    if value is None or isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1 if isinstance(value, int) else value * 1.01 + 0.01
+    try:
+        return str(Fraction(value) * Fraction(101, 100) or 1)
+    except ValueError:
+        return ("1" if value[0] == "0" else "0") + value[1:]
+
+
+def unnoticed(folder: Path) -> list[str]:
+    """The scalars whose change, with a checksum to suit, no check finds."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    found = []
+    for place in scalars({name: manifest[name] for name in manifest if name != "checksum"}):
+        changed = deepcopy(manifest)
+        inner: Any = changed
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = another(inner[place[-1]])
+        changed["checksum"] = checksum_of(changed)
+        release = Verified(str(folder))
+        release.__dict__["manifest"] = changed
+        if all(each.ok for each in findings_of([*release.of_manifest(), *release.of_files()])):
+            found.append(".".join(map(str, place)))
+    return found
+
+
+def golden(kind: str) -> Path:
+    """The folder of a golden release, made in the working directory."""
+    write_data(Path())
+    configuration = load_configuration(str(write_configuration(Path(), kind)))
+    rows, key = pq.read_table("rows.parquet"), configuration.key.checked()
+    nonce = bytes.fromhex(GOLDEN_NONCE)
+    release_table(configuration.plan(), rows, key, configuration.output, nonce)
+    return Path(configuration.output)
+
+
+def test_a_universe_that_was_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = golden("hierarchy")
+    (path,) = folder.glob("universe-*.parquet")
+    table = pq.read_table(path)
+    labels = pc.replace_substring(table["label"], "a", "b").combine_chunks()
+    pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", labels), path)
+    outcome = workspace.run("verify", folder)
+    assert f"specification: spec cannot be planned: ValueError {path.name} has not" in outcome.err
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    edited(folder, lambda manifest: manifest["files"].update({path.name: found}))
+    outcome = workspace.run("verify", folder)
+    assert outcome.code == 2
+    assert f"{path.name} is not the universe that the specification names" in outcome.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_of_any_scalar_is_found(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = golden(kind)
+    assert all(each.ok for each in findings_of(Verified(str(folder)).of_manifest()))
+    left = unnoticed(folder)
+    assert [place for place in left if not ELSEWHERE.fullmatch(place)] == []
+    assert "spec.name" in left  # the list above is not longer than it must be
+
+
+# Composition
+
+
+def moved(sigma_squared: int, count: int) -> tuple[tuple[DiscreteGaussian, int], ...]:
+    return ((DiscreteGaussian(sigma_squared=Fraction(sigma_squared)), count),)
+
+
+def test_composition_accepts_the_true_noise_and_rejects_less() -> None:
+    rho = Fraction(1)  # says nothing by conversion
+    told = _certified(moved(25, 1), rho, Fraction(1), Fraction(2, 10**8))
+    assert "certified delta 1.82934e-08" in told
+    with pytest.raises(CheckFailed, match="has delta"):
+        _certified(moved(18, 1), rho, Fraction(1), Fraction(2, 10**8))
+    with pytest.raises(CheckFailed, match="has delta"):
+        _certified(moved(25, 2), rho, Fraction(1), Fraction(2, 10**8))
+    with pytest.raises(CheckFailed, match="does not convert"):
+        _certified(None, rho, Fraction(1), Fraction(2, 10**8))
+
+
+def test_dp_accounting_is_asked_and_can_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dp_accounting")
+    laws = (*moved(25, 2), (DiscreteLaplace(scale=Fraction(40)), 1))
+    told = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
+    certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", told))
+    assert second <= certified * 1.001 and second > certified * 0.9
+    monkeypatch.setattr("pipelines.proof.composition.certified_delta", lambda *_: 0.0)
+    with pytest.raises(CheckFailed, match="dp-accounting tells delta"):
+        _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**6))
+
+
+# With the signer
+
+
+@pytest.fixture
+def signed(again: Workspace) -> Workspace:
+    path = again.folder / "s.pem"
+    assert again.run("keygen", "--signing", path).code == 0
+    manifest = (again.output / "manifest.json").read_bytes()
+    signature = SigningKey(reference=f"file:{path}").sign(manifest)
+    (again.output / "manifest.sig").write_bytes(signature)
+    return again
+
+
+def test_a_signature(signed: Workspace) -> None:
+    signer = signed.folder / "s.pem.pub"
+    outcome = signed.run("verify", signed.output, "--signer", signer)
+    assert outcome.code == 0 and lines_of(outcome)["signature"] == "ok"
+    # What nothing else notices, the signature does.
+    edited(signed.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
+    assert signed.run("verify", signed.output).code == 0
+    refused(signed, "signature", f"manifest.sig is not that of {signer} and", "--signer", signer)
+
+
+def test_another_signer_or_none(signed: Workspace) -> None:
+    assert signed.run("keygen", "--signing", signed.folder / "t.pem").code == 0
+    other = signed.folder / "t.pem.pub"
+    refused(signed, "signature", f"manifest.sig is not that of {other}", "--signer", other)
+    (signed.output / "manifest.sig").write_bytes(b"short")
+    refused(signed, "signature", f"manifest.sig is not that of {other}", "--signer", other)
+    (signed.output / "manifest.sig").unlink()
+    refused(signed, "signature", "there is no manifest.sig", "--signer", other)
+
+
+@pytest.mark.parametrize("name", ["none", "s.pem", "release.key"])
+def test_what_is_no_public_key(signed: Workspace, name: str) -> None:
+    outcome = signed.run("verify", signed.output, "--signer", signed.folder / name)
+    assert (outcome.code, outcome.out) == (2, "") and "--signer: " in outcome.err
+
+
+def test_an_edited_release_is_not_signed_later(again: Workspace) -> None:
+    path = again.folder / "s.pem"
+    assert again.run("keygen", "--signing", path).code == 0
+    edited(again.output, weaker_words)
+    outcome = again.release(lambda settings: settings.update(signing_key=str(path)))
+    assert outcome.code == 2 and "not signed: guarantee: " in outcome.err
+    assert not (again.output / "manifest.sig").exists()
+
+
+# With the key and the rows
+
+
+def test_a_replay_is_the_release_bit_for_bit(released: Workspace) -> None:
+    before = sorted(released.folder.rglob("*"))
+    for options in (
+        ("--data", released.configure()),
+        ("--key", released.key, "--data", released.configure()),
+        ("--key", f"file:{released.key}", "--data", *map(released.file, range(3))),
+        ("--key", released.key, "--data", released.rows / "*.parquet"),
+    ):
+        outcome = released.run("verify", released.output, *options)
+        assert (outcome.code, outcome.err) == (0, ""), outcome
+        assert lines_of(outcome)["replay"] == "ok"
+        assert lines_of(outcome).get("key") == ("ok" if options[0] == "--key" else None)
+    assert sorted(released.folder.rglob("*")) == before
+
+
+def test_a_replay_of_other_rows(again: Workspace) -> None:
+    table = pq.read_table(again.file(0))
+    pq.write_table(table.slice(1), again.file(0))
+    refused(again, "replay", "the rows are not those of the release", "--data", again.configure())
+
+
+def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) -> None:
+    edited(again.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
+    assert again.run("verify", again.output).code == 0
+    refused(again, "replay", "spec.trees[0].weight differs", "--data", again.configure())
+
+
+def test_a_replay_finds_estimates_that_were_edited(again: Workspace) -> None:
+    """A part written anew, with its name and all checksums to suit."""
+    path = next((again.output / "nodes").iterdir())
+    table = pq.read_table(path)
+    column = table.schema.get_field_index("estimate")
+    estimate = pa.chunked_array([pc.add(table["estimate"], 1.0).combine_chunks()])
+    data = pa.BufferOutputStream()
+    pq.write_table(table.set_column(column, "estimate", estimate), data)
+    written = data.getvalue().to_pybytes()
+    found = hashlib.sha256(written).hexdigest()
+    name = f"{path.name.rsplit('-', 1)[0]}-{found[:16]}.parquet"
+    path.unlink()
+    path.with_name(name).write_bytes(written)
+
+    def renamed(manifest: dict[str, Any]) -> None:
+        for part in manifest["parts"]:
+            if part["file"] == f"nodes/{path.name}":
+                part |= {"file": f"nodes/{name}", "sha256": found}
+
+    edited(again.output, renamed)
+    assert again.run("verify", again.output).code == 0
+    refused(again, "replay", f"nodes/{name} has other bytes when", "--data", again.configure())
+
+
+def test_a_release_under_a_retired_key(again: Workspace) -> None:
+    assert again.run("keygen", again.key, "--rotate").code == 0
+    assert again.run("verify", again.output, "--data", again.configure()).code == 0
+    again.key.unlink()
+    assert again.run("keygen", again.key).code == 0
+    refused(again, "key", "does not hold the key", "--key", again.key)
+
+
+def test_mistakes(released: Workspace) -> None:
+    configuration = released.configure()
+    for options, words in (
+        (("--data", released.file(0)), "--data: files of rows need --key"),
+        (("--data", configuration, "x"), "--data: takes one configuration, or files of rows"),
+        (("--set", "a=1"), "--set: goes with --data CONFIG"),
+        (("--key", "none.key"), "key: none.key does not exist"),
+        (("--data", "none.yaml"), "none.yaml: there is no such file"),
+        (("--key", released.key, "--data", "none-*"), "no file matches none-*"),
+    ):
+        outcome = released.run("verify", released.output, *options)
+        assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1, outcome
+
+
+def test_a_replay_with_parameters(workspace: Workspace) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["release"] = "small-${run}"
+        settings["input"]["path"] = settings["input"]["path"].replace("*", "${run}")
+
+    assert workspace.release(change, "--set", "run=part-1").code == 0
+    data = ("--data", workspace.configure(change), "--set")
+    assert workspace.run("verify", workspace.output, *data, "run=part-1").code == 0
+    refused(workspace, "replay", "describes another release: spec.name", *data, "run=part-0")
+
+
+HEARD = """
+import os, sys, tempfile
+tempfile.gettempdir()  # which tries whether it can write there
+changes = []
+def heard(event, arguments):
+    path = str(arguments[0]) if arguments else ""
+    if path == os.devnull or "__pycache__" in path:
+        return
+    writes = event == "open" and isinstance(arguments[2], int)
+    if writes and arguments[2] & (os.O_WRONLY | os.O_RDWR) or event in CHANGES:
+        changes.append((event, path))
+CHANGES = {"os.mkdir", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.remove"}
+from pipelines.command import main
+import pipelines.proof.replay
+sys.addaudithook(heard)
+code = main(["verify", sys.argv[1], "--data", sys.argv[2]])
+print(code, changes, file=sys.stderr)
+"""
+
+
+def test_a_replay_writes_nothing(released: Workspace) -> None:
+    """But for an empty folder that Beam makes, which goes at once."""
+    run = [sys.executable, "-c", HEARD, str(released.output), released.configure()]
+    environment = os.environ | {"PYTHONPATH": search_path()}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
+    told = done.stderr.splitlines()[-1]
+    place = r"'\S+/beam-pipeline-temp\w+'"
+    assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
+def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    configuration = again.configure()
+    before = sorted(again.folder.rglob("*"))
+    environment = os.environ | {"PYTHONPATH": search_path(), "TMPDIR": str(temporary)}
+    run = [sys.executable, "-m", "pipelines.command", "verify", str(again.output)]
+    process = subprocess.Popen(
+        [*run, "--data", configuration],
+        env=environment,
+        cwd=again.folder,
+        stdout=subprocess.DEVNULL,
+    )
+    time.sleep(after)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert [*temporary.rglob("*")] == []
+    assert sorted(again.folder.rglob("*")) == before
+    shutil.rmtree(temporary)
+
+
+def test_every_check_is_documented() -> None:
+    page = (PROJECT / "docs" / "verify.md").read_text()
+    for name in (*NAMES, "signature", "key", "replay"):
+        assert f"\n| `{name}` |" in page, name
+
+
+@pytest.mark.parametrize("wrong", [None, [], {}, "", "x", -1, 1.5, True, ["a"], "1/0"])
+def test_no_manifest_breaks_the_program(again: Workspace, wrong: object) -> None:
+    """Every entry down to a depth of four, replaced by something else, is told in a sentence."""
+    manifest = json.loads((again.output / "manifest.json").read_text())
+    places = {
+        place[:depth] for place in scalars(manifest) for depth in range(1, min(len(place), 4))
+    }
+    for place in places - {("checksum",)}:
+        changed = deepcopy(manifest)
+        inner: Any = changed
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = wrong
+        changed["checksum"] = checksum_of(changed)
+        release = Verified(str(again.output))
+        release.__dict__["manifest"] = changed
+        assert not all(each.ok for each in findings_of(release.of_manifest()))

@@ -1,0 +1,42 @@
+"""Files held in the process: what a release needs of a filesystem, and nothing on a disk."""
+
+import pytest
+
+from transforms import files
+from transforms.held_files import SCHEME, HeldFiles
+from transforms.layout import sha256
+
+FOLDER = f"{SCHEME}://test/out"
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    files.use_environment()
+    yield
+    HeldFiles.taken(FOLDER)
+
+
+def test_written_once_and_read_back() -> None:
+    path = files.join(FOLDER, "record.json")
+    assert not files.exists(path)
+    assert files.write_once(path, b"first") and not files.write_once(path, b"second")
+    assert files.exists(path) and files.read_bytes(path) == b"first"
+    files.write_whole(path, b"third")
+    assert files.read_bytes(path) == b"third"
+    files.delete([path])
+    assert not files.exists(path)
+    with pytest.raises(files.OutputError):
+        files.read_bytes(path)
+
+
+def test_of_a_part_the_checksum_is_kept() -> None:
+    part, table = (files.join(FOLDER, name) for name in ("nodes/a.parquet", "quantiles.parquet"))
+    for path in (part, table):
+        files.write_whole(path, b"rows")
+    assert [*files.names_below(files.join(FOLDER, "nodes"))] == [part]
+    assert [*files.names_below(FOLDER)] == [table]
+    assert HeldFiles.taken(FOLDER) == {
+        "nodes/a.parquet": (sha256(b"rows"), b""),
+        "quantiles.parquet": (sha256(b"rows"), b"rows"),
+    }
+    assert HeldFiles.taken(FOLDER) == {} and not files.exists(part)
