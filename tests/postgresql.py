@@ -102,7 +102,7 @@ def server(*, durable: bool = True) -> Iterator[Server]:
         try:
             yield _ready(Server(port), process)
         finally:
-            process.send_signal(signal.SIGINT)  # without waiting for who is connected
+            process.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
             process.wait(_START_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
