@@ -29,6 +29,7 @@ from dpcore.questions.workload import Terms
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.workload import Series, SeriesWorkload
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.sections import rules
 from pipelines.sections.error import (
@@ -40,9 +41,11 @@ from pipelines.sections.error import (
 from pipelines.sections.input import InputSection
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
+from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from transforms.key_reference import KeyReference
+from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -60,6 +63,7 @@ class ReleaseSection(Section):
     key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
     confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
     privacy: PrivacySection
+    series: SeriesSection | None = None
     trees: tuple[TreeSection, ...]
 
     @section_rule(mode="after")
@@ -85,6 +89,7 @@ class Configuration:
         terms: what they have in common. A row of CSV that is malformed may be left out before any
             domain sees it.
         trees: at least one, with names that differ.
+        series: that the release is a run of; the output is then the folder of the run.
     """
 
     source: str
@@ -97,6 +102,7 @@ class Configuration:
     guarantee: Guarantee
     terms: Terms
     trees: tuple[TreeSection, ...]
+    series: Series | None = None
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
@@ -106,6 +112,8 @@ class Configuration:
                 choices do not go with the guarantee.
         """
         workloads = [tree.workload() for tree in self.trees]
+        if self.series is not None:
+            workloads = [SeriesWorkload.of(each, self.series) for each in workloads]
         try:
             return plan_release(self.release, self.guarantee, self.terms, workloads)
         except TreeRefused as refused:
@@ -184,6 +192,7 @@ def _checked(values: object, source: str) -> Configuration:
         section = _release_section().model_validate(values)
     except ValidationError as error:
         raise configuration_error(source, error) from None
+    series = None if section.series is None else section.series.series
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
     return Configuration(
         source=source,
@@ -191,7 +200,7 @@ def _checked(values: object, source: str) -> Configuration:
         input_format=section.input.format,
         input_paths=section.input.path,
         input_options=formats,
-        output=section.output,
+        output=section.output if series is None else run_folder(section.output, series.period),
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         guarantee=Guarantee(budget=section.privacy.budget, delta=section.privacy.delta),
         terms=Terms(
@@ -200,12 +209,13 @@ def _checked(values: object, source: str) -> Configuration:
             drops_rows=any(format.malformed == "drop" for format in formats.values()),
         ),
         trees=section.trees,
+        series=series,
     )
 
 
 def _release_section() -> type[ReleaseSection]:
     """The section of the file whose trees are of the kinds that are registered."""
-    tagged = tuple(Annotated[kind.section, Tag(_tag(name))] for name, kind in KINDS.items())
+    tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[
         Union[tagged],  # noqa: UP007 - of as many as there are
         Discriminator(lambda given: _tag(_kind_of(given))),
@@ -215,6 +225,11 @@ def _release_section() -> type[ReleaseSection]:
         tuple[tree, ...], BeforeValidator(rules.several), AfterValidator(_distinct_names)
     ]
     return create_model("ReleaseSection", __base__=ReleaseSection, trees=(trees, ...))
+
+
+def _tree_sections() -> dict[str, type[TreeSection]]:
+    """The sections of trees by the names of their kinds."""
+    return {name: kind.section for name, kind in KINDS.items() if kind.section is not None}
 
 
 def _tag(kind: str) -> str:
@@ -231,7 +246,7 @@ def _kind_of(tree: object) -> str:
 def _known_kind(tree: object) -> object:
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     if isinstance(domain, Mapping) and "kind" in domain:
-        rules.at(".domain.kind", rules.choice(*KINDS), domain["kind"])
+        rules.at(".domain.kind", rules.choice(*_tree_sections()), domain["kind"])
     return tree
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from dpcore.questions.released import Answer, Released
 from pipelines.release_folder import ReleaseFolder
+from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
 
@@ -19,7 +20,7 @@ def run_query(chosen: argparse.Namespace) -> int:
     Raises:
         UserError: the tree, the key or a value is none of the release's.
     """
-    folder = ReleaseFolder(chosen.release)
+    folder = opened(chosen.release, chosen.window, chosen.to_date)
     name = tree_name(folder, chosen)
     tree: Released = folder.release.tree(name)
     try:
@@ -37,7 +38,7 @@ def run_query(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def tree_name(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
+def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
     """The tree that the arguments name, or the only one.
 
     Raises:

@@ -19,7 +19,6 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import create_runner
 
-from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
@@ -32,7 +31,7 @@ from transforms import files
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, planned_parts
+from transforms.layout import MANIFEST, PART_KINDS, planned_parts
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.release import ReleaseTrees
@@ -321,4 +320,4 @@ def _finish(output: str, plan: ReleasePlan, *, standing: bool) -> int:
 
 def _parts_present(output: str) -> int:
     """How many parts lie in the output."""
-    return sum(1 for kind in (NODES, CDF) for _ in files.names_below(files.join(output, kind)))
+    return sum(1 for kind in PART_KINDS for _ in files.names_below(files.join(output, kind)))

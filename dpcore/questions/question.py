@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -42,6 +42,18 @@ from dpcore.questions.place import (
     ReleasedPart,
 )
 from dpcore.rows.keys import KeyList
+
+
+class Run(NamedTuple):
+    """One run of a series of releases that spend one budget together.
+
+    Attributes:
+        period: which, from 1 on.
+        periods: how many there are, fixed before the first.
+    """
+
+    period: int
+    periods: int
 
 
 class PublicTable(Protocol):
@@ -92,6 +104,11 @@ class Question(ABC):
     def key_labels(self) -> list[str | None]:
         """The name of every key, in the order of key codes; one None without keys."""
         return [None] if self.keys is None else list(self.keys.labels)
+
+    @property
+    def run(self) -> Run | None:
+        """Which run of which series the release is; None where it stands alone."""
+        return None
 
     # What is read of the rows
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dpcore import __version__
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.words import run_in_words, run_numbers
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"
@@ -62,8 +63,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
         times += "the number of their rows"
     return (
         f"For any two data sets of which {_NEIGHBORS[plan.neighbors]}{_agreement(plan)}, {law}. "
-        f"{_bounds(plan)}The privacy unit is the row: a person in several rows is protected less, "
-        f"with {times}. Noise is derived from a secret key: whoever learns "
+        f"{_bounds(plan)}{run_in_words(plan.run)}The privacy unit is the row: a person in several "
+        f"rows is protected less, with {times}. Noise is derived from a secret key: whoever learns "
         "the key can remove the noise, so the guarantee holds only while the key stays secret."
     )
 
@@ -119,6 +120,7 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
             "are trusted; under one folder it speaks of one data set",
         },
         "trees": [question.entry() for question in plan.questions],
+        **({} if plan.run is None else {"series": run_numbers(plan.name, plan.run)}),
     }
 
 

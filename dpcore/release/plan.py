@@ -16,7 +16,7 @@ from functools import cached_property
 from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.spending import Spending
-from dpcore.questions.question import Question
+from dpcore.questions.question import Question, Run
 from dpcore.release.kinds import ReadTerms, ReadUniverse, kind_of
 
 # Changes whenever the same specification would give other bits in a release.
@@ -40,8 +40,8 @@ class ReleasePlan:
             what sparse trees spend of them.
 
     Raises:
-        ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
-            that do not keep what is stated.
+        ValueError: no question, a name twice, budgets above the whole, mixed relations or
+            runs, or laws that do not keep what is stated.
     """
 
     name: str
@@ -57,6 +57,8 @@ class ReleasePlan:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"trees: the name {twice[0]} stands twice")
+        if len({question.run for question in self.questions}) > 1:
+            raise ValueError("trees: they are of different runs of a series")
         self._check_budgets()
         if self.stated is None:
             if any(question.budget is None for question in self.questions):
@@ -96,6 +98,12 @@ class ReleasePlan:
     def spending(self) -> Spending:
         """What all trees spend together."""
         return total_spending(self.questions)
+
+    @property
+    def run(self) -> Run | None:
+        """Which run of a series this release is; None where it stands alone. All runs of a series
+        spend the budget together, once."""
+        return self.questions[0].run
 
     @property
     def columns(self) -> tuple[str, ...]:

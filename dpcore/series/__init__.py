@@ -5,6 +5,8 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "question": ("SeriesQuestion", "series_question_from_spec"),
+    "question": ("STATE", "SeriesQuestion", "series_question_from_spec"),
     "released": ("own_period",),
+    "workload": ("Series", "SeriesWorkload"),
+    "words": ("run_in_words", "run_numbers"),
 }

@@ -32,7 +32,9 @@ def check_linear(question: object) -> None:
             linear in what was measured.
     """
     if not isinstance(question, TreeQuestion):
-        raise Refusal("domain", "a series is of ordered trees and hierarchies, whose leaves are known")
+        raise Refusal(
+            "domain", "a series is of ordered trees and hierarchies, whose leaves are known"
+        )
     if type(question.forest) not in (UniformForest, IrregularForest):
         raise Refusal(
             "mechanism", "a series needs estimates by least squares, as the planned mechanism has"

@@ -38,7 +38,7 @@ from dpcore.questions.place import (
     Place,
     ReleasedPart,
 )
-from dpcore.questions.question import PublicTable, Question
+from dpcore.questions.question import PublicTable, Question, Run
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.series.spans import with_span
@@ -140,9 +140,8 @@ class SeriesQuestion(Question):
         )
 
     @property
-    def series(self) -> dict[str, object]:
-        """Which run of which series this is, for manifest, ledger and guarantee."""
-        return {"periods": self.temporal.periods, "period": self.period}
+    def run(self) -> Run:
+        return Run(period=self.period, periods=self.temporal.periods)
 
     @property
     def closing(self) -> list[Span]:
@@ -328,9 +327,7 @@ class SeriesQuestion(Question):
         return self.levels[0].public_tables
 
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
-        return replace(
-            self, levels=tuple(each.with_public_tables(shared) for each in self.levels)
-        )
+        return replace(self, levels=tuple(each.with_public_tables(shared) for each in self.levels))
 
     # What it spends, and how it is told
 

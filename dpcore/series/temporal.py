@@ -1,16 +1,15 @@
 """The temporal tree of a series: which of its nodes close when, and how a budget is split over it.
 
 Periods 1 to T are its leaves. A node of a level stands for so many periods in a row, from a
-multiple of that on; only nodes that end by T exist. A row falls into one period, hence into one node of each
-level, so that what the levels spend adds up to what the series spends, whatever T is.
+multiple of that on; only nodes that end by T exist. A row falls into one period, hence into one
+node of each level, so that what the levels spend adds up to what the series spends.
 
 Each node is measured once, when its last period is over. What is known after period t are the nodes
 that have closed by then: complete subtrees, side by side, as the digits of t to the base b say.
 
 Source: Dwork, Naor, Pitassi, Rothblum, "Differential privacy under continual observation", STOC
 2010; Chan, Shi, Song, "Private and continual release of statistics", ICALP 2010 (the binary tree);
-Honaker, "Efficient use of differentially private binary trees", 2015 (estimation from below); Holland
-et al., Appendix A (the same counters, continual).
+Honaker, "Efficient use of differentially private binary trees", 2015 (estimation from below).
 """
 
 from __future__ import annotations

@@ -117,10 +117,7 @@ class WindowTables:
         split, levels = self._forest.chunking.split_level, list[Floats]()
         for depth, nodes in enumerate(self._forest.chunking.node_ranges(chunk)):
             mine = values[told == split + depth].reshape(chunk.rows, -1)
-            if depth:
-                above = self._repeated(chunk, depth - 1, levels)
-            else:
-                above = self._above(place, nodes)
+            above = self._repeated(chunk, depth - 1, levels) if depth else self._above(place, nodes)
             levels.append(self._filled(split + depth, nodes, mine, above))
         return levels
 

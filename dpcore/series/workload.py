@@ -9,9 +9,9 @@ from dpcore.privacy.budget import Measure
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
+from dpcore.series.linear import check_linear, scaled
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.temporal import TemporalSplit, best_split, split_of_fanout
-from dpcore.series.linear import check_linear, scaled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,9 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     def check(self, measure: Measure, *, delta: bool) -> None:
         if self.own.has_fixed_amounts:
             raise Refusal(
-                "level_budgets", "in a series they must be equal or optimal: each temporal level "
-                "gets its part of the budget"
+                "level_budgets",
+                "in a series they must be equal or optimal: each temporal level "
+                "gets its part of the budget",
             )
         self.own.check(measure, delta=delta)
 
