@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "hierarchy", "sparse"),
+    ("papers", "hierarchy", "sparse", "series"),
     ("ordered",),
     ("hypercube",),
     ("release",),

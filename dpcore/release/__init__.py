@@ -14,6 +14,7 @@ FACE = {
         "guarantee_numbers",
         "manifest_of",
     ),
+    "kinds": ("KINDS",),
     "plan": ("ReleasePlan", "plan_from_spec"),
     "release": ("Release",),
 }

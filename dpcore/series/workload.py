@@ -109,4 +109,4 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         measure = question.budget.measure
         split = self.series.split(measure)
         whole = split.shares[0] ** (1.0 if measure is Measure.EPSILON else 0.5)
-        return split.error * whole * float(self.own.predicted(question.levels[0]))
+        return float(split.error * whole * self.own.predicted(question.levels[0]))
