@@ -327,7 +327,8 @@ class SeriesQuestion(Question):
         return self.levels[0].public_tables
 
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
-        return replace(self, levels=tuple(each.with_public_tables(shared) for each in self.levels))
+        levels: list[Any] = [each.with_public_tables(shared) for each in self.levels]
+        return replace(self, levels=tuple(levels))
 
     # What it spends, and how it is told
 

@@ -9,7 +9,7 @@ tree would have if the window had been released as one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
 
 # The rows of one temporal node in a part of the table of nodes, from (node, key, index).
 ReadSpan = Callable[[Span, int, int], pa.Table]
+# The estimates of the parents of a level's nodes.
+Above = Callable[[], Floats]
 
 
 class WindowTables:
@@ -107,7 +109,7 @@ class WindowTables:
         told, values = self._estimates(Place(group, SPINE))
         levels: list[Floats] = []
         for level, nodes in enumerate(ranges):
-            above = self._repeated(chunk, level - 1, levels) if level else None
+            above = partial(chunk.tree.to_children, level - 1, levels[-1]) if level else None
             levels.append(self._filled(level, nodes, values[told == level][None], above))
         return levels
 
@@ -117,31 +119,27 @@ class WindowTables:
         split, levels = self._forest.chunking.split_level, list[Floats]()
         for depth, nodes in enumerate(self._forest.chunking.node_ranges(chunk)):
             mine = values[told == split + depth].reshape(chunk.rows, -1)
-            above = self._repeated(chunk, depth - 1, levels) if depth else self._above(place, nodes)
+            if depth:
+                above: Above = partial(chunk.tree.to_children, depth - 1, levels[-1])
+            else:
+                above = partial(self._above, place, nodes)
             levels.append(self._filled(split + depth, nodes, mine, above))
         return levels
 
-    def _above(self, place: Place, nodes: tuple[int, int]) -> Floats | None:
-        """(1, n) what the parents of a chunk's roots have, where some root only repeats it."""
-        split = self._forest.chunking.split_level
-        if not split or self.question.listed(split, np.arange(*nodes)).all():
-            return None
+    def _above(self, place: Place, nodes: tuple[int, int]) -> Floats:
+        """(1, n) what the parents of a chunk's roots have."""
+        level = self._forest.chunking.split_level - 1
         upper = self._spine(self.question.gathered_by(place))
-        spine = self._forest.chunking.spine
-        return np.asarray(spine.to_children(split - 1, upper[-1]))[:, slice(*nodes)]
-
-    @staticmethod
-    def _repeated(chunk: Chunk, depth: int, levels: list[Floats]) -> Floats:
-        return np.asarray(chunk.tree.to_children(depth, levels[-1]))
+        return self._forest.chunking.spine.to_children(level, upper[-1])[:, slice(*nodes)]
 
     def _filled(
-        self, level: int, nodes: tuple[int, int], told: Floats, above: Floats | None
+        self, level: int, nodes: tuple[int, int], told: Floats, above: Above | None
     ) -> Floats:
         """The estimates of a level; a node that only repeats a leaf above it has that leaf's."""
         listed = self.question.listed(level, np.arange(*nodes))
         if listed.all() or above is None:
             return told
-        whole = above.copy()
+        whole = above().copy()
         whole[:, listed] = told
         return whole
 

@@ -18,8 +18,8 @@ def run_in_words(run: Run | None) -> str:
         f"This is run {run.period} of a series of {run.periods} periods. The data sets are those "
         "of all periods together, and differ in one period alone; a row belongs to the period in "
         "which it arrives. The budget is spent once for the whole series: it bounds what all its "
-        "runs tell together. Whoever has rows in k periods is protected as k privacy units are: with k "
-        "times epsilon, or k squared times rho. "
+        "runs tell together. Whoever has rows in k periods is protected as k privacy units are: "
+        "with k times epsilon, or k squared times rho. "
     )
 
 
