@@ -24,10 +24,12 @@ from pipelines.configuration import Configuration, load_configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.carry import check_turn
 from transforms.commit import check_committed
 from transforms.errors import InputError, sentence_in
 from transforms.key_reference import KeyReference
@@ -97,6 +99,8 @@ def run_release(path: str, arguments: list[str], wanted: Wanted | None = None) -
             "nothing was drawn or spent again"
         )
         return _finish(output, plan, standing=True)
+    if not wanted.repair:
+        check_turn(plan, output)
     key = configuration.key.checked()
     _check_filesystems(configuration.input_paths)
     matched = match_files(configuration.input_paths)
@@ -315,6 +319,7 @@ def _finish(output: str, plan: ReleasePlan, *, standing: bool) -> int:
     if not standing or not files.exists(report):
         write_report(output)
     print_summary(folder, report)
+    add_to_date(plan, output)
     return 0
 
 

@@ -47,6 +47,8 @@ class WindowTables:
         self.weights = window_weights(series.temporal, variances, window)
         self._own = [series.shown(level) for level in range(len(series.levels))]
         self._factors, self._read = level_factors(series.temporal, self.weights), read
+        # The tables of a place are asked for one after the other.
+        self._latest: tuple[Place, tuple[dict[str, pa.Table], bytes]] | None = None
         self._groups: dict[int, tuple[dict[Place, RootSolutions], list[LevelSolution]]] = {}
 
     @cached_property
@@ -63,6 +65,7 @@ class WindowTables:
             return spine_table(self.question, key, _joined(solutions), levels)
         return self._answer(Place(key, index))[0][kind]
 
+    @cached_property
     def concluded(self) -> dict[str, pa.Table]:
         """The tables of the whole tree."""
         question, notes = self.question, {}
@@ -74,10 +77,14 @@ class WindowTables:
         return dict(question.conclude(notes))
 
     def _answer(self, place: Place) -> tuple[dict[str, pa.Table], bytes]:
+        if self._latest is not None and self._latest[0] == place:
+            return self._latest[1]
         chunk = self._chunk(place)
         solutions, _ = self._group(self.question.gathered_by(place))
         answer = self.question.chunk_answer(chunk, self._levels(chunk, place), solutions[place])  # type: ignore[arg-type]
-        return answer.tables, b"" if answer.note is None else pack(answer.note)
+        found = answer.tables, b"" if answer.note is None else pack(answer.note)
+        self._latest = place, found
+        return found
 
     def _chunk(self, place: Place) -> Chunk:
         chunking = self.question.forest.chunking
@@ -139,7 +146,7 @@ class WindowTables:
         listed = self.question.listed(level, np.arange(*nodes))
         if listed.all() or above is None:
             return told
-        whole = above().copy()
+        whole: Floats = above().copy()
         whole[:, listed] = told
         return whole
 

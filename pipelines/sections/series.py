@@ -66,8 +66,8 @@ class SeriesSection(Section):
         try:
             _ = self.series
         except Refusal as refusal:
-            told = f"{self.period} is " if isinstance(self.period, date) else ""
-            told = told if refusal.field == "period" else ""
+            is_day = refusal.field == "period" and isinstance(self.period, date)
+            told = f"{self.period} is period {self.number}, and " if is_day else ""
             raise RuleBroken(f"{told}{refusal.rule}", at=f".{refusal.field}") from None
         return self
 

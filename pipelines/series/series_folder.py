@@ -117,12 +117,19 @@ class WindowFolder:
 
         return WindowTables(question, self.window, read)
 
-    def tree(self, name: str) -> Released:
-        """The answers about a tree over the periods."""
+    def tree(self, name: str, *, concluded: bool = False) -> Released:
+        """The answers about a tree over the periods.
+
+        Args:
+            name: of the tree.
+            concluded: with the quantiles that the tree releases, for which all of it is read.
+        """
         tables = self.tables(name)
         question = tables.question
         return KINDS[question.kind].released(
-            question, lambda kind, tree, key, index: tables.part(kind, key, index), {}
+            question,
+            lambda kind, tree, key, index: tables.part(kind, key, index),
+            tables.concluded if concluded else {},
         )
 
     def parts(self, name: str) -> list[Part]:
