@@ -21,7 +21,7 @@ from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import STATE, SeriesQuestion
 from transforms import files
-from transforms.conservation import tree_partials
+from transforms.conservation import tree_carried, tree_partials
 from transforms.errors import ReleaseError
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
@@ -137,10 +137,7 @@ class Carry(beam.PTransform):
 
 def carries(plan: ReleasePlan) -> bool:
     """Whether a run goes on with counts of the run before."""
-    return plan.run is not None and any(
-        isinstance(question, SeriesQuestion) and question.temporal.carried(question.period - 1)
-        for question in plan.questions
-    )
+    return any(question.carried_places for question in plan.questions)
 
 
 @beam.typehints.with_output_types(tuple[tuple[str, int, int], bytes], **{BALANCE: tuple[str, int]})
@@ -152,8 +149,8 @@ class _Open(KeyedDoFn):
         self._folder, self._nonce = folder, nonce
 
     def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
-        tree, group, number, name, checksum = element
-        sealed = _sealed(files.join(self._folder, *name.split("/")), checksum)
+        tree, group, number, file, checksum = element
+        sealed = _sealed(files.join(self._folder, *file.split("/")), checksum)
         question, place = self._plan.question(tree), Place(group, number)
         assert isinstance(question, SeriesQuestion)
         try:
@@ -163,7 +160,8 @@ class _Open(KeyedDoFn):
                 f"series: what {self._folder} carries on was sealed under another release key"
             ) from None
         yield (tree, *place), data
-        yield beam.pvalue.TaggedOutput(BALANCE, (tree_partials(tree), 1))
+        for name in (tree_partials(tree), tree_carried(tree)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
 
 
 def _sealed(path: str, checksum: str) -> bytes:

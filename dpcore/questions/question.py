@@ -167,6 +167,11 @@ class Question(ABC):
     def places(self) -> Sequence[Place]:
         """The parts of its exact counts, each of which has counts also where it has no rows."""
 
+    @property
+    def carried_places(self) -> Sequence[Place]:
+        """Those that get counts from an earlier run beside those of the rows, each once."""
+        return ()
+
     def balance_of(self, place: Place) -> int:
         """The balance that the counts of a place take part in. 0: together they hold what
         `Counter.add` added; else what partial counts of the same balance held."""

@@ -186,26 +186,35 @@ class SeriesQuestion(Question):
     def places(self) -> Sequence[Place]:
         return self.levels[0].places
 
+    @property
+    def carried_places(self) -> Sequence[Place]:
+        return self.places if self.temporal.carried(self.period - 1) else ()
+
     def merge(self, place: Place, partials: Iterable[bytes]) -> SeriesCounts:
         carried: list[bytes] = []
         own = self.levels[0].merge(place, _set_aside(partials, carried))
         before = self.temporal.carried(self.period - 1)
-        if len(carried) != bool(before):
-            raise ValueError(f"{len(carried)} carried counts of a place")
-        open_ = dict(zip(before, unpack_many(carried[0]), strict=True)) if carried else {}
         levels = []
         for level in self.temporal.counted(self.period):
             parts = [pack_dense(own.counts)]
-            if level in open_:
-                parts.append(pack_dense(unpack(open_[level])))
+            # That they came once is seen as of any counts, by the balance.
+            for each in carried if level in before else ():
+                parts.append(pack_dense(unpack(unpack_many(each)[before.index(level)])))
             levels.append(merged_chunk(own.counts.size, parts).counts)
         return SeriesCounts(own=own, levels=tuple(levels))
 
     def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        if isinstance(counts, CarriedCounts):
-            for place, data in counts.carried.items():
-                yield Partial(place, data)
-            counts = counts.period
+        """Of the period, or `CarriedCounts`.
+
+        Raises:
+            ValueError: they are none of this tree, or those that are carried on are missing.
+        """
+        carried = counts.carried if isinstance(counts, CarriedCounts) else {}
+        if set(carried) != set(self.carried_places):
+            raise ValueError(f"counts: what tree {self.name} carried on is not at hand")
+        for place, data in carried.items():
+            yield Partial(place, data)
+        counts = counts.period if isinstance(counts, CarriedCounts) else counts
         yield from self.levels[0].partials_of(counts, choices)
 
     def opened(self, place: Place, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
