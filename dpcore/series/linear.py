@@ -23,6 +23,9 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.refusal import Refusal
 from dpcore.uniform.forest import UniformForest
 
+# Of noise that is zero for all that floats can tell.
+_LEAST_VARIANCE = 1e-100
+
 
 def check_linear(question: object) -> None:
     """Refuses trees whose temporal nodes could not be put together.
@@ -68,9 +71,9 @@ def windowed(levels: Sequence[TreeQuestion], factors: Sequence[float]) -> TreeQu
             amounts.append(amount)
             continue
         variance = sum(
-            factor * law.variance for factor, law in zip(factors, laws, strict=True) if law
+            factor * _variance(law) for factor, law in zip(factors, laws, strict=True) if law
         )
-        amounts.append(amount * Fraction(_ratio(first.budget.measure, own.variance, variance)))
+        amounts.append(amount * Fraction(_ratio(first.budget.measure, _variance(own), variance)))
     budget = replace(first.budget, amount=sum(amounts, Fraction(0)))
     return replace(levels[0], plan=replace(first, budget=budget, level_amounts=tuple(amounts)))
 
@@ -79,13 +82,17 @@ def leaf_variance(question: TreeQuestion) -> float:
     """The variance of the noise of a leaf."""
     law = _law(question.plan, question.plan.tree.height)
     assert law is not None
-    return float(law.variance)
+    return _variance(law)
 
 
 def _law(plan: Any, level: int) -> NoiseLaw | None:
     """The noise of a level's nodes; of an irregular tree, of those that have siblings."""
     found: NoiseLaw | None = plan.laws[level] if hasattr(plan, "laws") else plan.law(level, 0)
     return found
+
+
+def _variance(law: NoiseLaw) -> float:
+    return max(float(law.variance), _LEAST_VARIANCE)
 
 
 def _ratio(measure: Measure, own: float, wanted: float) -> float:
