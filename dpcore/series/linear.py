@@ -40,7 +40,8 @@ def check_linear(question: object) -> None:
         )
     if type(question.forest) not in (UniformForest, IrregularForest):
         raise Refusal(
-            "mechanism", "a series needs estimates by least squares, as the planned mechanism has"
+            "mechanism",
+            "a series needs estimates by least squares and counts from the top, the defaults",
         )
 
 

@@ -75,7 +75,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
 
     @property
     def ways(self) -> frozenset[Way]:
-        return self.own.ways - {Way.OWN} or frozenset(Noise.BEST.ways)
+        return self.own.ways - {Way.OWN} or Noise.BEST.ways
 
     @property
     def has_fixed_amounts(self) -> bool:
@@ -87,6 +87,12 @@ class SeriesWorkload(Workload[SeriesQuestion]):
                 "level_budgets",
                 "in a series they must be equal or optimal: each temporal level "
                 "gets its part of the budget",
+            )
+        if self.own.ways == {Way.OWN}:
+            raise Refusal(
+                "domain",
+                "a series is of ordered trees, and of hierarchies measured by noise alone: this "
+                "tree would spend a delta of its own in every period",
             )
         self.own.check(measure, delta=delta)
 
