@@ -127,7 +127,6 @@ class SeriesQuestion(Question):
             name: of the tree.
         """
         first = levels[0]
-        named = zip(temporal.spans, levels, strict=True)
         return cls(
             name=name,
             keys=first.keys,
@@ -135,8 +134,11 @@ class SeriesQuestion(Question):
             weight=first.weight,
             temporal=temporal,
             period=period,
-            # Streams of noise are told apart by the names of trees.
-            levels=tuple(replace(each, name=f"{name}@{span}") for span, each in named),
+            # Streams of noise are told apart by the names of trees. A universe is held once.
+            levels=tuple(
+                replace(each, name=f"{name}@{span}", domain=first.domain, keys=first.keys)
+                for span, each in zip(temporal.spans, levels, strict=True)
+            ),
         )
 
     @property
@@ -336,8 +338,12 @@ class SeriesQuestion(Question):
         return self.levels[0].public_tables
 
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
-        levels: list[Any] = [each.with_public_tables(shared) for each in self.levels]
-        return replace(self, levels=tuple(levels))
+        first: Any = self.levels[0].with_public_tables(shared)
+        others = [replace(each, domain=first.domain) for each in self.levels[1:]]
+        for before, after in zip(self.levels[1:], others, strict=True):
+            if "widths" in before.__dict__:
+                after.remember_widths(before.widths)
+        return replace(self, levels=(first, *others))
 
     # What it spends, and how it is told
 

@@ -37,7 +37,10 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
         return
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     print_line()
-    print_line(f"to date, periods 1 to {plan.run.period}:")
+    print_line(
+        f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
+        "together:"
+    )
     concluded: dict[str, list[pa.Table]] = {}
     for question in plan.questions:
         tables = window.tables(question.name)

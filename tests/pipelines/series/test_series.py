@@ -15,7 +15,7 @@ import pytest
 from dpcore.noise.randomness import ReleaseKey
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import SeriesFolder
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import NONCE, Outcome, Workspace
 
 PERIODS, RELEASED = 5, 4
 
@@ -70,7 +70,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Days:
         made.write_day(period)
         outcome = made.day(period)
         assert outcome.code == 0, outcome.err
-        assert f"to date, periods 1 to {period}:" in outcome.out
+        assert f"to date, periods 1 to {period} of 5, which spend the budget" in outcome.out
     return made
 
 
@@ -364,3 +364,56 @@ def test_questions_beyond_the_series_are_refused(days: Days, released: Workspace
     refused(days.run("query", at, "top", "--to-date", "5"), "period 5 is not released")
     refused(days.run("query", released.output, "top", "--to-date"), "holds no series")
     assert SeriesFolder(str(at)).arrived == RELEASED
+
+
+# --- other trees, guarantees and files ---
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"epsilon": 2, "delta": 1e-6, "neighbors": "add_remove"},
+        {"epsilon": 2, "neighbors": "substitute"},
+    ],
+    ids=["delta", "substitute"],
+)
+def test_hierarchies_and_every_guarantee(tmp_path: Path, privacy: dict[str, object]) -> None:
+    made = Days(tmp_path)
+    table = tmp_path / "places.parquet"
+    pq.write_table(pa.table({"place": ["north", "south"]}), table)
+    places = {"kind": "hierarchy", "column": "place", "separator": "/", "table": str(table)}
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = privacy
+        tree = {"name": "towns", "domain": places | {"unknown": "other"}}
+        settings["trees"].append(tree)
+
+    for period in (1, 2):
+        made.write_day(period)
+        path = made.configure(lambda s, at=period: (change(s), s["series"].update(period=at)))  # type: ignore[misc]
+        outcome = made.run("release", path)
+        assert outcome.code == 0, outcome.err
+    (answer,) = json.loads(
+        made.run("query", made.output, "node", "--path", "north", "--tree", "towns", "--json").out
+    )["answers"]
+    truth = sum(made.write_day(p)["place"].to_pylist().count("north") for p in (1, 2))
+    assert abs(answer["estimate"] - truth) < 12 * answer["std_error"]
+    guarantee = ReleaseFolder(str(made.folder_of(2))).manifest["guarantee"]
+    assert guarantee["epsilon"] == "2"  # type: ignore[index]
+
+
+def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    """How rows lie in files, and how they are bundled, is nothing that a series remembers."""
+    found = []
+    for pieces in (1, 3):
+        made = Days(tmp_path / str(pieces)) if not (tmp_path / str(pieces)).mkdir() else None
+        assert made is not None
+        for period in (1, 2, 3):
+            table = made.write_day(period)
+            made.file(0).unlink()
+            for piece in range(pieces):
+                size = -(-len(table) // pieces)
+                pq.write_table(table.slice(piece * size, size), made.file(piece))
+            assert made.day(period, *NONCE).code == 0
+        found.append(made.snapshot())
+    assert found[0] == found[1]
