@@ -344,3 +344,57 @@ def test_a_tree_of_unknown_leaves_is_refused() -> None:
 def test_a_spine_is_put_together_too() -> None:
     runs = Runs.of(KINDS["ordered, chunks"], BINARY).run()
     assert len(runs.window(1, 7).part("nodes", 0, SPINE)) > 0
+
+
+# --- what a row moves ---
+
+
+def exact_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, Any]:
+    """The exact counts that every temporal node is measured from."""
+    found, draw = {}, TreeQuestion.draw
+
+    def recorded(self: TreeQuestion, place: Any, counts: bytes, noise: Any) -> Any:
+        level = runs.temporal.spans.index(int(self.name.split("@")[1]))
+        span = runs.temporal.node_of(level, len(runs.releases) + 1)
+        found[span] = unpack(counts)
+        return draw(self, place, counts, noise)
+
+    with patch.context() as context:
+        context.setattr(TreeQuestion, "draw", recorded)
+        runs.run()
+    return found
+
+
+@by_time
+@pytest.mark.parametrize("repeated", [False, True], ids=["once", "planted"])
+def test_a_row_moves_one_count_of_one_node_of_each_temporal_level(
+    temporal: TemporalTree, repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the guarantee rests on; seen to fail where a run is given a row of the run before."""
+    if repeated and temporal.periods == 1:
+        return
+    tree = one_level(Budget(measure=Measure.RHO, amount=Fraction(1)), keys=5)
+    for period in range(1, temporal.periods + 1 - repeated):
+        one, more = Runs.of(tree, temporal), Runs.of(tree, temporal)
+        more.counts[period - 1, 3] += 1
+        if repeated:
+            more.counts[period, 3] += 1
+        left, right = (exact_by_span(each, monkeypatch) for each in (one, more))
+        moved = {span: int(np.abs(left[span] - right[span]).sum()) for span in left}
+        by_level = [
+            sum(count for span, count in moved.items() if span.level == level)
+            for level in range(len(temporal.spans))
+        ]
+        assert (max(by_level) > 1) == repeated
+
+
+@by_kind
+def test_what_the_levels_spend_is_no_more_than_the_budget(kind: str) -> None:
+    tree = KINDS[kind]
+    for temporal in TIMES:
+        plans = [series_plan(tree, temporal, at) for at in range(1, temporal.periods + 1)]
+        for plan in plans:
+            assert plan.spending.rho <= plan.budget.amount
+            assert plan.questions[0].budget == tree.budget
+        # Each run states the whole of it: what a run spends is not known by what closes in it.
+        assert len({plan.spending.rho for plan in plans}) == 1

@@ -417,3 +417,22 @@ def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> Non
             assert made.day(period, *NONCE).code == 0
         found.append(made.snapshot())
     assert found[0] == found[1]
+
+
+def test_the_beginning_of_a_run_is_discarded_whole(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    made.write_day(1)
+    assert made.day(1).code == 0
+    (made.folder_of(1) / "manifest.json").unlink()
+    nonce = (made.folder_of(1) / "nonce.json").read_bytes()
+    state = {path.name for path in made.folder_of(1).glob("state/*")}
+    assert made.day(1, "--discard").code == 0
+    assert (made.folder_of(1) / "nonce.json").read_bytes() != nonce
+    assert not state & {path.name for path in made.folder_of(1).glob("state/*")}
+
+
+def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> None:
+    before = copy.snapshot()
+    shutil.rmtree(copy.folder_of(3) / "to-date")
+    assert copy.day(3).code == 0
+    assert copy.snapshot() == before
