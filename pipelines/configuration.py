@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Union
 
 from pydantic import (
@@ -25,7 +26,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.privacy.budget import Neighbors
-from dpcore.questions.workload import Terms
+from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
@@ -104,6 +105,14 @@ class Configuration:
     trees: tuple[TreeSection, ...]
     series: Series | None = None
 
+    @cached_property
+    def workloads(self) -> tuple[Workload[Any], ...]:
+        """What is asked of each tree."""
+        asked = tuple(tree.workload() for tree in self.trees)
+        if self.series is None:
+            return asked
+        return tuple(SeriesWorkload.of(each, self.series) for each in asked)
+
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget.
 
@@ -111,11 +120,8 @@ class Configuration:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
                 choices do not go with the guarantee.
         """
-        workloads = [tree.workload() for tree in self.trees]
-        if self.series is not None:
-            workloads = [SeriesWorkload.of(each, self.series) for each in workloads]
         try:
-            return plan_release(self.release, self.guarantee, self.terms, workloads)
+            return plan_release(self.release, self.guarantee, self.terms, self.workloads)
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:

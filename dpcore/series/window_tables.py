@@ -44,7 +44,9 @@ class WindowTables:
 
     def __init__(self, series: SeriesQuestion, window: Window, read: ReadSpan) -> None:
         variances = tuple(leaf_variance(each) for each in series.levels)
-        self.weights = window_weights(series.temporal, variances, window)
+        weights = window_weights(series.temporal, variances, window)
+        # Run by run: one after the other is opened, and read once.
+        self.weights = dict(sorted(weights.items(), key=lambda each: each[0].last))
         self._own = [series.shown(level) for level in range(len(series.levels))]
         self._factors, self._read = level_factors(series.temporal, self.weights), read
         # The tables of a place are asked for one after the other.
