@@ -56,9 +56,12 @@ class SeriesFolder:
         """One of the runs.
 
         Raises:
-            FolderError: it is not released, or cannot be read.
+            FolderError: it is not released, cannot be read, or is of another series.
         """
-        return ReleaseFolder(run_folder(self.path, period))
+        found = ReleaseFolder(run_folder(self.path, period))
+        if period > 1 and _without_period(found) != _without_period(self.run(1)):
+            raise FolderError(f"{found.path}: is a run of another series than that of period 1")
+        return found
 
     def window(
         self, first: int, last: int | None = None, arrived: int | None = None
@@ -82,6 +85,14 @@ class SeriesFolder:
         except Refusal as refusal:
             raise FolderError(f"{self.path}: {refusal}") from None
         return WindowFolder(self, window)
+
+
+def _without_period(run: ReleaseFolder) -> dict[str, object]:
+    """The specification of a run, but for what may differ from run to run."""
+    spec = run.manifest["spec"]
+    assert isinstance(spec, dict)
+    trees = [{name: each[name] for name in each if name != "period"} for each in spec["trees"]]
+    return {**spec, "trees": trees}
 
 
 class WindowFolder:

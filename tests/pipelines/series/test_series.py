@@ -431,6 +431,17 @@ def test_the_beginning_of_a_run_is_discarded_whole(tmp_path: Path) -> None:
     assert not state & {path.name for path in made.folder_of(1).glob("state/*")}
 
 
+def test_a_run_of_another_series_is_not_asked(copy: Days, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Days(tmp_path / "other")
+    for period in (1, 2):
+        other.write_day(period)
+        assert other.day(period, periods=4).code == 0
+    shutil.rmtree(copy.folder_of(2))
+    shutil.copytree(other.folder_of(2), copy.folder_of(2))
+    refused(copy.run("query", copy.output, "top", "--tree", "all"), "is a run of another series")
+
+
 def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> None:
     before = copy.snapshot()
     shutil.rmtree(copy.folder_of(3) / "to-date")
