@@ -15,16 +15,20 @@ Honaker, "Efficient use of differentially private binary trees", 2015 (estimatio
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from dpcore.refusal import Refusal
 
 # More would be read for one answer than a query can wait for.
 MOST_PERIODS = 2**16
-# Steps of a fixed point that contracts by a half or more.
-_STEPS = 200
+# Steps of a fixed point that contracts by about a half, until they change nothing.
+_STEPS, _SETTLED = 2000, 1e-14
+# A share that goes to zero stops here.
+_NOTHING = 1e-9
 # Below this share of a budget a level is not worth measuring.
 _LEAST_SHARE = 0.01
 _WIDEST = 64
@@ -152,13 +156,11 @@ class TemporalTree:
     @cached_property
     def mean_roots(self) -> tuple[float, ...]:
         """Of each level, how many nodes of it make up a total to date, on average over periods."""
-        counts = [0] * len(self.spans)
-        for period in range(1, self.periods + 1):
-            left = period
-            for level in reversed(range(len(self.spans))):
-                number, left = divmod(left, self.spans[level])
-                counts[level] += number
-        return tuple(count / self.periods for count in counts)
+        left, means = np.arange(1, self.periods + 1), []
+        for span in reversed(self.spans):
+            number, left = np.divmod(left, span)
+            means.append(float(number.mean()))
+        return tuple(reversed(means))
 
 
 def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tuple[float, ...]:
@@ -205,6 +207,7 @@ class TemporalSplit:
     error: float
 
 
+@lru_cache(maxsize=16)
 def best_split(periods: int, power: int) -> TemporalSplit:
     """The tree and the split of a budget with which totals to date are best on average.
 
@@ -226,9 +229,12 @@ def best_split(periods: int, power: int) -> TemporalSplit:
     # Wider trees have a root above the periods, of which few totals to date make use.
     widest = max(2, min(periods, _WIDEST))
     trees = (TemporalTree.of(periods, fanout) for fanout in range(2, widest + 1))
-    return min((_earning(_split(tree, power), power) for tree in trees), key=lambda at: at.error)
+    found = (_earning(_split(tree, power), power) for tree in trees)
+    # Of equals up to rounding the first, on every machine.
+    return min(found, key=lambda each: round(each.error, 9))
 
 
+@lru_cache(maxsize=16)
 def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
     """The tree of a fan-out, all of whose levels are measured, and the split with which totals to
     date are best on average while no level gets less than half an equal share.
@@ -267,19 +273,20 @@ def _earning(split: TemporalSplit, power: int) -> TemporalSplit:
 
 
 def _split(tree: TemporalTree, power: int) -> TemporalSplit:
-    levels = len(tree.spans)
-    shares = [1 / levels] * levels
-    best = TemporalSplit(tree=tree, shares=tuple(shares), error=_error(tree, shares, power))
+    """The best split. The last step's and not that of the least error, which many would share up to
+    rounding: every run of a series must find the same one, on whatever machine."""
+    shares = [1 / len(tree.spans)] * len(tree.spans)
     for _ in range(_STEPS):
         slopes = _slopes(tree, _variances(shares, power))
         wanted = [slope ** (1 / (power + 1)) for slope in slopes]
+        total, before = sum(wanted), shares
         shares = [
-            (share + each / sum(wanted)) / 2 for share, each in zip(shares, wanted, strict=True)
+            max((share + each / total) / 2, _NOTHING)
+            for share, each in zip(shares, wanted, strict=True)
         ]
-        error = _error(tree, shares, power)
-        if error < best.error:
-            best = TemporalSplit(tree=tree, shares=tuple(shares), error=error)
-    return best
+        if max(abs(one - other) for one, other in zip(shares, before, strict=True)) < _SETTLED:
+            break
+    return TemporalSplit(tree=tree, shares=tuple(shares), error=_error(tree, shares, power))
 
 
 def _variances(shares: list[float], power: int) -> tuple[float, ...]:
