@@ -224,6 +224,9 @@ def _add_query(commands: Commands) -> None:
             "last one)",
         )
         kind.add_argument(
+            "--running", action="store_true", help="of a series: to date, at each of its periods"
+        )
+        kind.add_argument(
             "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
         )
         kind.add_argument("--json", action="store_true", help="for programs")

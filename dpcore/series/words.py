@@ -19,7 +19,7 @@ def run_in_words(run: Run | None) -> str:
         "of all periods together, and differ in one period alone; a row belongs to the period in "
         "which it arrives. The budget is spent once for the whole series: it bounds what all its "
         "runs tell together. Whoever has rows in k periods is protected as k privacy units are: "
-        "with k times epsilon, or k squared times rho. "
+        "with k times epsilon (and a delta that grows faster), or k squared times rho. "
     )
 
 

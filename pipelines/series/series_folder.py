@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -148,17 +149,42 @@ class WindowFolder:
         return list(self.tables(name).question.parts())
 
 
-def opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder | WindowFolder:
-    """What a command asks: a release, or periods in a row of a series.
+class Opened(NamedTuple):
+    """A folder that is asked.
+
+    Attributes:
+        told: what stands before its answers.
+        folder: a release, or some periods of a series.
+    """
+
+    told: dict[str, object]
+    folder: ReleaseFolder | WindowFolder
+
+
+def opened(
+    path: str, window: str | None, to_date: int | None, *, running: bool = False
+) -> list[Opened]:
+    """What a command asks: a release, or periods in a row of a series; or several such.
 
     Args:
         path: the folder of a release, of a run, or of a series.
         window: "FIRST:LAST", or None.
         to_date: the period up to which, 0 for the last one; None where it is not asked.
+        running: all periods to date, at each of them.
 
     Raises:
         FolderError: there is no such release or period, or the window cannot be read.
     """
+    if running:
+        if window is not None or to_date is not None:
+            raise FolderError(f"{path}: running: goes neither with --window nor with --to-date")
+        series = SeriesFolder(path)
+        periods = range(1, series.arrived + 1)
+        return [Opened({"period": at}, series.window(1, arrived=at)) for at in periods]
+    return [Opened({}, _opened(path, window, to_date))]
+
+
+def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder | WindowFolder:
     if window is None and to_date is None:
         if not holds_release(path) and holds_release(run_folder(path, 1)):
             return SeriesFolder(path).window(1)

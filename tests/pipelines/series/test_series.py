@@ -138,6 +138,16 @@ def test_windows_and_totals_to_date_are_asked_of_the_series(
     assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
 
 
+def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
+    other = Days(tmp_path)
+    rows = asked(days, days.output, "cdf", "50", "75", "--running")
+    assert [row["period"] for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4]
+    for row, value in zip(rows, (50, 75) * RELEASED, strict=True):
+        assert row["count"] == below(other, value, *range(1, row["period"] + 1))
+    outcome = days.run("query", days.output, "top", "--running", "--to-date", "--tree", "all")
+    refused(outcome, "goes neither with --window nor with --to-date")
+
+
 def test_a_run_by_itself_is_its_period_alone(days: Days, tmp_path: Path) -> None:
     (answer,) = asked(days, days.folder_of(3), "cdf", "50")
     assert answer["count"] == below(Days(tmp_path), 50, 3)
