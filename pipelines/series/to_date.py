@@ -15,11 +15,14 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.trees.forest import SPINE
 from pipelines.kinds import KINDS
 from pipelines.series.series_folder import SeriesFolder, WindowFolder
-from pipelines.terminal_text import print_line
+from pipelines.terminal_text import escaped, print_line
 from transforms import files
 from transforms.layout import concluded_file, parquet_bytes
 
 TO_DATE = "to-date"
+# Over all keys. This runs where the command does, whatever the engine: larger trees are put
+# together part by part when they are asked.
+MOST_LEAVES = 2**22
 
 
 def add_to_date(plan: ReleasePlan, output: str) -> None:
@@ -43,6 +46,11 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
     )
     concluded: dict[str, list[pa.Table]] = {}
     for question in plan.questions:
+        if question.dense_cells > MOST_LEAVES:
+            print_line(
+                f"{escaped(question.name)}: large; dptrees query puts together what is asked"
+            )
+            continue
         tables = window.tables(question.name)
         _write_parts(window, question.name, files.join(output, TO_DATE))
         for name, table in tables.concluded.items():

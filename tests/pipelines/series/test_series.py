@@ -441,6 +441,17 @@ def test_the_beginning_of_a_run_is_discarded_whole(tmp_path: Path) -> None:
     assert not state & {path.name for path in made.folder_of(1).glob("state/*")}
 
 
+def test_totals_to_date_of_large_trees_are_only_asked(
+    copy: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
+    shutil.rmtree(copy.folder_of(3) / "to-date")
+    outcome = copy.day(3)
+    assert outcome.code == 0 and "places: large; dptrees query puts together" in outcome.out
+    written = sorted(path.name for path in copy.folder_of(3).rglob("to-date/*/*"))
+    assert written == ["all-000000-000000.parquet"] * 2
+
+
 def test_a_run_of_another_series_is_not_asked(copy: Days, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Days(tmp_path / "other")
