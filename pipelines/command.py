@@ -278,6 +278,21 @@ def _add_query(commands: Commands) -> None:
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
         kind.add_argument("--key", help="of a tree with keys")
         kind.add_argument(
+            "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
+        )
+        kind.add_argument(
+            "--to-date",
+            type=int,
+            nargs="?",
+            const=0,
+            metavar="PERIOD",
+            help="of a series: all periods, as was known once this one was released (default: the "
+            "last one)",
+        )
+        kind.add_argument(
+            "--running", action="store_true", help="of a series: to date, at each of its periods"
+        )
+        kind.add_argument(
             "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
         )
         kind.add_argument("--json", action="store_true", help="for programs")

@@ -32,6 +32,7 @@ from dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
 from dpcore.rows.key_table import KeyTable
+from dpcore.series.workload import Series, SeriesWorkload
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
@@ -47,10 +48,12 @@ from pipelines.sections.ledger import ledger_url
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
+from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
+from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -71,6 +74,7 @@ class ReleaseSection(Section):
     privacy: PrivacySection
     ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
     dataset: Name | None = None
+    series: SeriesSection | None = None
     trees: tuple[TreeSection, ...]
     # Checked by `pipelines.sections.parameters`, before what they are put into.
     parameters: Any = None
@@ -120,6 +124,7 @@ class Configuration:
             None: nothing is signed.
         parameters: the texts of those that the configuration holds, by name.
         id_of_all: whether the release's id is the same whatever the parameters are.
+        series: that the release is a run of; the output is then the folder of the run.
     """
 
     source: str
@@ -149,10 +154,15 @@ class Configuration:
             f"release: {self.release}-${{{min(self.parameters)}}}"
         )
 
+    series: Series | None = None
+
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
         """What is asked of each tree."""
-        return tuple(map(self._workload, range(len(self.trees))))
+        asked = tuple(map(self._workload, range(len(self.trees))))
+        if self.series is None:
+            return asked
+        return tuple(SeriesWorkload.of(each, self.series) for each in asked)
 
     @cached_property
     def selections(self) -> Mapping[PrivateKeys, int]:
@@ -313,6 +323,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         section = _release_section().model_validate(values)
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
+    series = None if section.series is None else section.series.series
     formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
     configuration = Configuration(
         source=source,
@@ -320,7 +331,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         input_format=section.input.format,
         input_paths=section.input.path,
         input_options=formats,
-        output=section.output,
+        output=section.output if series is None else run_folder(section.output, series.period),
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         guarantee=Guarantee(
             budget=section.privacy.budget,
@@ -338,14 +349,21 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         signing_key=section.signing_key,
         parameters=parameters.used,
         id_of_all=parameters.misses("release"),
+        series=series,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
+    if configuration.selections and series is not None:
+        first = min(configuration.selections.values())
+        raise ConfigurationError(
+            f"{source}: trees[{first}].by.keys: private does not go with series: the keys of all "
+            "runs are to be the same, so list them"
+        )
     return configuration
 
 
 def _release_section() -> type[ReleaseSection]:
     """The section of the file whose trees are of the kinds that are registered."""
-    tagged = tuple(Annotated[kind.section, Tag(_tag(name))] for name, kind in KINDS.items())
+    tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[
         Union[tagged],  # noqa: UP007 - of as many as there are
         Discriminator(lambda given: _tag(_kind_of(given))),
@@ -355,6 +373,11 @@ def _release_section() -> type[ReleaseSection]:
         tuple[tree, ...], BeforeValidator(rules.several), AfterValidator(_distinct_names)
     ]
     return create_model("ReleaseSection", __base__=ReleaseSection, trees=(trees, ...))
+
+
+def _tree_sections() -> dict[str, type[TreeSection]]:
+    """The sections of trees by the names of their kinds."""
+    return {name: kind.section for name, kind in KINDS.items() if kind.section is not None}
 
 
 def _tag(kind: str) -> str:
@@ -371,7 +394,7 @@ def _kind_of(tree: object) -> str:
 def _known_kind(tree: object) -> object:
     domain = tree.get("domain") if isinstance(tree, Mapping) else None
     if isinstance(domain, Mapping) and "kind" in domain:
-        rules.at(".domain.kind", rules.choice(*KINDS), domain["kind"])
+        rules.at(".domain.kind", rules.choice(*_tree_sections()), domain["kind"])
     return tree
 
 

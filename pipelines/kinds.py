@@ -41,6 +41,8 @@ from pipelines.page.tree_page import PageRoom, TreePage
 from pipelines.plain.lines import plan_entry, plan_lines, summary_lines
 from pipelines.plain.page import plain_tree
 from pipelines.sections.tree import TreeSection
+from pipelines.series.lines import series_entry, series_lines, series_target
+from pipelines.series.page import period_tree
 from pipelines.sparse.lines import sparse_entry, sparse_lines, sparse_summary, sparse_target
 from pipelines.sparse.nodes import check_asked_sparse
 from pipelines.sparse.page import sparse_tree
@@ -56,7 +58,8 @@ class Kind:
     """What the commands need of a kind of tree; only the section has no default.
 
     Attributes:
-        section: of a tree in a configuration, which makes its workload.
+        section: of a tree in a configuration, which makes its workload; None where no tree is asked
+            for as one of the kind.
         plan_entry: the plan of a question as plain values.
         plan_lines: the plan of a question for a person, from these values.
         target: the budget of one tree alone for an error, as plain values.
@@ -66,7 +69,7 @@ class Kind:
             no paths.
     """
 
-    section: type[TreeSection]
+    section: type[TreeSection] | None
     plan_entry: Callable[[Any], dict[str, Any]] = plan_entry
     plan_lines: Callable[[Any, Mapping[str, Any]], Iterator[str]] = plan_lines
     target: Callable[[Target], dict[str, Any]] = Target.found
@@ -110,4 +113,18 @@ KINDS: dict[str, Kind] = {
         summary_lines=hypercube_summary,
         page=hypercube_tree,
     ),
+    # The tree of a period, of another kind, over the periods of a series.
+    "series": Kind(
+        section=None,
+        plan_entry=lambda asked: series_entry(asked, _of_period(asked).plan_entry),
+        plan_lines=lambda asked, entry: series_lines(asked, entry, _of_period(asked).plan_lines),
+        target=series_target,
+        summary_lines=lambda tree: KINDS[tree.question.kind].summary_lines(tree),
+        page=lambda release, asked, room: period_tree(release, asked, room, _of_period(asked).page),
+    ),
 }
+
+
+def _of_period(asked: Any) -> Kind:
+    """The kind of the tree of one period."""
+    return KINDS[asked.shown(0).kind]

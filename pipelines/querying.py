@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from dpcore.questions.released import Answer, Released
 from pipelines.release_folder import ReleaseFolder
+from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import escaped, print_json, print_line
 from pipelines.user_error import UserError
 
@@ -19,15 +20,14 @@ def run_query(chosen: argparse.Namespace) -> int:
     Raises:
         UserError: the tree, the key or a value is none of the release's.
     """
-    folder = ReleaseFolder(chosen.release)
-    name = tree_name(folder, chosen)
-    tree: Released = folder.release.tree(name)
+    folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
+    name = tree_name(folders[0].folder, chosen)
     try:
-        if chosen.confidence is not None:
-            tree = tree.at_confidence(chosen.confidence)
-        if getattr(chosen, "column", None) is not None:
-            tree = tree.of_column(chosen.column)
-        rows = [*_answers(tree, chosen)]
+        rows = [
+            each.told | row
+            for each in folders
+            for row in _answers(_asked(each.folder.release.tree(name), chosen), chosen)
+        ]
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
     if chosen.json:
@@ -37,7 +37,16 @@ def run_query(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def tree_name(folder: ReleaseFolder, chosen: argparse.Namespace) -> str:
+def _asked(tree: Released, chosen: argparse.Namespace) -> Released:
+    """A tree as it is asked: at a confidence, or one of its columns."""
+    if chosen.confidence is not None:
+        tree = tree.at_confidence(chosen.confidence)
+    if getattr(chosen, "column", None) is not None:
+        tree = tree.of_column(chosen.column)
+    return tree
+
+
+def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
     """The tree that the arguments name, or the only one.
 
     Raises:

@@ -172,6 +172,16 @@ class ReleaseFolder:
         return pq.ParquetFile(source)
 
 
+def holds_release(path: str) -> bool:
+    """Whether a folder holds a finished release: whether there is a manifest in it."""
+    name = os.path.join(path, MANIFEST)
+    if not _is_remote(path):
+        return os.path.exists(name)
+    files = beam_files()
+    files.use_environment()
+    return bool(files.exists(name))
+
+
 def _upper_rows(file: pq.ParquetFile, levels: int) -> Iterator[pa.RecordBatch]:
     """The rows of so many levels from the root: a part holds one level after the other."""
     for batch in file.iter_batches():

@@ -16,6 +16,7 @@ from pipelines.running.job import beam_options
 from pipelines.running.output import Wanted
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
+from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from transforms import files
@@ -82,4 +83,5 @@ def _finish(stage: Stage, *, standing: bool) -> int:
     if not standing or not files.exists(report):
         write_report(output)
     print_summary(folder, report, stage.booking.account.line if stage.booking else None)
+    add_to_date(stage.plan, output)
     return 0

@@ -37,17 +37,21 @@ class CountRows(beam.PTransform):
     Args:
         plan: the questions.
         key: where the release key lies.
+        carry: what else is counted: what an earlier run carried on; None: nothing.
 
     Returns:
         PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
         PCollection[bytes], a digest of each; and the balance PCollection[tuple[str, int]].
     """
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, carry: beam.PTransform | None = None
+    ) -> None:
         super().__init__()
-        self._plan, self._key = plan, key
+        self._plan, self._key, self._carry = plan, key, carry
 
     def expand(self, batches: Any) -> Any:
+        carried = [] if self._carry is None else [batches.pipeline | "Carry" >> self._carry]
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
         if self._plan.unit.is_row:
             step = beam.ParDo(_CountRows(self._plan, self._key))
@@ -61,7 +65,7 @@ class CountRows(beam.PTransform):
             | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
         )
         merged = (
-            (partial["counts"], empty)
+            (partial["counts"], empty, *(counts for counts, _ in carried))
             | "AllPlaces" >> beam.Flatten()
             # -> (PlaceKey, [bytes])
             | "ByPlace" >> beam.GroupByKey()
@@ -71,7 +75,8 @@ class CountRows(beam.PTransform):
                 BALANCE, _DIGEST, main="counts"
             )
         )
-        balance = (partial[BALANCE], merged[BALANCE]) | "Balance" >> beam.Flatten()
+        balances = partial[BALANCE], merged[BALANCE], *(balance for _, balance in carried)
+        balance = balances | "Balance" >> beam.Flatten()
         return merged["counts"], merged[_DIGEST], balance
 
 

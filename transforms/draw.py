@@ -4,8 +4,8 @@
     sent -> group -> returned to each place; and parts that are ready
     kept, returned -> parts
 
-The exact counts go no further than the step that adds noise; what leaves it is noisy but for the
-exact counts of chunk roots, which their group needs for its own noise and which end there.
+The exact counts go no further than the step that adds noise; what leaves it is noisy or sealed, but
+for the exact counts of chunk roots, which their group needs for its own noise and which end there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -8,6 +8,9 @@
     universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
     manifest.sig        its signature, where it is signed: by the launcher
     keys-*.parquet      the keys of a group-by that stand in a table, likewise
+    state/*             parts too: what a run of a series carries on, sealed
+
+The runs of a series lie side by side, period-0001 and so on, in the folder of the series.
 
 A part is named by the chunk it holds and the SHA-256 of its bytes, so a retry writes the same file
 again and readers can tell a damaged one. Every part of the plan has one receipt; the receipts are
@@ -25,11 +28,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.questions.place import Part
+from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import STATE
 from dpcore.trees.forest import SPINE
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
 SIGNATURE = "manifest.sig"
+# The folders of parts.
+PART_KINDS = (NODES, CDF, STATE)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -114,6 +121,28 @@ class Receipt:
         """The inverse of `to_bytes`."""
         fields = json.loads(data)
         return cls(**(fields | {"part": Part(**fields["part"])}))
+
+
+def period_folder(period: int) -> str:
+    """The folder of a run, within that of its series.
+
+    >>> period_folder(3)
+    'period-0003'
+    """
+    return f"period-{period:04d}"
+
+
+def run_folder(series: str, period: int) -> str:
+    """The folder of a run of a series.
+
+    Args:
+        series: the folder of the series, on any filesystem.
+        period: of the run.
+
+    >>> run_folder("out/daily", 3)
+    'out/daily/period-0003'
+    """
+    return f"{series.rstrip('/')}/{period_folder(period)}"
 
 
 SHARED_NAMES = re.compile(r"(universe|keys)-[0-9a-f]{16}\.parquet")

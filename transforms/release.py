@@ -8,6 +8,7 @@ import apache_beam as beam
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
 from transforms import files
+from transforms.carry import Carry, carries, check_turn
 from transforms.commit import Commit
 from transforms.count import CountRows
 from transforms.draw import DrawTrees
@@ -51,6 +52,7 @@ class ReleaseTrees(beam.PTransform):
     Raises:
         InputError: the rows are windowed or unbounded: a release counts all rows once.
         StandingError, NonceError, OutputError: the folder cannot take this release.
+        SeriesError: it is not the turn of this run of a series.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ReleaseTrees(beam.PTransform):
         check_whole(batches)
         manifest = files.join(self._output, MANIFEST)
         if not stands(self._output, self._plan):
+            check_turn(self._plan, self._output)
             nonce = folder_nonce(self._output, self._nonce, self._key.key_id)
         elif self._repair:
             standing = read_manifest(manifest)
@@ -85,7 +88,8 @@ class ReleaseTrees(beam.PTransform):
         return self._released(batches, given, share_universes(self._plan, self._output), nonce)
 
     def _released(self, batches: Any, given: Any, plan: ReleasePlan, nonce: bytes) -> Any:
-        counts, digests, counted = batches | "Count" >> CountRows(plan, self._key)
+        carry = Carry(plan, self._key, self._output) if carries(plan) else None
+        counts, digests, counted = batches | "Count" >> CountRows(plan, self._key, carry)
         if given is None:
             balance = counted | "WithoutReader" >> beam.Filter(lambda part: part[0] != _FROM_READER)
         else:

@@ -9,10 +9,18 @@ does not name goes. Files that are not ours stay.
 import re
 from collections.abc import Iterable
 
-from dpcore.questions.tables import CDF, NODES, QUANTILES
+from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
-from transforms.layout import MANIFEST, NONCE, RECORD, SHARED_NAMES, concluded_file, part_names
+from transforms.layout import (
+    MANIFEST,
+    NONCE,
+    PART_KINDS,
+    RECORD,
+    SHARED_NAMES,
+    concluded_file,
+    part_names,
+)
 from transforms.standing import StandingError, read_manifest
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
@@ -99,14 +107,14 @@ def missing_files(folder: str, names: Iterable[str]) -> list[str]:
 
 def _present(folder: str) -> set[str]:
     """The paths of all files of a folder, and of its folders of parts."""
-    places = (folder, files.join(folder, NODES), files.join(folder, CDF))
+    places = (folder, *(files.join(folder, kind) for kind in PART_KINDS))
     return {path for place in places for path in files.names_below(place)}
 
 
 def _parts(folder: str, trees: Iterable[str] | None) -> set[str]:
     """The paths of all files that are named as parts of some trees are; of any, where None."""
     part = part_names(trees)
-    below = (files.names_below(files.join(folder, kind)) for kind in (NODES, CDF))
+    below = (files.names_below(files.join(folder, kind)) for kind in PART_KINDS)
     return {path for paths in below for path in paths if part.fullmatch(_name(path))}
 
 

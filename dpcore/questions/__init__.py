@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "entry": ("budget_entry", "policies_of"),
-    "leaf_counts": ("BUFFERED_ROWS",),
+    "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
     "parts": ("ChunkAnswer",),
@@ -22,7 +22,7 @@ FACE = {
         "ReleasedPart",
         "RowIncrements",
     ),
-    "question": ("PublicTable", "Question"),
+    "question": ("PublicTable", "Question", "Run"),
     "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "named_level"),
     "tables": (
         "CDF",
@@ -31,6 +31,7 @@ FACE = {
         "QUANTILES",
         "nodes_table",
         "number_column",
+        "spine_table",
         "tree_and_key",
     ),
     "tree_question": ("Intervals", "TreeQuestion"),

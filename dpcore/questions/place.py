@@ -125,8 +125,8 @@ class Drawn(NamedTuple):
     Attributes:
         sent: to the gathering of the place's group, which waits for that of each of its places; of
             the exact counts no more than the group's own noise is a function of.
-        kept: noisy, what `Question.finish` needs of the place; None: it is not finished by itself,
-            and nothing is returned to it.
+        kept: noisy, or sealed, what `Question.finish` needs of the place; None: it is not finished
+            by itself, and nothing is returned to it.
     """
 
     sent: bytes

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -45,6 +45,18 @@ from dpcore.questions.place import (
     RowIncrements,
 )
 from dpcore.rows.keys import Keys
+
+
+class Run(NamedTuple):
+    """One run of a series of releases that spend one budget together.
+
+    Attributes:
+        period: which, from 1 on.
+        periods: how many there are, fixed before the first.
+    """
+
+    period: int
+    periods: int
 
 
 class PublicTable(Protocol):
@@ -111,6 +123,11 @@ class Question(ABC):
     def label_of(self, code: int) -> str | None:
         """The name of one key."""
         return self.labels_between(code, code + 1)[0]
+
+    @property
+    def run(self) -> Run | None:
+        """Which run of which series the release is; None where it stands alone."""
+        return None
 
     # What is read of the rows
 
@@ -193,6 +210,11 @@ class Question(ABC):
     @abstractmethod
     def places(self) -> Sequence[Place]:
         """The parts of its exact counts, each of which has counts also where it has no rows."""
+
+    @property
+    def carried_places(self) -> Sequence[Place]:
+        """Those that get counts from an earlier run beside those of the rows, each once."""
+        return ()
 
     def balance_of(self, place: Place) -> int:
         """The balance that the counts of a place take part in. 0: together they hold what

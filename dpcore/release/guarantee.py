@@ -10,6 +10,7 @@ from dpcore import __version__
 from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
+from dpcore.series.words import run_in_words, run_numbers
 
 # The entry of a manifest that tells whether the others are as they were written.
 CHECKSUM = "checksum"
@@ -59,7 +60,7 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"with rho = {amount} allows"
         )
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
-    told = f"{_selected(plan)}{_bounds(plan)}{_unit(plan)}"
+    told = f"{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
         f"{told}. Noise is derived from a secret key: whoever "
@@ -179,6 +180,7 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
             "are trusted; under one folder it speaks of one data set",
         },
         "trees": [question.entry() for question in plan.questions],
+        **({} if plan.run is None else {"series": run_numbers(plan.name, plan.run)}),
     }
 
 

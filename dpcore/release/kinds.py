@@ -28,6 +28,8 @@ from dpcore.questions.tables import QUANTILES
 from dpcore.rows.key_table import KeyTable
 from dpcore.selection.question import selection_question_from_spec
 from dpcore.selection.released import ReleasedSelection
+from dpcore.series.question import SeriesQuestion, series_question_from_spec
+from dpcore.series.released import own_period
 from dpcore.sparse.question import sparse_question_from_spec
 from dpcore.sparse.released import ReleasedSparse
 
@@ -76,6 +78,16 @@ def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
     return hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
 
 
+def _series(spec: Spec, terms: ReadTerms) -> Question:
+    return series_question_from_spec(spec, lambda level: kind_of(level).question(level, terms))
+
+
+def _released_period(
+    question: SeriesQuestion, read: ReadPart, tables: Mapping[str, pa.Table]
+) -> Released:
+    return own_period(question, read, tables, lambda tree: KINDS[tree.kind].released)
+
+
 KINDS: dict[str, Kind] = {
     "ordered": Kind(
         _ordered, lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES))
@@ -93,6 +105,7 @@ KINDS: dict[str, Kind] = {
         lambda spec, terms: hypercube_question_from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
     ),
+    "series": Kind(_series, _released_period),
 }
 
 

@@ -18,7 +18,7 @@ from dpcore.noise.laws import SAMPLER_VERSION
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import Spending
 from dpcore.privacy.unit import PrivacyUnit
-from dpcore.questions.question import Question
+from dpcore.questions.question import Question, Run
 from dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, kind_of
 from dpcore.rows.table_keys import TableKeys
 
@@ -46,8 +46,8 @@ class ReleasePlan:
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
 
     Raises:
-        ValueError: no question, a name twice, budgets above the whole, mixed relations, or laws
-            that do not keep what is stated.
+        ValueError: no question, a name twice, budgets above the whole, mixed relations or
+            runs, or laws that do not keep what is stated.
     """
 
     name: str
@@ -65,6 +65,8 @@ class ReleasePlan:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"trees: the name {twice[0]} stands twice")
+        if len({question.run for question in self.questions}) > 1:
+            raise ValueError("trees: they are of different runs of a series")
         self._check_budgets()
         self._check_selection()
         if self.stated is None:
@@ -127,6 +129,12 @@ class ReleasePlan:
         epsilon, delta = self.selection.spending.own
         own = (self.budget.amount, Fraction(0)) if self.stated is None else self.stated
         return own[0] + epsilon, own[1] + delta
+
+    @property
+    def run(self) -> Run | None:
+        """Which run of a series this release is; None where it stands alone. All runs of a series
+        spend the budget together, once."""
+        return self.questions[0].run
 
     @property
     def columns(self) -> tuple[str, ...]:

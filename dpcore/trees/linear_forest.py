@@ -132,6 +132,19 @@ class LinearForest(ABC):
             measured = self.measure_levels(tree, chunk, exact[:-1], own)
         public = exact[0].astype(np.float64) if self.root_is_known else None
         estimates = self.estimate_spine([*measured, roots.reshape(-1, spine.leaves)], public)
+        return self.settle_spine(key, estimates)
+
+    def settle_spine(
+        self, key: int, estimates: list[Floats]
+    ) -> tuple[RootSolutions, list[LevelSolution]]:
+        """The estimates of a spine with their variances and the consistent counts near them.
+
+        Args:
+            key: the code of the (first) key.
+            estimates: per level of the spine, the last one those of the chunk roots.
+        """
+        spine = self.chunking.spine
+        chunk = self.chunking.spine_chunk(key, len(estimates[0]))
         top = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
         counts = consistent_counts(
             spine, self.spine_weights.below, estimates, top, signed=self.signed

@@ -11,7 +11,7 @@ from pipelines.configuration import Configuration
 from pipelines.ledger.account import Account
 from pipelines.ledger.entry import Entry
 from pipelines.ledger.error import LedgerError
-from pipelines.ledger.ledger import Ledger, Request
+from pipelines.ledger.ledger import Ledger, Request, entry_id
 from pipelines.ledger.url import LedgerUrl
 from transforms import files
 from transforms.key_reference import KeyReference
@@ -86,6 +86,11 @@ class Booking:
         return self.plan.dataset
 
     @property
+    def standing(self) -> Entry | None:
+        """The release's entry, if there is one."""
+        return self.ledger.standing(self.dataset, entry_id(self.plan))
+
+    @property
     def account(self) -> Account:
         """The account of the data set, as it is now."""
         return self.ledger.account(self.dataset)
@@ -142,7 +147,7 @@ class Booking:
             LedgerError: the ledger knows nothing of it.
         """
         manifest = self._manifest()
-        entry = self.ledger.standing(self.dataset, self.plan.name)
+        entry = self.standing
         if entry is None or entry.nonce != manifest.get("nonce"):
             raise LedgerError(
                 f"output: {self.output} holds a release that {self.ledger.url} knows nothing of, "

@@ -71,7 +71,7 @@ class Request:
         nonce = draw_nonce() if self.nonce is None else self.nonce
         return Entry(
             dataset=self.dataset,
-            release=self.plan.name,
+            release=entry_id(self.plan),
             spec_digest=self.plan.digest.hex(),
             stated=budget_text(self.plan),
             cost=cost,
@@ -127,7 +127,7 @@ class Ledger:
         with self.transaction() as connection:
             account = locked_account(connection, request.dataset)
             cost = account.cost(request.plan)
-            entry = standing_entry(connection, request.dataset, request.plan.name)
+            entry = standing_entry(connection, request.dataset, entry_id(request.plan))
             if entry is not None and not request.anew:
                 _check_same(entry, request)
                 _happened(connection, entry, "taken up")
@@ -136,6 +136,7 @@ class Ledger:
                 account = _given_up(connection, account, entry, request)
             else:
                 self._check_begun(request)
+            cost = _first_paid(connection, request, cost)
             return _reserved(connection, account, request.entry(cost))
 
     def _check_begun(self, request: Request) -> None:
@@ -193,6 +194,30 @@ class Ledger:
         with self.transaction() as connection:
             locked_account(connection, dataset)
             return standing_entry(connection, dataset, release)
+
+
+def entry_id(plan: ReleasePlan) -> str:
+    """Under which a release is entered: its own, of a run of a series with the period."""
+    return plan.name if plan.run is None else f"{plan.name}/{plan.run.period}"
+
+
+def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
+    """What a release costs: of a series the first run pays for all, and the others nothing.
+
+    Raises:
+        LedgerError: the first run is not in the ledger.
+    """
+    run = request.plan.run
+    if run is None or run.period == 1:
+        return cost
+    first = entry_id(request.plan).removesuffix(str(run.period)) + "1"
+    entry = standing_entry(connection, request.dataset, first)
+    if entry is None or entry.state is not State.COMMITTED or entry.cost != cost:
+        raise LedgerError(
+            f"series: the ledger knows no finished period 1 of {request.plan.name} at this budget, "
+            "which pays for all of them"
+        )
+    return Loss()
 
 
 def _locked_entry(connection: Connection, number: int) -> Entry:

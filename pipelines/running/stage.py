@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from dpcore.noise.randomness import key_id_of
-from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
@@ -27,9 +26,10 @@ from pipelines.running.output import (
     clear_output,
 )
 from transforms import files
+from transforms.carry import check_turn
 from transforms.commit import check_committed
 from transforms.key_reference import KeyReference
-from transforms.layout import planned_parts
+from transforms.layout import PART_KINDS, planned_parts
 from transforms.nonce import key_id_of_folder
 from transforms.readers import csv_rows, parquet_rows
 from transforms.readers.read import ReadBatches, match_files, open_file
@@ -110,6 +110,8 @@ class Stage:
         read."""
         if self.configuration.signing_key is not None:
             SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
+        if not self.wanted.repair:
+            check_turn(self.plan, self.output)
         begun_under = None if self.wanted.discard else self._begun_under()
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
@@ -131,7 +133,7 @@ class Stage:
         ledger; None where it was not."""
         found, booking = key_id_of_folder(self.output), self.booking
         if found is None and booking:
-            entry = booking.ledger.standing(booking.dataset, booking.plan.name)
+            entry = booking.standing
             return None if entry is None else key_id_of(bytes.fromhex(entry.key))
         return found
 
@@ -171,4 +173,4 @@ class Stage:
 
 def _parts_present(output: str) -> int:
     """How many parts lie in the output."""
-    return sum(1 for kind in (NODES, CDF) for _ in files.names_below(files.join(output, kind)))
+    return sum(1 for kind in PART_KINDS for _ in files.names_below(files.join(output, kind)))

@@ -41,6 +41,7 @@ from pipelines.sections.by import BySection
 from pipelines.sections.input import InputSection
 from pipelines.sections.key_lists import read_key_list
 from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.series import SeriesSection
 from pipelines.sections.yaml_document import parse_document
 from pipelines.sparse.section import SparseTree
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
@@ -1042,10 +1043,11 @@ def test_the_document_has_examples_and_errors() -> None:
         MeasureSection,
         SparseTree,
         BySection,
+        SeriesSection,
     ],
 )
 def test_every_key_is_documented(section: type[section.Section]) -> None:
-    pages = (DOCUMENT, *map(DOCUMENT.with_name, ("parameters.md", "verify.md")))
+    pages = (DOCUMENT, *map(DOCUMENT.with_name, ("parameters.md", "series.md", "verify.md")))
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for key in [*section.model_fields, *section.later]:
         assert f"| `{key}` |" in text, key

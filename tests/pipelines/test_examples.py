@@ -11,6 +11,7 @@ import pytest
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.series.question import SeriesQuestion
 from dpcore.sparse.question import SparseQuestion
 from pipelines.command import main
 from pipelines.configuration import load_configuration
@@ -36,6 +37,13 @@ def test_routes_are_a_calendar_and_a_sparse_tree() -> None:
     assert isinstance(hours, HierarchyQuestion) and isinstance(routes, SparseQuestion)
     assert hours.plan.tree.level_sizes == (1, 2, 13, 366, 366 * 24)
     assert routes.domain.names == ("origin", "dest", "carrier", "tailnum")
+
+
+def test_days_are_a_series() -> None:
+    plan = load_configuration(str(EXAMPLES / "daily.yaml")).plan()
+    assert plan.run == (1, 14)
+    (days,) = plan.questions
+    assert isinstance(days, SeriesQuestion) and days.temporal.spans == (1, 2, 4, 8)
 
 
 def test_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,3 +236,30 @@ def test_placed_streams_of_a_part_of_a_part() -> None:
     alone = KEY.placed_streams(places[[4, 8]], "x")
     assert part.uint64(2).tolist() == alone.uint64(2).tolist()
     assert part.uint16(2).tolist() == (alone.uint64(2) & np.uint64(0xFFFF)).tolist()
+
+
+# --- sealing ---
+
+
+def test_what_is_sealed_opens_under_its_key_and_name_alone() -> None:
+    key, secret = ReleaseKey(bytes(range(32))), b"counts" * 100
+    sealed = key.seal(secret, "state", 3, b"nonce")
+    assert len(sealed) == len(secret) + 16 and secret[:8] not in sealed
+    assert key.seal(secret, "state", 3, b"nonce") == sealed  # a retry writes the same bytes
+    assert key.opened(sealed, "state", 3, b"nonce") == secret
+    others = [
+        (ReleaseKey(bytes(32)), sealed, ("state", 3, b"nonce")),
+        (key, sealed, ("state", "3", b"nonce")),
+        (key, sealed, ("state", 3)),
+        (key, sealed[:-1], ("state", 3, b"nonce")),
+        (key, bytes([sealed[0] ^ 1]) + sealed[1:], ("state", 3, b"nonce")),
+        (key, b"", ("state", 3, b"nonce")),
+    ]
+    for other, data, name in others:
+        with pytest.raises(ValueError, match="sealed under another key or name, or damaged"):
+            other.opened(data, *name)
+
+
+def test_keys_of_seals_are_no_digests() -> None:
+    with pytest.raises(ValueError, match='must not be "seal"'):
+        ReleaseKey(bytes(32)).digest("seal", 0, "state")

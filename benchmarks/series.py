@@ -1,0 +1,218 @@
+"""A series of releases: what its days cost, and how far off its totals to date are.
+
+    python benchmarks/series.py [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
+
+- Cost: a series of rows made for it is released day by day by the command in this process (seconds
+  on the clock and of the processor, with what every command costs once: none of the first day's
+  imports), beside a release of one day alone. Day T closes a node of every temporal level.
+- Error: the root mean square error of totals to date over the periods, of a count, in units of the
+  error of one release of all rows at once, at the same total budget and privacy unit (a row of a
+  period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
+  the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
+  part. Predicted for the planned and for the binary tree; and measured in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import os
+import shutil
+import tempfile
+import time
+from contextlib import redirect_stdout
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from dpcore.noise.randomness import ReleaseKey, public_stream
+from dpcore.ordered.make import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.keys import KeyList
+from dpcore.series.linear import scaled
+from dpcore.series.question import STATE, CarriedCounts, SeriesQuestion
+from dpcore.series.spans import of_span
+from dpcore.series.temporal import Span, TemporalSplit, TemporalTree, best_split, split_of_fanout
+from dpcore.series.window_tables import WindowTables
+from dpcore.series.windows import Window
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+from pipelines.releasing import run_release
+
+PREDICTED = (7, 14, 30, 90, 365)
+POWERS = {Measure.EPSILON: 2, Measure.RHO: 1}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--periods", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=200_000, help="of a day")
+    parser.add_argument("--cells", type=int, default=1024)
+    parser.add_argument("--keys", type=int, default=400, help="counts that errors are measured of")
+    chosen = parser.parse_args()
+    print_cost(chosen.periods, chosen.rows, chosen.cells)
+    print_predicted()
+    print_measured(14, chosen.keys)
+
+
+# --- what days cost ---
+
+
+def print_cost(periods: int, rows: int, cells: int) -> None:
+    """The time of every day of a binary series, and of a day that stands alone."""
+    print(f"{rows:,} rows a day, one ordered tree of {cells:,} cells, rho 1, {periods} periods")
+    print(f"{'day':>6} {'closes':>7} {'carries':>8} {'seconds':>8} {'cpu':>6} {'state bytes':>12}")
+    with tempfile.TemporaryDirectory() as name:
+        folder, tree = Path(name), TemporalTree.of(periods, 2)
+        key = folder / "release.key"
+        key.write_text(ReleaseKey.generate().to_text() + "\n")
+        key.chmod(0o600)
+        _write_rows(folder, rows, cells)
+        _day(folder, cells, None)  # imports, and what is computed once
+        shutil.rmtree(folder / "out")
+        print(_line("alone", "", "", _day(folder, cells, None), ""))
+        for period in range(1, periods + 1):
+            spent = _day(folder, cells, {"periods": periods, "period": period, "fanout": 2})
+            state = folder / "series" / f"period-{period:04d}" / "state"
+            size = sum(path.stat().st_size for path in state.glob("*"))
+            closes, carries = len(tree.closing(period)), len(tree.carried(period))
+            print(_line(period, closes, carries, spent, f"{size:,}"))
+
+
+def _line(day: object, closes: object, carries: object, spent: Any, size: object) -> str:
+    return f"{day:>6} {closes:>7} {carries:>8} {spent[0]:>8.2f} {spent[1]:>6.2f} {size:>12}"
+
+
+def _write_rows(folder: Path, rows: int, cells: int) -> None:
+    values = (public_stream("series", rows).uint64(rows) % np.uint64(cells)).astype(np.int64)
+    pq.write_table(pa.table({"x": values}), folder / "rows.parquet")
+
+
+def _day(folder: Path, cells: int, series: dict[str, object] | None) -> tuple[float, float]:
+    settings: dict[str, object] = {
+        "release": "alone" if series is None else "days",
+        "input": {"format": "parquet", "path": str(folder / "rows.parquet")},
+        "output": str(folder / ("out" if series is None else "series")),
+        "key_file": str(folder / "release.key"),
+        "privacy": {"rho": 1, "neighbors": "add_remove"},
+        "trees": [
+            {
+                "name": "x",
+                "domain": {"column": "x", "type": "integer", "lower": 0, "upper": cells},
+            }
+        ],
+    }
+    if series is not None:
+        settings["series"] = series
+    path = folder / "release.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    clock, spent = time.perf_counter(), os.times()
+    with redirect_stdout(io.StringIO()):
+        run_release(str(path), [])
+    after = os.times()
+    cpu = after.user + after.system - spent.user - spent.system
+    return time.perf_counter() - clock, cpu
+
+
+# --- how far off totals to date are ---
+
+
+def print_predicted() -> None:
+    """The errors by how many periods there are."""
+    print()
+    print("root mean square error of totals to date, in that of one release of everything")
+    heading = ("separate to date", "days added", "binary", "planned", "spans")
+    print(f"{'':10} {'T':>5} " + " ".join(f"{each:>16}" for each in heading))
+    for measure, power in POWERS.items():
+        for periods in PREDICTED:
+            planned = best_split(periods, power)
+            separate = periods ** (power / 2)
+            binary = split_of_fanout(periods, 2, power)
+            errors = (separate, math.sqrt((periods + 1) / 2), binary.error, planned.error)
+            told = " ".join(f"{each:>16.3g}" for each in errors)
+            spans = " ".join(map(str, planned.tree.spans))
+            print(f"{measure.value:10} {periods:>5} {told}  {spans}")
+
+
+def print_measured(periods: int, keys: int) -> None:
+    """The same, measured on as many counts as there are keys."""
+    print()
+    print(f"measured, T = {periods}, {keys} counts: a total to date, and its last one alone")
+    for measure, power in POWERS.items():
+        budget = Budget(measure=measure, amount=Fraction(1, 10))
+        tree = _counts(budget, keys)
+        alone = math.sqrt(tree.plan.variances[-1])
+        splits = {
+            "days added": TemporalSplit(
+                tree=TemporalTree(periods=periods), shares=(1.0,), error=1.0
+            ),
+            "binary": split_of_fanout(periods, 2, power),
+            "planned": best_split(periods, power),
+        }
+        for name, split in splits.items():
+            errors = _errors(tree, split, keys) / alone
+            mean = math.sqrt((errors**2).mean())
+            last = math.sqrt((errors[-1] ** 2).mean())
+            print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
+
+
+def _counts(budget: Budget, keys: int) -> OrderedQuestion:
+    """One count for each key."""
+    plan = TreePlan(
+        tree=Tree(leaves=1, fanouts=()),
+        unit=ADD_REMOVE_ROW,
+        budget=budget,
+        level_amounts=(budget.amount,),
+        keyed=True,
+    )
+    return OrderedQuestion(
+        name="counts",
+        domain=IntegerDomain(column="x", lower=0, upper=1),
+        plan=plan,
+        keys=KeyList(column="key", keys=tuple(f"k{number}" for number in range(keys))),
+    )
+
+
+def _errors(tree: OrderedQuestion, split: TemporalSplit, keys: int) -> np.ndarray[Any, Any]:
+    """(T, keys) of the totals to date of a series of the same counts every day."""
+    budget = tree.plan.budget
+    amounts = budget.split(split.shares)
+    levels = [scaled(tree, replace(budget, amount=amount)) for amount in amounts]
+    key, carried, found = ReleaseKey.generate(), {}, []
+    releases: list[Any] = []
+    counts = np.full(keys, 1000)
+    for period in range(1, split.tree.periods + 1):
+        question = SeriesQuestion.of(split.tree, period, levels, tree.name)
+        plan = ReleasePlan(name="series", unit=tree.unit, budget=budget, questions=(question,))
+        given = {tree.name: CarriedCounts(period=counts, carried=carried)}
+        release = release_counts(plan, given, key)
+        releases.append(release)
+
+        def read(span: Span, group: int, index: int) -> pa.Table:
+            return of_span(releases[span.last - 1]._read("nodes", tree.name, group, index), span)
+
+        window = Window(first=1, last=period, arrived=period)
+        table = WindowTables(question, window, read).part("nodes", 0, 0)
+        found.append(table["estimate"].to_numpy() - period * counts)
+        carried = {}
+        if split.tree.carried(period):
+            for place in question.places:
+                sealed = release._read(STATE, tree.name, *place)["sealed"][0].as_py()
+                carried[place] = question.opened(place, sealed, key, "series", b"")
+    return np.array(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Forests whose estimates are given: linear combinations of estimates that were released.
+
+What is made consistent, and told with which errors, is then as for any tree.
+"""
+
+from __future__ import annotations
+
+from dpcore.arrays import Floats
+from dpcore.irregular.forest import IrregularForest
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import Measurements, RootSolutions
+from dpcore.trees.linear_forest import LinearForest
+from dpcore.uniform.forest import UniformForest
+
+
+class _GivenUniform(UniformForest):
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[Floats]:
+        return _estimates(measurements)
+
+
+class _GivenIrregular(IrregularForest):
+    def estimate_chunk(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> list[Floats]:
+        return _estimates(measurements)
+
+
+def _estimates(measurements: Measurements) -> list[Floats]:
+    return [each.astype(float) for each in measurements if each is not None]
+
+
+def take_estimates(question: TreeQuestion) -> LinearForest:
+    """Lets a question take estimates in place of measurements.
+
+    Args:
+        question: one of `dpcore.series.linear.windowed`.
+
+    Returns:
+        its forest.
+    """
+    keys, leaves, plan = question.key_count, question.chunk_leaves, question.forest.plan  # type: ignore[attr-defined]
+    if isinstance(question.forest, UniformForest):
+        given: LinearForest = _GivenUniform(plan, keys=keys, chunk_leaves=leaves)
+    else:
+        given = _GivenIrregular(plan, keys=keys, chunk_leaves=leaves, signed=question.is_signed)
+    question.__dict__["forest"] = given
+    return given

@@ -1,0 +1,106 @@
+"""Trees whose answers are linear in what was measured, at other budgets: what temporal levels are,
+and what a window of them is.
+
+A temporal level is the tree at a part of the budget: the same shape, the same split over its own
+levels, so that variances are in proportion, v_l w_i at level i of a node of temporal level l. Then
+the best linear estimate in time and within the tree at once is the best one within each tree,
+followed by the best one over time (least squares of a Kronecker product is the product of both).
+A window is one more tree of that shape, whose noise has the variance that its weights give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.irregular.forest import IrregularForest
+from dpcore.noise.laws import NoiseLaw
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.refusal import Refusal
+from dpcore.uniform.forest import UniformForest
+
+# Of noise that is zero for all that floats can tell.
+_LEAST_VARIANCE = 1e-100
+
+
+def check_linear(question: object) -> None:
+    """Refuses trees whose temporal nodes could not be put together.
+
+    Raises:
+        Refusal: of the domain, where leaves are not known; of the mechanism, where answers are not
+            linear in what was measured.
+    """
+    if not isinstance(question, TreeQuestion):
+        raise Refusal(
+            "domain", "a series is of ordered trees and hierarchies, whose leaves are known"
+        )
+    if type(question.forest) not in (UniformForest, IrregularForest):
+        raise Refusal(
+            "mechanism",
+            "a series needs estimates by least squares and counts from the top, the defaults",
+        )
+
+
+def scaled(question: TreeQuestion, budget: Budget) -> TreeQuestion:
+    """The same tree at another budget, split over its levels in the same proportions."""
+    plan: Any = question.plan
+    factor = budget.amount / plan.budget.amount
+    amounts = tuple(amount * factor for amount in plan.level_amounts)
+    return replace(question, plan=replace(plan, budget=budget, level_amounts=amounts))
+
+
+def windowed(levels: Sequence[TreeQuestion], factors: Sequence[float]) -> TreeQuestion:
+    """The tree whose noise has the variance of a window's: what its estimates are told with.
+
+    Nothing is drawn by it. At every level of the tree its law is that of the amount at which the
+    variance is the sum of the factors times the temporal levels' variances.
+
+    Args:
+        levels: for each temporal level, the tree.
+        factors: `dpcore.series.windows.level_factors`.
+    """
+    first: Any = levels[0].plan
+    amounts = []
+    for level, amount in enumerate(first.level_amounts):
+        laws = [_law(each.plan, level) for each in levels]
+        own = laws[0]
+        if own is None:
+            amounts.append(amount)
+            continue
+        variance = sum(
+            factor * _variance(law) for factor, law in zip(factors, laws, strict=True) if law
+        )
+        amounts.append(amount * Fraction(_ratio(first.budget.measure, _variance(own), variance)))
+    budget = replace(first.budget, amount=sum(amounts, Fraction(0)))
+    return replace(levels[0], plan=replace(first, budget=budget, level_amounts=tuple(amounts)))
+
+
+def leaf_variance(question: TreeQuestion) -> float:
+    """The variance of the noise of a leaf."""
+    law = _law(question.plan, question.plan.tree.height)
+    assert law is not None
+    return _variance(law)
+
+
+def _law(plan: Any, level: int) -> NoiseLaw | None:
+    """The noise of a level's nodes; of an irregular tree, of those that have siblings."""
+    found: NoiseLaw | None = plan.laws[level] if hasattr(plan, "laws") else plan.law(level, 0)
+    return found
+
+
+def _variance(law: NoiseLaw) -> float:
+    return max(float(law.variance), _LEAST_VARIANCE)
+
+
+def _ratio(measure: Measure, own: float, wanted: float) -> float:
+    """By what the amount of a level's budget is multiplied to get another variance.
+
+    Discrete Laplace noise of scale 1 / e has the variance 1 / (cosh e - 1).
+    """
+    if measure is Measure.RHO:
+        return own / wanted
+    return math.acosh(1 + 1 / wanted) / math.acosh(1 + 1 / own)

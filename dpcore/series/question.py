@@ -1,0 +1,444 @@
+"""A tree that is released period after period: counted once, measured node by node of a temporal
+tree, and carried on between runs under seal.
+
+    rows of period t -> exact counts of the period
+    + counts carried on from the periods before -> exact counts of each open temporal node
+    of nodes that close: noise, estimates, tables, as of any tree;   of the others: sealed state
+
+Each temporal node gets its noise once, in the run in which it closes, by the question of its level:
+the tree planned with the level's part of the budget. A row falls into one period, so it is in one
+node of each level, and what the levels spend adds up. The state holds exact counts; it is encrypted
+under the release key, and as large whatever the counts are.
+
+Source: `dpcore.series.temporal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import KeyedChoices, NoiseSource, counts_digest
+from dpcore.privacy.budget import Budget
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
+from dpcore.questions.place import (
+    Counter,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
+from dpcore.questions.question import PublicTable, Question, Run
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.series.spans import with_span
+from dpcore.series.temporal import Span, TemporalTree
+
+# The kind of part that holds what is carried on.
+STATE = "state"
+# No partial counts of rows begin so: it would be a length of 4 GB.
+_CARRIED = b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeriesCounts:
+    """The exact counts of one place: of the period, and of every temporal node that holds it.
+
+    Args:
+        own: of the period.
+        levels: of the nodes of the counted levels, (leaves,) each.
+    """
+
+    own: ChunkCounts
+    levels: tuple[Integers, ...]
+
+    @property
+    def total(self) -> int:
+        """Of the period's rows: those that were carried on were balanced in their own run."""
+        return self.own.total
+
+    def to_bytes(self) -> bytes:
+        return pack_many([pack(each) for each in self.levels])
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, np.concatenate(self.levels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedCounts:
+    """Exact counts at hand, as `SeriesQuestion.partials_of` takes them.
+
+    Args:
+        period: of the period, as the question of a level takes them.
+        carried: by place, what the run before carried on (`SeriesQuestion.opened`).
+    """
+
+    period: object
+    carried: Mapping[Place, bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesQuestion(Question):
+    """One period of a tree that is released over the periods of a series.
+
+    Args:
+        temporal: the tree over the periods.
+        period: t, the one whose rows are counted, from 1 on.
+        levels: for each temporal level, the tree as it is measured at a node of it. They differ in
+            their budgets alone.
+
+    Raises:
+        ValueError: a period that is none of the tree's, or levels that do not fit it.
+    """
+
+    kind = "series"
+    output_only = ()
+
+    temporal: TemporalTree
+    period: int
+    levels: tuple[TreeQuestion, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.period <= self.temporal.periods:
+            raise ValueError(f"period: {self.period} is not from 1 to {self.temporal.periods}")
+        if len(self.levels) != len(self.temporal.spans):
+            raise ValueError(f"levels: {len(self.levels)} for {len(self.temporal.spans)} spans")
+
+    @classmethod
+    def of(
+        cls, temporal: TemporalTree, period: int, levels: Sequence[TreeQuestion], name: str
+    ) -> SeriesQuestion:
+        """The question of some trees, whose names become those of temporal levels.
+
+        Args:
+            temporal, period: as of the class.
+            levels: for each temporal level.
+            name: of the tree.
+        """
+        first = levels[0]
+        return cls(
+            name=name,
+            keys=first.keys,
+            confidence=first.confidence,
+            weight=first.weight,
+            temporal=temporal,
+            period=period,
+            # Streams of noise are told apart by the names of trees. A universe is held once.
+            levels=tuple(
+                replace(each, name=f"{name}@{span}", domain=first.domain, keys=first.keys)
+                for span, each in zip(temporal.spans, levels, strict=True)
+            ),
+        )
+
+    @property
+    def run(self) -> Run:
+        return Run(period=self.period, periods=self.temporal.periods)
+
+    @property
+    def closing(self) -> list[Span]:
+        """The temporal nodes that are measured in this run."""
+        levels = self.temporal.closing(self.period)
+        return [self.temporal.node_of(level, self.period) for level in levels]
+
+    def shown(self, level: int) -> TreeQuestion:
+        """The tree of a temporal level under the name of the whole, for what reads tables."""
+        own = self.levels[level]
+        found = replace(own, name=self.name)
+        if "widths" in own.__dict__:
+            found.remember_widths(own.widths)
+        return found
+
+    # What is read of the rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.levels[0].columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return self.levels[0].value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.levels[0].check_types(types)
+
+    # From rows to exact counts
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return self.levels[0].increments(columns)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        return self.levels[0].row_increments(columns)
+
+    def regrouped(self, increments: Increments) -> Increments:
+        return self.levels[0].regrouped(increments)
+
+    def of_units(self, rows: Integers) -> Increments | None:
+        return self.levels[0].of_units(rows)
+
+    def keys_of(self, cells: Integers) -> Integers | None:
+        return self.levels[0].keys_of(cells)
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return self.levels[0].counter(dense=dense, choices=choices)
+
+    @property
+    def dense_cells(self) -> int:
+        return self.levels[0].dense_cells
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return self.levels[0].places
+
+    @property
+    def carried_places(self) -> Sequence[Place]:
+        return self.places if self.temporal.carried(self.period - 1) else ()
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> SeriesCounts:
+        carried: list[bytes] = []
+        own = self.levels[0].merge(place, _set_aside(partials, carried))
+        before = self.temporal.carried(self.period - 1)
+        levels = []
+        for level in self.temporal.counted(self.period):
+            parts = [pack_dense(own.counts)]
+            # That they came once is seen as of any counts, by the balance.
+            for each in carried if level in before else ():
+                parts.append(pack_dense(unpack(unpack_many(each)[before.index(level)])))
+            levels.append(merged_chunk(own.counts.size, parts).counts)
+        return SeriesCounts(own=own, levels=tuple(levels))
+
+    def partials_of(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Of the period, or `CarriedCounts`.
+
+        Raises:
+            ValueError: they are none of this tree, or those that are carried on are missing.
+        """
+        carried = counts.carried if isinstance(counts, CarriedCounts) else {}
+        if set(carried) != set(self.carried_places):
+            raise ValueError(f"counts: what tree {self.name} carried on is not at hand")
+        for place, data in carried.items():
+            yield Partial(place, data)
+        counts = counts.period if isinstance(counts, CarriedCounts) else counts
+        yield from self.levels[0].partials_of(counts, choices)
+
+    def opened(self, place: Place, sealed: bytes, key: ReleaseKey, *name: bytes | str) -> bytes:
+        """What the run after this one merges with the partial counts of a place.
+
+        Args:
+            place: which.
+            sealed: of the part `STATE` of this run.
+            key: the release key.
+            name: the release and the nonce of this run's folder.
+
+        Raises:
+            ValueError: it was sealed under another key, or in another run.
+        """
+        flat = np.frombuffer(key.opened(sealed, *self._state_name(place, *name)), dtype="<i8")
+        arrays = flat.reshape(len(self.temporal.carried(self.period)), -1)
+        return _CARRIED + pack_many([pack(each) for each in arrays.astype(np.int64)])
+
+    def _state_name(self, place: Place, *name: bytes | str) -> tuple[bytes | str | int, ...]:
+        return ("series state", *name, self.name, self.period, *place)
+
+    # From exact counts to what is released
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        by_level = self._by_level(counts)
+        drawn = [
+            self.levels[span.level].draw(place, by_level[span.level], noise)
+            for span in self.closing
+        ]
+        kept = [b"" if each.kept is None else each.kept for each in drawn]
+        open_ = [unpack(by_level[level]) for level in self.temporal.carried(self.period)]
+        if open_:
+            # Every count is as wide as any: the size tells nothing.
+            plain = np.concatenate(open_).astype("<i8").tobytes()
+            name = self._state_name(place, noise.release, noise.nonce)
+            kept.append(noise.key.seal(plain, *name))
+        return Drawn(sent=pack_many([each.sent for each in drawn]), kept=pack_many(kept))
+
+    def _by_level(self, counts: bytes) -> dict[int, bytes]:
+        return dict(zip(self.temporal.counted(self.period), unpack_many(counts), strict=True))
+
+    def gathered_by(self, place: Place) -> int:
+        return self.levels[0].gathered_by(place)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        messages = {place: unpack_many(data) for place, data in sent.items()}
+        returned: dict[Place, list[bytes]] = {place: [] for place in sent}
+        released = []
+        for number, span in enumerate(self.closing):
+            own = {place: each[number] for place, each in messages.items()}
+            gathered = self.levels[span.level].gather(group, own, noise)
+            for place, data in gathered.returned.items():
+                returned[place].append(data)
+            released.append(gathered.released)
+        packed = {place: pack_many(each) for place, each in returned.items()}
+        return Gathered(packed, self._together(released))
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        own, back = unpack_many(kept), unpack_many(returned)
+        spans = self.closing
+        parts = self._together(
+            [
+                self.levels[span.level].finish(place, own[number], back[number])
+                for number, span in enumerate(spans)
+            ]
+        )
+        if len(own) > len(spans):
+            table = pa.table({"sealed": pa.array([own[-1]], pa.large_binary())})
+            parts.append(ReleasedPart(self._state_part(place), table))
+        return parts
+
+    def _together(self, by_level: Sequence[Sequence[ReleasedPart]]) -> list[ReleasedPart]:
+        """The parts of all closing nodes, those of one place together in one table."""
+        found = []
+        for same in zip(*by_level, strict=True):
+            tables = [
+                with_span(each.table, self.name, span)
+                for each, span in zip(same, self.closing, strict=True)
+            ]
+            notes = [each.note for each in same]
+            part = replace(same[0].part, tree=self.name)
+            note = pack_many(notes) if any(notes) else b""
+            found.append(ReleasedPart(part, pa.concat_tables(tables), note))
+        return found
+
+    def _state_part(self, place: Place) -> Part:
+        return Part(kind=STATE, tree=self.name, key=place.group, index=place.number)
+
+    def parts(self) -> Iterator[Part]:
+        for part in self.levels[0].parts():
+            yield replace(part, tree=self.name)
+        if self.temporal.carried(self.period):
+            yield from map(self._state_part, self.places)
+
+    def holds_upper(self, part: Part, levels: int) -> bool:
+        return self.levels[0].holds_upper(part, levels)
+
+    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
+        found: dict[str, list[pa.Table]] = {}
+        unpacked = {part: unpack_many(note) for part, note in notes.items()}
+        for number, span in enumerate(self.closing):
+            own = {part: each[number] for part, each in unpacked.items()}
+            for name, table in self.levels[span.level].conclude(own).items():
+                found.setdefault(name, []).append(with_span(table, self.name, span))
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    # What follows from the plan, but is large or takes long
+
+    def prepare(self) -> None:
+        for span in self.closing:
+            self.levels[span.level].prepare()
+
+    def recall(self, entry: Mapping[str, Any]) -> None:
+        for span, told in zip(self.closing, entry["released"], strict=True):
+            self.levels[span.level].recall(told)
+
+    @property
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        return self.levels[0].public_tables
+
+    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
+        first: Any = self.levels[0].with_public_tables(shared)
+        others = [replace(each, domain=first.domain) for each in self.levels[1:]]
+        for before, after in zip(self.levels[1:], others, strict=True):
+            if "widths" in before.__dict__:
+                after.remember_widths(before.widths)
+        return replace(self, levels=(first, *others))
+
+    # What it spends, and how it is told
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return self.levels[0].unit
+
+    @property
+    def budget(self) -> Budget | None:
+        own = [each.budget for each in self.levels]
+        if own[0] is None:
+            return None
+        amount = sum((each.amount for each in own[1:] if each is not None), own[0].amount)
+        return Budget(measure=own[0].measure, amount=amount)
+
+    @property
+    def spending(self) -> Spending:
+        return sum((each.spending for each in self.levels), start=Spending())
+
+    @property
+    def declared_public(self) -> str | None:
+        return self.shown(0).declared_public
+
+    @property
+    def clamped(self) -> str | None:
+        return self.shown(0).clamped
+
+    def entry(self) -> dict[str, object]:
+        budgets = [each.budget for each in self.levels]
+        levels = [
+            {"periods": span, own.measure.value: str(own.amount)}
+            for span, own in zip(self.temporal.spans, budgets, strict=True)
+            if own is not None
+        ]
+        released = [
+            {"first": span.first, "last": span.last} | self.shown(span.level).entry()
+            for span in self.closing
+        ]
+        return {"name": self.name, "temporal_levels": levels, "released": released}
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values; `series_question_from_spec`
+        reads it back."""
+        return self._spec([each.spec() for each in self.levels])
+
+    def law_spec(self) -> dict[str, object]:
+        return self._spec([each.law_spec() for each in self.levels])
+
+    def _spec(self, levels: list[dict[str, object]]) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "domain": {"kind": self.kind},
+            "periods": self.temporal.periods,
+            "spans": list(self.temporal.spans),
+            "period": self.period,
+            "levels": levels,
+        }
+
+
+def _set_aside(partials: Iterable[bytes], carried: list[bytes]) -> Iterator[bytes]:
+    """The partial counts of the period's rows; what was carried on goes into a list."""
+    for data in partials:
+        if data.startswith(_CARRIED):
+            carried.append(data[len(_CARRIED) :])
+        else:
+            yield data
+
+
+def series_question_from_spec(
+    spec: Mapping[str, Any], level: Callable[[Mapping[str, Any]], Question]
+) -> SeriesQuestion:
+    """The question of a specification, as `SeriesQuestion.spec` tells it.
+
+    Args:
+        spec: of the whole.
+        level: makes the question of a temporal level from its specification.
+    """
+    levels: list[Any] = [level(each) for each in spec["levels"]]
+    return SeriesQuestion.of(
+        TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
+        int(spec["period"]),
+        levels,
+        str(spec["name"]),
+    )

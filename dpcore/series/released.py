@@ -1,0 +1,42 @@
+"""The answers of one run of a series: of its own period alone, by the noise of that period.
+
+What several periods tell together is asked of the series, `dpcore.series.window_tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.questions.released import ReadPart, Released
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.spans import of_span
+
+# Of a tree, what makes its answers from its parts and what it concluded.
+MakeReleased = Callable[[Any, ReadPart, Mapping[str, pa.Table]], Released]
+
+
+def own_period(
+    question: SeriesQuestion,
+    read: ReadPart,
+    tables: Mapping[str, pa.Table],
+    released: Callable[[TreeQuestion], MakeReleased],
+) -> Released:
+    """The answers about the period of a run.
+
+    Args:
+        question: the tree over the series, at this run.
+        read: gives the rows of a part of the run.
+        tables: that the run concluded.
+        released: what makes the answers of a tree of a temporal level.
+    """
+    span, own = question.temporal.node_of(0, question.period), question.shown(0)
+
+    def read_own(kind: str, tree: str, key: int, index: int) -> pa.Table:
+        return of_span(read(kind, tree, key, index), span)
+
+    mine = {name: of_span(table, span) for name, table in tables.items()}
+    return released(own)(own, read_own, mine)

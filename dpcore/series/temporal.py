@@ -1,0 +1,311 @@
+"""The temporal tree of a series: which of its nodes close when, and how a budget is split over it.
+
+Periods 1 to T are its leaves. A node of a level stands for so many periods in a row, from a
+multiple of that on; only nodes that end by T exist. A row falls into one period, hence into one
+node of each level, so that what the levels spend adds up to what the series spends.
+
+Each node is measured once, when its last period is over. What is known after period t are the nodes
+that have closed by then: complete subtrees, side by side, as the digits of t to the base b say.
+
+Source: Dwork, Naor, Pitassi, Rothblum, "Differential privacy under continual observation", STOC
+2010; Chan, Shi, Song, "Private and continual release of statistics", ICALP 2010 (the binary tree);
+Honaker, "Efficient use of differentially private binary trees", 2015 (estimation from below).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from dpcore.refusal import Refusal
+
+# More would be read for one answer than a query can wait for.
+MOST_PERIODS = 2**16
+# Steps of a fixed point that contracts by about a half, until they change nothing.
+_STEPS, _SETTLED = 2000, 1e-14
+# A share that goes to zero stops here.
+_NOTHING = 1e-9
+# Below this share of a budget a level is not worth measuring.
+_LEAST_SHARE = 0.01
+_WIDEST = 64
+
+
+class Span(NamedTuple):
+    """A node of the temporal tree.
+
+    Attributes:
+        level: above the periods, which are level 0.
+        first, last: its periods, both inside.
+
+    >>> Span(level=2, first=5, last=8).level
+    2
+    """
+
+    level: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalTree:
+    """A tree over the periods of a series.
+
+    Args:
+        periods: T, fixed before the first of them.
+        spans: how many periods a node of each level has: 1 first, each a multiple of the one before
+            and at most T.
+
+    Raises:
+        Refusal: periods that are not from 1 to 2^16.
+        ValueError: spans that make no tree.
+
+    >>> tree = TemporalTree(periods=14, spans=(1, 2, 4, 8))
+    >>> tree.closing(4), tree.carried(5)
+    ([0, 1, 2], [1, 2, 3])
+    """
+
+    periods: int
+    spans: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.periods <= MOST_PERIODS:
+            raise Refusal("periods", f"{self.periods} is not from 1 to {MOST_PERIODS}")
+        pairs = pairwise(self.spans)
+        if self.spans[:1] != (1,) or any(b <= a or b % a for a, b in pairs):
+            raise ValueError(f"spans: {self.spans} are not 1 and multiples, each of the one before")
+        if self.spans[-1] > self.periods:
+            raise ValueError(f"spans: {self.spans[-1]} is above the {self.periods} periods")
+
+    @classmethod
+    def of(cls, periods: int, fanout: int) -> TemporalTree:
+        """The tree whose nodes have b children each.
+
+        Args:
+            periods: T.
+            fanout: b, at least 2.
+
+        Raises:
+            Refusal: one of them is out of range.
+
+        >>> TemporalTree.of(14, 2).spans
+        (1, 2, 4, 8)
+        """
+        if fanout < 2:
+            raise Refusal("fanout", f"{fanout} is not at least 2")
+        spans = [1]
+        while spans[-1] * fanout <= periods:
+            spans.append(spans[-1] * fanout)
+        return cls(periods=periods, spans=tuple(spans))
+
+    @cached_property
+    def fanouts(self) -> tuple[int, ...]:
+        """How many children a node of each level has; 0 of a period."""
+        return (0, *(above // below for below, above in pairwise(self.spans)))
+
+    def node_of(self, level: int, period: int) -> Span:
+        """The node of a level that holds a period."""
+        span = self.spans[level]
+        before = (period - 1) // span * span
+        return Span(level, before + 1, before + span)
+
+    def counted(self, period: int) -> list[int]:
+        """The levels whose node that holds a period exists: closes by T."""
+        levels = range(len(self.spans))
+        return [each for each in levels if self.node_of(each, period).last <= self.periods]
+
+    def closing(self, period: int) -> list[int]:
+        """The levels of which a node closes with a period."""
+        return [each for each in self.counted(period) if self.node_of(each, period).last == period]
+
+    def carried(self, period: int) -> list[int]:
+        """The levels whose node stays open after a period: the next period goes on with its counts.
+
+        >>> TemporalTree.of(14, 2).carried(14)  # the rest of 9 to 16 will not come
+        []
+        """
+        if period < 1:
+            return []
+        return [each for each in self.counted(period) if self.node_of(each, period).last > period]
+
+    def closed(self, period: int) -> list[Span]:
+        """All nodes that have closed by a period, in the order in which they did."""
+        return [
+            self.node_of(level, each)
+            for each in range(1, period + 1)
+            for level in self.closing(each)
+        ]
+
+    def roots(self, period: int) -> list[Span]:
+        """The largest closed nodes, which together are periods 1 to `period`.
+
+        >>> [(each.first, each.last) for each in TemporalTree.of(14, 2).roots(7)]
+        [(1, 4), (5, 6), (7, 7)]
+        """
+        found: list[Span] = []
+        first = 1
+        for level in reversed(range(len(self.spans))):
+            while first + self.spans[level] - 1 <= period:
+                found.append(Span(level, first, first + self.spans[level] - 1))
+                first += self.spans[level]
+        return found
+
+    @cached_property
+    def mean_roots(self) -> tuple[float, ...]:
+        """Of each level, how many nodes of it make up a total to date, on average over periods."""
+        left, means = np.arange(1, self.periods + 1), []
+        for span in reversed(self.spans):
+            number, left = np.divmod(left, span)
+            means.append(float(number.mean()))
+        return tuple(reversed(means))
+
+
+def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tuple[float, ...]:
+    """Per level the variance a of a closed node, estimated from all that is measured inside.
+
+    1 / a_0 = 1 / v_0, 1 / a_l = 1 / v_l + 1 / (b_l a_{l-1}), b_l the children of a node.
+
+    Args:
+        tree: over the periods.
+        variances: v, of the measurement of a node of each level.
+    """
+    found = [variances[0]]
+    for fanout, variance in zip(tree.fanouts[1:], variances[1:], strict=True):
+        found.append(1 / (1 / variance + 1 / (fanout * found[-1])))
+    return tuple(found)
+
+
+def mean_variance(tree: TemporalTree, variances: tuple[float, ...]) -> float:
+    """The variance of the total to date, on average over the periods.
+
+    Args:
+        tree, variances: as for `estimated_variances`.
+
+    >>> mean_variance(TemporalTree.of(2, 2), (1.0, 1.0))  # 1, then 1 / (1 + 1 / 2)
+    0.8333333333333333
+    """
+    parts = zip(tree.mean_roots, estimated_variances(tree, variances), strict=True)
+    return sum(number * variance for number, variance in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalSplit:
+    """A temporal tree and the shares of a budget that its levels get.
+
+    Args:
+        tree: over the periods.
+        shares: above 0, of sum 1.
+        error: the root of the mean variance of totals to date, where the whole budget would give
+            one period a variance of 1.
+    """
+
+    tree: TemporalTree
+    shares: tuple[float, ...]
+    error: float
+
+
+@lru_cache(maxsize=16)
+def best_split(periods: int, power: int) -> TemporalSplit:
+    """The tree and the split of a budget with which totals to date are best on average.
+
+    The variance of a level's noise is its share to the power of -2 (discrete Laplace under
+    epsilon) or -1 (discrete Gaussian under rho), up to a constant. At the best shares s, with F the
+    mean variance, s_l^(p + 1) is proportional to dF/dv_l; iterated from equal shares. A level whose
+    best share is next to nothing is not measured: under epsilon, of few periods, none but the
+    periods themselves is worth it.
+
+    Args:
+        periods: T.
+        power: p, 2 for epsilon and 1 for rho.
+
+    >>> best_split(14, 1).tree.spans, round(best_split(14, 1).error, 2)
+    ((1, 2, 4, 8), 2.21)
+    >>> best_split(14, 2).tree.spans, round(best_split(14, 2).error, 2)
+    ((1,), 2.74)
+    """
+    # Wider trees have a root above the periods, of which few totals to date make use.
+    widest = max(2, min(periods, _WIDEST))
+    trees = (TemporalTree.of(periods, fanout) for fanout in range(2, widest + 1))
+    found = (_earning(_split(tree, power), power) for tree in trees)
+    # Of equals up to rounding the first, on every machine.
+    return min(found, key=lambda each: round(each.error, 9))
+
+
+@lru_cache(maxsize=16)
+def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
+    """The tree of a fan-out, all of whose levels are measured, and the split with which totals to
+    date are best on average while no level gets less than half an equal share.
+
+    Args:
+        periods: T.
+        fanout: b.
+        power: as for `best_split`.
+
+    Raises:
+        Refusal: periods or fan-out out of range.
+
+    >>> [round(share, 3) for share in split_of_fanout(4, 2, 2).shares]
+    [0.667, 0.167, 0.167]
+    """
+    tree = TemporalTree.of(periods, fanout)
+    least = 1 / (2 * len(tree.spans))
+    free, fixed = list(_split(tree, power).shares), [False] * len(tree.spans)
+    while any(share < least and not held for share, held in zip(free, fixed, strict=True)):
+        fixed = [held or share < least for share, held in zip(free, fixed, strict=True)]
+        left = 1 - least * sum(fixed)
+        rest = sum(share for share, held in zip(free, fixed, strict=True) if not held)
+        free = [
+            least if held else share * left / rest for share, held in zip(free, fixed, strict=True)
+        ]
+    return TemporalSplit(tree=tree, shares=tuple(free), error=_error(tree, free, power))
+
+
+def _earning(split: TemporalSplit, power: int) -> TemporalSplit:
+    """The split without levels whose share is next to nothing."""
+    while min(split.shares) < _LEAST_SHARE:
+        worst = min(range(1, len(split.shares)), key=lambda level: split.shares[level])
+        spans = split.tree.spans[:worst] + split.tree.spans[worst + 1 :]
+        split = _split(replace(split.tree, spans=spans), power)
+    return split
+
+
+def _split(tree: TemporalTree, power: int) -> TemporalSplit:
+    """The best split. The last step's and not that of the least error, which many would share up to
+    rounding: every run of a series must find the same one, on whatever machine."""
+    shares = [1 / len(tree.spans)] * len(tree.spans)
+    for _ in range(_STEPS):
+        slopes = _slopes(tree, _variances(shares, power))
+        wanted = [slope ** (1 / (power + 1)) for slope in slopes]
+        total, before = sum(wanted), shares
+        shares = [
+            max((share + each / total) / 2, _NOTHING)
+            for share, each in zip(shares, wanted, strict=True)
+        ]
+        if max(abs(one - other) for one, other in zip(shares, before, strict=True)) < _SETTLED:
+            break
+    return TemporalSplit(tree=tree, shares=tuple(shares), error=_error(tree, shares, power))
+
+
+def _variances(shares: list[float], power: int) -> tuple[float, ...]:
+    return tuple(share ** (-power) for share in shares)
+
+
+def _error(tree: TemporalTree, shares: list[float], power: int) -> float:
+    return float(mean_variance(tree, _variances(shares, power)) ** 0.5)
+
+
+def _slopes(tree: TemporalTree, variances: tuple[float, ...]) -> list[float]:
+    """dF/dv of each level, F the mean variance of totals to date: backwards through
+    `estimated_variances`."""
+    estimated = estimated_variances(tree, variances)
+    above, slopes = 0.0, [0.0] * len(variances)
+    for level in reversed(range(len(variances))):
+        own = tree.mean_roots[level] + above
+        slopes[level] = own * (estimated[level] / variances[level]) ** 2
+        if level:
+            below = estimated[level - 1]
+            above = own * estimated[level] ** 2 / (tree.fanouts[level] * below**2)
+    return slopes

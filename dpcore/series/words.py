@@ -1,0 +1,33 @@
+"""What the guarantee of a release says of the series that it is a run of."""
+
+from __future__ import annotations
+
+from dpcore.questions.question import Run
+
+
+def run_in_words(run: Run | None) -> str:
+    """What one budget covers, and whom it protects how much; nothing of a release that stands
+    alone.
+
+    Args:
+        run: of a series.
+    """
+    if run is None:
+        return ""
+    return (
+        f"This is run {run.period} of a series of {run.periods} periods. The data sets are those "
+        "of all periods together, and differ in one period alone; a row belongs to the period in "
+        "which it arrives. The budget is spent once for the whole series: it bounds what all its "
+        "runs tell together. Whoever has rows in k periods is protected as k privacy units are: "
+        "with k times epsilon (and a delta that grows faster), or k squared times rho. "
+    )
+
+
+def run_numbers(series: str, run: Run) -> dict[str, object]:
+    """The same for programs: all runs of a series spend the budget of the guarantee together, once.
+
+    Args:
+        series: its id, that of the release.
+        run: of the series.
+    """
+    return {"id": series, **run._asdict(), "unit": "per_period"}

@@ -1,0 +1,89 @@
+"""The section `series`: the runs that one budget is for, and which of them is made."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from dpcore.refusal import Refusal
+from dpcore.series.workload import Series
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, shown
+from pipelines.sections.section import Section
+
+
+def _day(value: object) -> date | None:
+    """A day, written as one or as a text; None where it is none."""
+    if isinstance(value, datetime):
+        return None
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _start(value: object) -> date:
+    day = _day(value)
+    if day is None:
+        raise RuleBroken(f"{shown(value)} must be a date such as 2013-01-01")
+    return day
+
+
+def _period(value: object) -> int | date:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isdecimal() and value.isascii():
+        return int(value)
+    day = _day(value)
+    if day is None:
+        raise RuleBroken(
+            f"{shown(value)} must be a whole number, or a date such as 2013-01-05 beside start"
+        )
+    return day
+
+
+class SeriesSection(Section):
+    """The runs that one budget is for, and which of them is made."""
+
+    periods: Annotated[int, PlainValidator(rules.whole_number)]
+    period: Annotated[int | date, PlainValidator(_period)]
+    start: Annotated[date | None, PlainValidator(_start)] = None
+    fanout: Annotated[int | None, PlainValidator(rules.whole_number)] = None
+    unit: Annotated[str, PlainValidator(rules.choice("per_period", later=("per_series",)))] = (
+        "per_period"
+    )
+
+    @section_rule(mode="after")
+    def _check_series(self) -> Self:
+        if isinstance(self.period, date) and self.start is None:
+            raise RuleBroken("is needed where the period is a date: that of period 1", at=".start")
+        try:
+            _ = self.series
+        except Refusal as refusal:
+            is_day = refusal.field == "period" and isinstance(self.period, date)
+            told = f"{self.period} is period {self.number}, and " if is_day else ""
+            raise RuleBroken(f"{told}{refusal.rule}", at=f".{refusal.field}") from None
+        return self
+
+    @property
+    def number(self) -> int:
+        """The period, from 1 on; a date is the day that it is, counted from the start."""
+        if isinstance(self.period, int):
+            return self.period
+        assert self.start is not None
+        return (self.period - self.start).days + 1
+
+    @property
+    def series(self) -> Series:
+        """The runs.
+
+        Raises:
+            Refusal: a number out of range.
+        """
+        return Series(periods=self.periods, period=self.number, fanout=self.fanout)

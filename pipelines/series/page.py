@@ -1,0 +1,72 @@
+"""A tree over a series on the page of a run: its own period, as the page of any tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.spans import of_span
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.tree_page import PageRoom, TreePage
+
+
+def period_tree(
+    release: ReleasedTables,
+    question: SeriesQuestion,
+    room: PageRoom,
+    own: Callable[[ReleasedTables, Any, PageRoom], TreePage],
+) -> TreePage:
+    """The period of a run on its page.
+
+    Args:
+        release: the run.
+        question: the tree, at this run.
+        room: of the page.
+        own: of the tree of one period.
+    """
+    return own(_OwnPeriod(release, question), question.shown(0), room)
+
+
+class _OwnPeriod:
+    """The tables of a run, of its own period alone.
+
+    Args:
+        release: the run.
+        question: the tree, at this run.
+    """
+
+    def __init__(self, release: ReleasedTables, question: SeriesQuestion) -> None:
+        self._release = release
+        self._span = question.temporal.node_of(0, question.period)
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """The specification of the run."""
+        return self._release.plan
+
+    @property
+    def manifest(self) -> Mapping[str, object]:
+        """Of the run."""
+        return self._release.manifest
+
+    def batches(
+        self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the period."""
+        # Rows stand node by node, so that none may be left out before the period's are found.
+        for batch in self._release.batches(kind, tree, keys=keys):
+            mine = of_span(pa.Table.from_batches([batch]), self._span)
+            yield from mine.to_batches()
+
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        """The rows of the period in a part."""
+        return of_span(self._release.part(kind, tree, key, index), self._span)
+
+    def quantiles(self) -> pa.Table | None:
+        """Those of the period."""
+        table = self._release.quantiles()
+        return None if table is None else of_span(table, self._span)

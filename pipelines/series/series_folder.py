@@ -1,0 +1,197 @@
+"""The folder of a series: its runs side by side, and windows of periods put together from them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dpcore.questions.place import Part
+from dpcore.questions.released import Released
+from dpcore.questions.tables import NODES
+from dpcore.refusal import Refusal
+from dpcore.release.kinds import KINDS
+from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.spans import of_span
+from dpcore.series.temporal import Span
+from dpcore.series.window_tables import WindowTables
+from dpcore.series.windows import Window
+from pipelines.release_folder import FolderError, ReleaseFolder, holds_release
+from transforms.layout import run_folder
+
+# Runs that are open at once: a window reads few of them, or each once.
+_OPEN = 512
+
+
+class SeriesFolder:
+    """The runs of a series, as far as they have come.
+
+    Args:
+        path: the folder that holds the runs' folders.
+
+    Raises:
+        FolderError: there is no first run in it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if not holds_release(run_folder(path, 1)):
+            raise FolderError(f"{path}: holds no series (there is no run of period 1)")
+        run = self.run(1).plan.run
+        if run is None:
+            raise FolderError(f"{run_folder(path, 1)}: is a release that stands alone")
+        self.periods = run.periods
+
+    @property
+    def arrived(self) -> int:
+        """The last period that is released."""
+        period = 1
+        while period < self.periods and holds_release(run_folder(self.path, period + 1)):
+            period += 1
+        return period
+
+    @lru_cache(maxsize=_OPEN)  # noqa: B019 - a folder lives as long as the command
+    def run(self, period: int) -> ReleaseFolder:
+        """One of the runs.
+
+        Raises:
+            FolderError: it is not released, cannot be read, or is of another series.
+        """
+        found = ReleaseFolder(run_folder(self.path, period))
+        if period > 1 and _without_period(found) != _without_period(self.run(1)):
+            raise FolderError(f"{found.path}: is a run of another series than that of period 1")
+        return found
+
+    def window(
+        self, first: int, last: int | None = None, arrived: int | None = None
+    ) -> WindowFolder:
+        """Some periods in a row.
+
+        Args:
+            first: of them.
+            last: of them; None: the last that is used.
+            arrived: the last period that is used; None: the last that is released.
+
+        Raises:
+            FolderError: they are not all released.
+        """
+        there = self.arrived
+        known = there if arrived is None else arrived
+        try:
+            if known > there:
+                raise Refusal("to-date", f"period {known} is not released; the last one is {there}")
+            window = Window(first=first, last=known if last is None else last, arrived=known)
+        except Refusal as refusal:
+            raise FolderError(f"{self.path}: {refusal}") from None
+        return WindowFolder(self, window)
+
+
+def _without_period(run: ReleaseFolder) -> dict[str, object]:
+    """The specification of a run, but for what may differ from run to run."""
+    spec = run.manifest["spec"]
+    assert isinstance(spec, dict)
+    trees = [{name: each[name] for name in each if name != "period"} for each in spec["trees"]]
+    return {**spec, "trees": trees}
+
+
+class WindowFolder:
+    """Periods in a row as one release: what a query reads of it.
+
+    Args:
+        series: the runs.
+        window: the periods.
+    """
+
+    def __init__(self, series: SeriesFolder, window: Window) -> None:
+        self._series, self.window = series, window
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """That of the last run whose estimates are used: it names the trees and the guarantee."""
+        return self._series.run(self.window.arrived).plan
+
+    @property
+    def release(self) -> WindowFolder:
+        """Itself: what gives the answers."""
+        return self
+
+    @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
+    def tables(self, name: str) -> WindowTables:
+        """The tables of a tree over the periods."""
+        question = self.plan.question(name)
+        if not isinstance(question, SeriesQuestion):
+            raise FolderError(f"{self._series.path}: tree {name} is of no series")
+
+        def read(span: Span, key: int, index: int) -> pa.Table:
+            return of_span(self._series.run(span.last).part(NODES, name, key, index), span)
+
+        return WindowTables(question, self.window, read)
+
+    def tree(self, name: str, *, concluded: bool = False) -> Released:
+        """The answers about a tree over the periods.
+
+        Args:
+            name: of the tree.
+            concluded: with the quantiles that the tree releases, for which all of it is read.
+        """
+        tables = self.tables(name)
+        question = tables.question
+        return KINDS[question.kind].released(
+            question,
+            lambda kind, tree, key, index: tables.part(kind, key, index),
+            tables.concluded if concluded else {},
+        )
+
+    def parts(self, name: str) -> list[Part]:
+        """The parts of a tree over the periods."""
+        return list(self.tables(name).question.parts())
+
+
+class Opened(NamedTuple):
+    """A folder that is asked.
+
+    Attributes:
+        told: what stands before its answers.
+        folder: a release, or some periods of a series.
+    """
+
+    told: dict[str, object]
+    folder: ReleaseFolder | WindowFolder
+
+
+def opened(
+    path: str, window: str | None, to_date: int | None, *, running: bool = False
+) -> list[Opened]:
+    """What a command asks: a release, or periods in a row of a series; or several such.
+
+    Args:
+        path: the folder of a release, of a run, or of a series.
+        window: "FIRST:LAST", or None.
+        to_date: the period up to which, 0 for the last one; None where it is not asked.
+        running: all periods to date, at each of them.
+
+    Raises:
+        FolderError: there is no such release or period, or the window cannot be read.
+    """
+    if running:
+        if window is not None or to_date is not None:
+            raise FolderError(f"{path}: running: goes neither with --window nor with --to-date")
+        series = SeriesFolder(path)
+        periods = range(1, series.arrived + 1)
+        return [Opened({"period": at}, series.window(1, arrived=at)) for at in periods]
+    return [Opened({}, _opened(path, window, to_date))]
+
+
+def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder | WindowFolder:
+    if window is None and to_date is None:
+        if not holds_release(path) and holds_release(run_folder(path, 1)):
+            return SeriesFolder(path).window(1)
+        return ReleaseFolder(path)
+    if window is None:
+        return SeriesFolder(path).window(1, arrived=to_date or None)
+    first, _, last = window.partition(":")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise FolderError(f"{path}: window: {window!r} must be FIRST:LAST, such as 3:10")
+    return SeriesFolder(path).window(int(first), int(last), arrived=to_date or None)

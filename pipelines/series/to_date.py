@@ -1,0 +1,80 @@
+"""What a run of a series adds to its folder once it stands: the totals to date, as known then.
+
+    to-date/nodes/*, to-date/cdf/*, to-date/quantiles.parquet   as of a release of all these periods
+
+They are made from what this run and those before it released, cost no budget, and never change: a
+later run makes its own.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dpcore.questions.place import Part
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.forest import SPINE
+from pipelines.kinds import KINDS
+from pipelines.series.series_folder import SeriesFolder, WindowFolder
+from pipelines.terminal_text import escaped, print_line
+from transforms import files
+from transforms.layout import concluded_file, parquet_bytes
+
+TO_DATE = "to-date"
+# Over all keys. This runs where the command does, whatever the engine: larger trees are put
+# together part by part when they are asked.
+MOST_LEAVES = 2**22
+
+
+def add_to_date(plan: ReleasePlan, output: str) -> None:
+    """Writes the totals to date into the folder of a run, and tells them.
+
+    Args:
+        plan: of the run; nothing is done for a release that stands alone.
+        output: the folder of the run, which is finished.
+
+    Raises:
+        FolderError: an earlier run is missing or damaged.
+        OutputError: a file cannot be written.
+    """
+    if plan.run is None:
+        return
+    window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
+    print_line()
+    print_line(
+        f"to date, periods 1 to {plan.run.period} of {plan.run.periods}, which spend the budget "
+        "together:"
+    )
+    concluded: dict[str, list[pa.Table]] = {}
+    for question in plan.questions:
+        if question.dense_cells > MOST_LEAVES:
+            print_line(
+                f"{escaped(question.name)}: large; dptrees query puts together what is asked"
+            )
+            continue
+        tables = window.tables(question.name)
+        _write_parts(window, question.name, files.join(output, TO_DATE))
+        for name, table in tables.concluded.items():
+            concluded.setdefault(name, []).append(table)
+        tree = window.tree(question.name, concluded=True)
+        for line in KINDS[tree.question.kind].summary_lines(tree):
+            print_line(line)
+    for name, each in concluded.items():
+        data = parquet_bytes(pa.concat_tables(each))
+        files.write_whole(files.join(output, TO_DATE, concluded_file(name)), data)
+
+
+def _series(output: str) -> str:
+    """The folder of the series, of that of a run."""
+    return output.rstrip("/").rsplit("/", 1)[0]
+
+
+def _write_parts(window: WindowFolder, tree: str, folder: str) -> None:
+    tables = window.tables(tree)
+    for part in window.parts(tree):
+        data = parquet_bytes(tables.part(part.kind, part.key, part.index))
+        files.write_whole(files.join(folder, part.kind, _file(part)), data)
+
+
+def _file(part: Part) -> str:
+    chunk = "spine" if part.index == SPINE else f"{part.index:06d}"
+    return f"{part.tree}-{part.key:06d}-{chunk}.parquet"

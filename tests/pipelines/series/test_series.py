@@ -1,0 +1,470 @@
+"""A series from the command: day by day, asked by windows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from pipelines.release_folder import ReleaseFolder
+from pipelines.series.series_folder import SeriesFolder
+from tests.pipelines.conftest import NONCE, Outcome, Workspace
+
+PERIODS, RELEASED = 5, 4
+
+
+class Days(Workspace):
+    """A workspace whose rows are those of one day after the other."""
+
+    def write_day(self, period: int, rows: int = 300) -> pa.Table:
+        """The rows of a day, in the one file of the input."""
+        random = np.random.default_rng(period)
+        shutil.rmtree(self.rows, ignore_errors=True)
+        self.rows.mkdir()
+        x = np.append(random.normal(50, 20, rows), 61.7313)
+        place = np.append(random.choice(["north", "south"], rows), "kumquat")
+        table = pa.table({"x": pa.array(x), "place": pa.array(place)})
+        pq.write_table(table, self.file(0))
+        return table
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """A series of five days, noise of which is next to nothing."""
+        series = {"periods": PERIODS, "period": 1, "fanout": 2}
+        return super().settings | {"privacy": PRIVACY, "series": series}
+
+    def day(self, period: object, *options: str, **series: object) -> Outcome:
+        """Run `dptrees release` for a day."""
+
+        def change(settings: dict[str, Any]) -> None:
+            settings["series"] |= {"period": period} | series
+
+        return self.run("release", self.configure(change), *options)
+
+    def folder_of(self, period: int) -> Path:
+        return self.output / f"period-{period:04d}"
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All files of the output."""
+        found = sorted(path for path in self.output.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.output)): path.read_bytes() for path in found}
+
+
+SPARSE = {"domain": {"kind": "sparse", "column": "place", "depth": 4}}
+BOX = {"domain": {"kind": "hypercube", "columns": ["x"], "lower": [0], "upper": [128]}}
+PRIVACY = {"rho": 10**6, "neighbors": "add_remove"}
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Days:
+    """Four of five days. Tests only read it."""
+    made = Days(tmp_path_factory.mktemp("days"))
+    for period in range(1, RELEASED + 1):
+        made.write_day(period)
+        outcome = made.day(period)
+        assert outcome.code == 0, outcome.err
+        assert f"to date, periods 1 to {period} of 5, which spend the budget" in outcome.out
+    return made
+
+
+@pytest.fixture
+def copy(days: Days, tmp_path: Path) -> Days:
+    """The four days, to go on with."""
+    own = Days(tmp_path / "copy") if (tmp_path / "copy").mkdir() is None else None
+    assert own is not None
+    shutil.copytree(days.output, own.output)
+    own.write_day(5)
+    return own
+
+
+def values(made: Days, *periods: int) -> np.ndarray[Any, Any]:
+    """The column x of some days."""
+    kept = made.rows
+    found = [made.write_day(period)["x"].to_numpy() for period in periods]
+    assert kept.exists()
+    return np.concatenate(found)
+
+
+def below(made: Days, value: float, *periods: int) -> int:
+    """How many rows of some days lie below a value; those out of bounds in the nearest cell."""
+    return int((np.clip(values(made, *periods), 0, 99.99) < value).sum())
+
+
+def asked(made: Days, *arguments: object) -> list[dict[str, Any]]:
+    outcome = made.run("query", *arguments, "--tree", "all", "--json")
+    assert outcome.code == 0, outcome.err
+    found: list[dict[str, Any]] = json.loads(outcome.out)["answers"]
+    return found
+
+
+# --- what is released ---
+
+
+def test_a_run_tells_its_series_and_one_budget_for_all_of_it(days: Days) -> None:
+    for period in range(1, RELEASED + 1):
+        manifest = ReleaseFolder(str(days.folder_of(period))).manifest
+        series = {"id": "small", "period": period, "periods": 5, "unit": "per_period"}
+        assert manifest["series"] == series
+        words = str(manifest["guarantee"]["words"])  # type: ignore[index]
+        assert f"run {period} of a series of 5 periods" in words
+        assert "The budget is spent once for the whole series" in words
+        assert manifest["guarantee"]["rho"] == "1000000"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "periods"),
+    [
+        (("--to-date",), (1, 2, 3, 4)),
+        ((), (1, 2, 3, 4)),
+        (("--to-date", "3"), (1, 2, 3)),
+        (("--window", "2:3"), (2, 3)),
+        (("--window", "2:2", "--to-date", "2"), (2,)),
+    ],
+)
+def test_windows_and_totals_to_date_are_asked_of_the_series(
+    days: Days, tmp_path: Path, arguments: tuple[str, ...], periods: tuple[int, ...]
+) -> None:
+    other = Days(tmp_path)
+    (answer,) = asked(days, "query" and days.output, "cdf", "50", *arguments)
+    assert answer["count"] == below(other, 50, *periods)
+    (between,) = asked(days, days.output, "range", "25", "75", *arguments)
+    assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
+
+
+def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
+    other = Days(tmp_path)
+    rows = asked(days, days.output, "cdf", "50", "75", "--running")
+    assert [row["period"] for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4]
+    for row, value in zip(rows, (50, 75) * RELEASED, strict=True):
+        assert row["count"] == below(other, value, *range(1, row["period"] + 1))
+    outcome = days.run("query", days.output, "top", "--running", "--to-date", "--tree", "all")
+    refused(outcome, "goes neither with --window nor with --to-date")
+
+
+def test_a_run_by_itself_is_its_period_alone(days: Days, tmp_path: Path) -> None:
+    (answer,) = asked(days, days.folder_of(3), "cdf", "50")
+    assert answer["count"] == below(Days(tmp_path), 50, 3)
+
+
+def test_every_question_is_answered_of_a_window(days: Days) -> None:
+    (total,) = asked(days, days.output, "node", "--level", "0", "--node", "0")
+    assert total["count"] == RELEASED * 301
+    assert len(asked(days, days.output, "top", "-n", "3", "--window", "1:2")) == 3
+    outcome = days.run(
+        "query", days.output, "quantile", "0.5", "--tree", "places", "--key", "north"
+    )
+    assert outcome.code == 0 and outcome.out.split()[0] == "q"
+
+
+def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> None:
+    for period in range(1, RELEASED + 1):
+        folder = days.folder_of(period) / "to-date"
+        nodes = pq.read_table(folder / "nodes" / "all-000000-000000.parquet").to_pylist()
+        (answer,) = asked(
+            days, days.output, "node", "--level", "0", "--node", "0", "--to-date", str(period)
+        )
+        assert {name: nodes[0][name] for name in ("estimate", "std_error", "count")} == {
+            name: answer[name] for name in ("estimate", "std_error", "count")
+        }
+        quantiles = pq.read_table(folder / "quantiles.parquet")
+        assert quantiles.num_rows == 4 and "first" not in quantiles.column_names
+
+
+def test_the_page_and_the_summary_are_of_the_period(days: Days) -> None:
+    page = (days.folder_of(2) / "report.html").read_text()
+    assert "run 2 of a series of 5 periods" in page
+    outcome = days.run("report", days.folder_of(2))
+    assert outcome.code == 0
+    assert (days.folder_of(2) / "report.html").read_text() == page
+
+
+def test_the_plan_tells_the_temporal_levels(days: Days) -> None:
+    outcome = days.run("plan", days.configure())
+    assert outcome.code == 0, outcome.err
+    assert "period 1 of 5" in outcome.out and "1 nodes of    4 periods" in outcome.out
+    entries = json.loads(days.run("plan", days.configure(), "--json").out)["trees"]
+    assert [each["periods"] for each in entries[0]["series"]["levels"]] == [1, 2, 4]
+    assert "cdf_rmse" in entries[0]["predicted"]
+
+
+# --- what lies in the folders ---
+
+
+def test_the_state_is_as_large_whatever_the_rows_and_nothing_in_clear(
+    days: Days, tmp_path: Path
+) -> None:
+    other = Days(tmp_path)
+    other.write_day(1, rows=3)
+    assert other.day(1).code == 0
+    sizes = [
+        [
+            (path.name[:17], path.stat().st_size)
+            for path in sorted(made.folder_of(1).glob("state/*"))
+        ]
+        for made in (days, other)
+    ]
+    assert sizes[0] == sizes[1] and len(sizes[0]) == 2
+    key = days.key.read_text().split(":")[1].strip().encode()
+    assert all(key not in data for data in days.snapshot().values())
+
+
+def test_a_run_at_which_all_nodes_close_carries_nothing(days: Days) -> None:
+    assert not (days.folder_of(4) / "state").exists()
+    assert (days.folder_of(3) / "state").exists()
+
+
+# --- repeated, late, out of order ---
+
+
+def test_a_repeated_day_is_found_before_a_row_is_read(copy: Days) -> None:
+    before = copy.snapshot()
+    shutil.rmtree(copy.rows)
+    copy.key.unlink()
+    outcome = copy.day(2)
+    assert outcome.code == 0, outcome.err
+    assert "already there; no row was read" in outcome.out
+    assert copy.snapshot() == before
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    assert outcome.code == 2 and "Traceback" not in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+    for word in words:
+        assert word in outcome.err
+
+
+def test_a_day_out_of_order_is_refused_and_nothing_is_written(workspace: Workspace) -> None:
+    made = Days(workspace.folder)
+    made.write_day(2)
+    refused(made.day(2), "period 2 comes after period 1, of which", "holds no finished release")
+    assert not made.output.exists()
+
+
+def test_a_day_that_was_left_out_cannot_be_released_later(copy: Days) -> None:
+    shutil.rmtree(copy.folder_of(3))
+    refused(copy.day(3), "period 4 is released already, so period 3 comes too late")
+    assert not copy.folder_of(3).exists()
+
+
+@pytest.mark.parametrize("period", [0, 6, -1])
+def test_a_day_beyond_the_series_is_refused(copy: Days, period: int) -> None:
+    before = copy.snapshot()
+    refused(copy.day(period), f"series.period: {period} is not from 1 to 5, the series' periods")
+    assert copy.snapshot() == before
+
+
+def test_another_series_is_refused(copy: Days) -> None:
+    before = copy.snapshot()
+    refused(copy.day(5, fanout=3), "is a run of another series: only the period may differ")
+    refused(copy.day(5, periods=6), "is a run of another series")
+    assert copy.snapshot() == before
+
+
+def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
+    refused(copy.day(4, fanout=3), "holds a release of another specification")
+
+
+def test_another_key_is_refused(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    made.write_day(1)
+    assert made.day(1).code == 0
+    made.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
+    made.write_day(2)
+    refused(made.day(2), "carries on was sealed under another release key")
+    assert not (made.folder_of(2) / "manifest.json").exists()
+    assert not (made.folder_of(2) / "nodes").exists()
+
+
+def test_a_damaged_state_is_refused_and_repaired(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    rows = made.write_day(1)
+    assert made.day(1).code == 0
+    state = sorted(made.folder_of(1).glob("state/*"))[0]
+    whole = state.read_bytes()
+    state.write_bytes(whole[:-9] + b"damaged!!")
+    made.write_day(2)
+    refused(made.day(2), "is missing or damaged; --repair makes it again")
+    shutil.rmtree(made.folder_of(2))
+    pq.write_table(rows, made.file(0))
+    outcome = made.day(1, "--repair")
+    assert outcome.code == 0, outcome.err
+    assert state.read_bytes() == whole
+
+
+def test_a_run_that_was_begun_goes_on_with_the_same_rows_alone(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    for period in (1, 2):
+        made.write_day(period)
+        assert made.day(period).code == 0
+    finished = made.snapshot()
+    (made.folder_of(2) / "manifest.json").unlink()
+    made.write_day(2, rows=299)
+    refused(made.day(2), "made from other data")
+    made.write_day(2)
+    assert made.day(2).code == 0
+    assert made.snapshot() == finished
+
+
+# --- the configuration ---
+
+
+def test_a_period_may_be_a_date(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    made.write_day(1)
+    outcome = made.day("2013-01-05", start="2013-01-05")
+    assert outcome.code == 0, outcome.err
+    assert made.folder_of(1).exists()
+    refused(
+        made.day("2013-01-10", start="2013-01-05"),
+        "series.period: 2013-01-10 is period 6, and 6 is not from 1 to 5",
+    )
+    refused(made.day("2013-01-06"), "series.start: is needed where the period is a date")
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        ({"period": "monday"}, "series.period: 'monday' must be a whole number, or a date"),
+        ({"period": 1, "periods": 0}, "series.periods: 0 is not from 1 to 65536"),
+        ({"period": 1, "periods": 10**6}, "series.periods: 1000000 is not from 1 to 65536"),
+        ({"period": 1, "fanout": 1}, "series.fanout: 1 is not at least 2"),
+        ({"period": 1, "unit": "per_series"}, "series.unit: per_series is not supported yet"),
+        ({"period": 1, "colour": 3}, "series.colour: unknown key"),
+        ({"period": 1, "start": "soon"}, "series.start: 'soon' must be a date such as"),
+    ],
+)
+def test_bad_sections_are_refused(
+    workspace: Workspace, series: dict[str, object], words: str
+) -> None:
+    refused(Days(workspace.folder).day(series.pop("period"), **series), words)
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ({"estimation": "none"}, "a series needs estimates by least squares"),
+        ({"consistency": "l1"}, "a series needs estimates by least squares"),
+        (SPARSE, "trees[0].domain: a series is of ordered trees"),
+        (BOX, "trees[0].domain: a series is of ordered trees and hierarchies"),
+        ({"level_budgets": [0.5, 0.5], "fanouts": [16]}, "level_budgets"),
+    ],
+)
+def test_trees_that_do_not_go_into_a_series_are_refused(
+    workspace: Workspace, tree: dict[str, object], words: str
+) -> None:
+    made = Days(workspace.folder)
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"][0] |= tree
+
+    refused(made.run("plan", made.configure(change)), words)
+
+
+def test_questions_beyond_the_series_are_refused(days: Days, released: Workspace) -> None:
+    at = days.output
+    refused(days.run("query", at, "top", "--window", "3:9"), "window: 3:9 is not within the 4")
+    refused(days.run("query", at, "top", "--window", "three"), "must be FIRST:LAST, such as 3:10")
+    refused(days.run("query", at, "top", "--to-date", "5"), "period 5 is not released")
+    refused(days.run("query", released.output, "top", "--to-date"), "holds no series")
+    assert SeriesFolder(str(at)).arrived == RELEASED
+
+
+# --- other trees, guarantees and files ---
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"epsilon": 2, "delta": 1e-6, "neighbors": "add_remove"},
+        {"epsilon": 2, "neighbors": "substitute"},
+    ],
+    ids=["delta", "substitute"],
+)
+def test_hierarchies_and_every_guarantee(tmp_path: Path, privacy: dict[str, object]) -> None:
+    made = Days(tmp_path)
+    table = tmp_path / "places.parquet"
+    pq.write_table(pa.table({"place": ["north", "south"]}), table)
+    places = {"kind": "hierarchy", "column": "place", "separator": "/", "table": str(table)}
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = privacy
+        tree = {"name": "towns", "domain": places | {"unknown": "other"}}
+        settings["trees"].append(tree)
+
+    for period in (1, 2):
+        made.write_day(period)
+        path = made.configure(lambda s, at=period: (change(s), s["series"].update(period=at)))  # type: ignore[misc]
+        outcome = made.run("release", path)
+        assert outcome.code == 0, outcome.err
+    (answer,) = json.loads(
+        made.run("query", made.output, "node", "--path", "north", "--tree", "towns", "--json").out
+    )["answers"]
+    truth = sum(made.write_day(p)["place"].to_pylist().count("north") for p in (1, 2))
+    assert abs(answer["estimate"] - truth) < 12 * answer["std_error"]
+    guarantee = ReleaseFolder(str(made.folder_of(2))).manifest["guarantee"]
+    assert guarantee["epsilon"] == "2"  # type: ignore[index]
+
+
+def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    """How rows lie in files, and how they are bundled, is nothing that a series remembers."""
+    found = []
+    for pieces in (1, 3):
+        made = Days(tmp_path / str(pieces)) if not (tmp_path / str(pieces)).mkdir() else None
+        assert made is not None
+        for period in (1, 2, 3):
+            table = made.write_day(period)
+            made.file(0).unlink()
+            for piece in range(pieces):
+                size = -(-len(table) // pieces)
+                pq.write_table(table.slice(piece * size, size), made.file(piece))
+            assert made.day(period, *NONCE).code == 0
+        found.append(made.snapshot())
+    assert found[0] == found[1]
+
+
+def test_the_beginning_of_a_run_is_discarded_whole(tmp_path: Path) -> None:
+    made = Days(tmp_path)
+    made.write_day(1)
+    assert made.day(1).code == 0
+    (made.folder_of(1) / "manifest.json").unlink()
+    nonce = (made.folder_of(1) / "nonce.json").read_bytes()
+    state = {path.name for path in made.folder_of(1).glob("state/*")}
+    assert made.day(1, "--discard").code == 0
+    assert (made.folder_of(1) / "nonce.json").read_bytes() != nonce
+    assert not state & {path.name for path in made.folder_of(1).glob("state/*")}
+
+
+def test_totals_to_date_of_large_trees_are_only_asked(
+    copy: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.series.to_date.MOST_LEAVES", 16)
+    shutil.rmtree(copy.folder_of(3) / "to-date")
+    outcome = copy.day(3)
+    assert outcome.code == 0 and "places: large; dptrees query puts together" in outcome.out
+    written = sorted(path.name for path in copy.folder_of(3).rglob("to-date/*/*"))
+    assert written == ["all-000000-000000.parquet"] * 2
+
+
+def test_a_run_of_another_series_is_not_asked(copy: Days, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Days(tmp_path / "other")
+    for period in (1, 2):
+        other.write_day(period)
+        assert other.day(period, periods=4).code == 0
+    shutil.rmtree(copy.folder_of(2))
+    shutil.copytree(other.folder_of(2), copy.folder_of(2))
+    refused(copy.run("query", copy.output, "top", "--tree", "all"), "is a run of another series")
+
+
+def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> None:
+    before = copy.snapshot()
+    shutil.rmtree(copy.folder_of(3) / "to-date")
+    assert copy.day(3).code == 0
+    assert copy.snapshot() == before

@@ -1,0 +1,184 @@
+"""What a run of a series takes over from the run before: its sealed state, opened on workers.
+
+    the run's folder before this one -> sealed counts of every place -> (PlaceKey, bytes)
+
+The runs of a series lie side by side. A run is made only where the run before it stands finished,
+of the same series, and no later one does: then each temporal node is measured once. What is read is
+checked by the manifest's checksums, and by the seal, which holds under one key, release, folder,
+period and place only.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.questions.place import Place
+from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import STATE, SeriesQuestion
+from transforms import files
+from transforms.conservation import tree_carried, tree_partials
+from transforms.errors import ReleaseError
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+from transforms.layout import MANIFEST, period_folder, sha256
+from transforms.readers.read import BALANCE
+from transforms.standing import read_manifest
+
+
+class SeriesError(ReleaseError):
+    """A run cannot go on from the run before it."""
+
+
+def check_turn(plan: ReleasePlan, output: str) -> None:
+    """Sees that it is the turn of a run: the one before it stands, and none after it.
+
+    Args:
+        plan: of the run, or of a release that stands alone.
+        output: its folder.
+
+    Raises:
+        SeriesError: a period is missing or was released before, or the folder is of another series.
+    """
+    if plan.run is None:
+        return
+    period = plan.run.period
+    if _name(output) != period_folder(period):
+        raise SeriesError(f"output: the folder of period {period} is {period_folder(period)}")
+    for number in range(period + 1, plan.run.periods + 1):
+        if files.exists(files.join(_beside(output, number), MANIFEST)):
+            raise SeriesError(
+                f"series: period {number} is released already, so period {period} comes too late: "
+                "periods are released in their order"
+            )
+    if period > 1:
+        _check_before(plan, _beside(output, period - 1))
+
+
+def _check_before(plan: ReleasePlan, folder: str) -> None:
+    before = run_before(plan)
+    assert plan.run is not None and before.run is not None
+    path = files.join(folder, MANIFEST)
+    if not files.exists(path):
+        raise SeriesError(
+            f"series: period {plan.run.period} comes after period {before.run.period}, of which "
+            f"{folder} holds no finished release; a period without rows is released too"
+        )
+    if read_manifest(path)["spec"] != json.loads(json.dumps(before.spec())):
+        raise SeriesError(
+            f"series: {folder} is a run of another series: only the period may differ from run to "
+            "run"
+        )
+
+
+def run_before(plan: ReleasePlan) -> ReleasePlan:
+    """The plan of the run before a run."""
+    questions = []
+    for question in plan.questions:
+        assert isinstance(question, SeriesQuestion)
+        questions.append(replace(question, period=question.period - 1))
+    return replace(plan, questions=tuple(questions))
+
+
+def _beside(output: str, period: int) -> str:
+    """The folder of another run of the series."""
+    trimmed = output.rstrip("/")
+    return files.join(trimmed[: -len(_name(trimmed)) - 1] or "/", period_folder(period))
+
+
+def _name(folder: str) -> str:
+    return folder.rstrip("/").rsplit("/", 1)[-1]
+
+
+class Carry(beam.PTransform):
+    """The exact counts that the run before carried on.
+
+    The input is the pipeline.
+
+    Args:
+        plan: of the run; it may be one that stands alone, or a first one, and carries nothing.
+        key: where the release key lies.
+        output: the folder of the run.
+
+    Returns:
+        PCollection[tuple[PlaceKey, bytes]], each place once that anything is carried on of; and
+        the balance PCollection[tuple[str, int]].
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__()
+        self._plan, self._key, self._output = plan, key, output
+
+    def expand(self, pipeline: Any) -> Any:
+        assert self._plan.run is not None
+        folder = _beside(self._output, self._plan.run.period - 1)
+        manifest = read_manifest(files.join(folder, MANIFEST))
+        parts = [
+            (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])
+            for part in manifest["parts"]
+            if str(part["file"]).startswith(f"{STATE}/")
+        ]
+        before = run_before(self._plan)
+        # The release key may have been rotated since.
+        key = self._key.checked(str(manifest.get("key_id", "")))
+        opened = (
+            pipeline
+            | "Sealed" >> beam.Create(parts, reshuffle=False)
+            # (tree, group, number, file, checksum) -> (PlaceKey, bytes)
+            | "Open"
+            >> beam.ParDo(
+                _Open(before, key, folder, bytes.fromhex(manifest["nonce"]))
+            ).with_outputs(BALANCE, main="counts")
+        )
+        return opened["counts"], opened[BALANCE]
+
+
+def carries(plan: ReleasePlan) -> bool:
+    """Whether a run goes on with counts of the run before."""
+    return any(question.carried_places for question in plan.questions)
+
+
+@beam.typehints.with_output_types(tuple[tuple[str, int, int], bytes], **{BALANCE: tuple[str, int]})
+class _Open(KeyedDoFn):
+    """Reads and opens what is carried on of a place."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, folder: str, nonce: bytes) -> None:
+        super().__init__(plan, key)
+        self._folder, self._nonce = folder, nonce
+
+    def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
+        tree, group, number, file, checksum = element
+        sealed = _sealed(files.join(self._folder, *file.split("/")), checksum)
+        question, place = self._plan.question(tree), Place(group, number)
+        assert isinstance(question, SeriesQuestion)
+        try:
+            data = question.opened(place, sealed, self._key, self._plan.name, self._nonce)
+        except ValueError:
+            raise SeriesError(
+                f"series: what {self._folder} carries on was sealed under another release key"
+            ) from None
+        yield (tree, *place), data
+        for name in (tree_partials(tree), tree_carried(tree)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
+
+
+def _sealed(path: str, checksum: str) -> bytes:
+    """The sealed bytes of a part.
+
+    Raises:
+        SeriesError: the file is not the one that the manifest names.
+    """
+    data = files.read_bytes(path) if files.exists(path) else b""
+    if sha256(data) != checksum:
+        raise SeriesError(
+            f"series: {path} is missing or damaged; --repair makes it again from the rows of its "
+            "period"
+        )
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    sealed: bytes = pq.read_table(sink.getvalue(), use_threads=False)["sealed"][0].as_py()
+    return sealed
