@@ -18,10 +18,11 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo synthetic test check engines test-engines lint types ci benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines lint types ci benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
+	@echo "make daily       a series: 14 daily releases under one budget"
 	@echo "make synthetic   synthetic flights: hour x delay x distance by carrier"
 	@echo "make test        the whole test suite, but for the engines"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
@@ -78,6 +79,26 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key budget.db
 	@echo "How many flights arrived before these minutes of delay? Asking costs no budget:"
 	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
 	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
+
+DAYS := 01 02 03 04 05 06 07 08 09 10 11 12 13 14
+
+data/daily/2013-01-14.parquet: examples/daily.py $(FLIGHTS) | $(INSTALLED)
+	@$(BIN)/python examples/daily.py data/daily
+
+daily: $(INSTALLED) data/daily/2013-01-14.parquet | release.key
+	@echo "Releasing examples/daily.yaml, one day after the other"
+	@$(BIN)/dptrees ledger init sqlite:///budget.db --dataset flights-by-day --epsilon 2 \
+		--delta 1e-6 --unit tailnum --unit period
+	@set -e; for day in $(DAYS); do \
+		$(BIN)/dptrees release examples/daily.yaml --set date=2013-01-$$day > out/daily.log; \
+		echo "2013-01-$$day is released"; \
+	done
+	@echo
+	@echo "Delays up to 0, 15 and 60 minutes, of the second week and of all days:"
+	@echo "  dptrees query out/flights-daily cdf 0 15 60 --window 8:14"
+	@$(BIN)/dptrees query out/flights-daily cdf 0 15 60 --window 8:14
+	@echo "  dptrees query out/flights-daily cdf 0 15 60"
+	@$(BIN)/dptrees query out/flights-daily cdf 0 15 60
 
 synthetic: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "Releasing examples/delays.yaml"

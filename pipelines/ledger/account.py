@@ -15,6 +15,9 @@ from pipelines.ledger.error import LedgerError
 from pipelines.ledger.loss import Loss, LossRefused, loss_of
 from pipelines.ledger.tables import DATASETS
 
+# Beside its columns, of the unit of a series.
+PERIOD = "period"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
@@ -63,7 +66,7 @@ class Account:
                 measure that is not counted.
         """
         for what, own, other in (
-            ("unit", self.unit_in_words, _in_words(plan.unit.columns)),
+            ("unit", self.unit_in_words, _in_words(_unit_of(plan))),
             ("neighbors", self.neighbors.value, plan.unit.neighbors.value),
         ):
             if own != other:
@@ -113,6 +116,13 @@ class Account:
             neighbors=Neighbors(row["neighbors"]),
             spent=Loss.from_texts(row, prefix="spent_"),
         )
+
+
+def _unit_of(plan: ReleasePlan) -> tuple[str, ...]:
+    """What a release protects: of a series a unit's rows of one period. A row is in one period, so
+    its rows are protected as ever."""
+    per_period = plan.run is not None and not plan.unit.is_row
+    return (*plan.unit.columns, PERIOD) if per_period else plan.unit.columns
 
 
 def _in_words(columns: tuple[str, ...]) -> str:

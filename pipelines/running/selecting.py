@@ -40,6 +40,7 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
     if not check_output(folder, stage.plan, wanted):
         _check_not_begun(output)
         check_repairable(output, wanted)
+        stage.check_input()
         trees.check_input()
         if stage.booking:
             stage.booking.check_room(trees.asked)

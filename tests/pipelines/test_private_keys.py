@@ -15,9 +15,11 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.in_memory import release_rows
-from pipelines import configuration, releasing
+from pipelines import configuration
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder
+from pipelines.running import selecting
+from pipelines.running.stage import Stage
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 
 # Shops of 1,200 rows in all: some surely selected, some never, some in between.
@@ -192,19 +194,19 @@ def test_a_killed_first_stage_is_finished(
     shops.release(change())
     whole = files_of(shops.output)
     shutil.rmtree(shops.output)
-    made = releasing._make
+    made = Stage.make
     calls: list[str] = []
 
-    def killed(configuration: Any, plan: Any, *rest: Any) -> None:
-        calls.append(plan.name)
+    def killed(stage: Stage) -> None:
+        calls.append(stage.plan.name)
         if stop == "commit":
-            made(configuration, plan, *rest)
+            made(stage)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        made(configuration, plan, *rest)
+        made(stage)
 
     with monkeypatch.context() as patch:
-        patch.setattr(releasing, "_make", killed)
+        patch.setattr(Stage, "make", killed)
         assert shops.release(change()).code == 130
     assert shops.release(change()).code == 0
     assert files_of(shops.output) == whole
@@ -335,7 +337,7 @@ def test_private_keys_that_cannot_be_are_refused(
     ("module", "limit", "sentence"),
     [
         (configuration, "MAX_LEAVES", "trees[1].domain: 16 cells times "),
-        (releasing, "MOST_KEYS", "trees[1].by: more than 1 keys of shop were selected"),
+        (selecting, "MOST_KEYS", "trees[1].by: more than 1 keys of shop were selected"),
     ],
 )
 def test_more_keys_than_a_release_can_hold(

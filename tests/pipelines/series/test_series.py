@@ -277,7 +277,7 @@ def test_another_key_is_refused(tmp_path: Path) -> None:
     assert made.day(1).code == 0
     made.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
     made.write_day(2)
-    refused(made.day(2), "carries on was sealed under another release key")
+    refused(made.day(2), "does not hold the key")
     assert not (made.folder_of(2) / "manifest.json").exists()
     assert not (made.folder_of(2) / "nodes").exists()
 
