@@ -154,27 +154,46 @@ class _Raw(str):
 
 def _guarantee(plan: ReleasePlan) -> dict[str, str]:
     amount = float(plan.budget.amount)
-    several = "Someone who is in k rows is protected with k squared times rho."
+    many = "is in k rows" if plan.unit.is_row else f"has k values of {plan.unit.name}"
+    several = f"Someone who {many} is protected with k squared times rho."
     if plan.promised is not None:
         epsilon, delta = (f"{float(each):.6g}" for each in plan.promised)
         numbers = f"Epsilon is {epsilon} and delta {delta}, {_composition(plan)}."
         if len(plan.composed) < len(plan.questions) or plan.selection is not None:
             several = (
-                "Someone who is in k rows is protected with k times epsilon and at most "
+                f"Someone who {many} is protected with k times epsilon and at most "
                 "k e^((k - 1) epsilon) times delta."
             )
     elif plan.budget.measure is Measure.EPSILON:
         numbers = f"Epsilon is {amount:.6g}: probabilities change by a factor of at most "
         numbers += f"{math.exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
-        several = "Someone who is in k rows is protected with k times epsilon."
+        several = f"Someone who {many} is protected with k times epsilon."
     else:
         loss = epsilon_of(plan.budget.amount, Fraction(1, 10**6))
         numbers = f"Rho is {amount:.6g}, which implies epsilon = {loss:.4g} at delta = 0.000001."
     return {
         "guarantee": guarantee_in_words(plan),
         "in_numbers": numbers,
-        "several_rows": several,
+        "several": several,
         "budget": budget_text(plan),
+        **_protected(plan),
+    }
+
+
+def _protected(plan: ReleasePlan) -> dict[str, str]:
+    """What is protected, what of it is hidden, and where its budgets are summed up."""
+    unit, period = plan.unit, "" if plan.run is None else " in one period"
+    counted = "" if plan.dataset is None else f" A ledger sums them up for {plan.dataset}."
+    if unit.is_row:
+        return {
+            "protected": "one row, not one person",
+            "hidden": "a row is there and what it says",
+            "counted": counted,
+        }
+    return {
+        "protected": f"all rows of one {unit.name} together{period}",
+        "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
+        "counted": counted,
     }
 
 

@@ -23,8 +23,8 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.uniform.setting import TreeSetting
 from pipelines.configuration import (
     DEFAULT_CONFIDENCE,
@@ -99,8 +99,12 @@ def test_example_is_read() -> None:
     assert flights.key.reference == "file:release.key"
     assert flights.key.check_value == b""
     assert flights.terms.confidence == 0.95
-    assert flights.terms.unit == ADD_REMOVE_ROW
-    assert flights.guarantee.budget == Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    assert flights.terms.unit == PrivacyUnit(
+        neighbors=Neighbors.ADD_REMOVE, columns=("tailnum",), rows=50, keys=2, rows_per_key=40
+    )
+    assert flights.guarantee.budget == Budget(measure=Measure.EPSILON, amount=Fraction(2))
+    assert flights.guarantee.delta == Fraction(1, 10**6)
+    assert (str(flights.ledger), flights.dataset) == ("sqlite:///budget.db", "flights")
     departure, arrival, distance = flights.trees
     assert departure.domain == IntegerDomain(
         column="dep_delay", lower=-60, upper=600, cells=660, outside="clamp", missing="drop"
@@ -578,7 +582,10 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
             ".lower: is required beside names of columns",
         ),
         ("{kind: tree, column: x}", ".kind: 'tree' must be ordered"),
-        ("{type: float, column: x}", ".type: 'float' must be number, integer, date, timestamp or"),
+        (
+            "{type: float, column: x}",
+            ".type: 'float' must be number, integer, date, timestamp, category",
+        ),
         ("{type: [number], column: x}", ".type: a list must be number, integer"),
         ("{type: integer, column: x, lower: 0.5, upper: 2}", ".lower: 0.5 must be a whole number"),
         ("{type: integer, column: x, lower: 0, upper: 5, cells: 2}", ".cells: 2 must divide the 5"),
@@ -894,8 +901,18 @@ def test_independent_prefixes_get_the_closest_cdf_by_default() -> None:
         assert question.consistency.value == consistency
 
 
-def test_the_plan_is_the_planners() -> None:
-    flights = load_configuration(str(FLIGHTS))
+def rows_of_flights(folder: Path) -> Path:
+    """The example with pure epsilon, for rows."""
+    text = re.sub(r"^ +(delta|max_\w+): .*\n", "", FLIGHTS.read_text(), flags=re.MULTILINE)
+    text = text.replace("unit: tailnum", "unit: row").replace("epsilon: 2.0", "epsilon: 1.0")
+    path = folder / "rows.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_plan_is_the_planners(tmp_path: Path) -> None:
+    path = str(rows_of_flights(tmp_path))
+    flights = load_configuration(path)
     plan = flights.plan()
     assert (plan.name, plan.budget, plan.unit) == (
         flights.release,
@@ -922,7 +939,7 @@ def test_the_plan_is_the_planners() -> None:
             ),
             objective=tree.planned_for,
         )
-    assert load_configuration(str(FLIGHTS)).plan().digest == plan.digest
+    assert load_configuration(path).plan().digest == plan.digest
 
 
 @pytest.mark.parametrize("measure", ["epsilon", "rho"])
@@ -961,9 +978,10 @@ print(*sorted(loaded & {"apache_beam", "bokeh", "scipy", "pandas"}))
 """
 
 
-def test_nothing_slow_is_imported() -> None:
+def test_nothing_slow_is_imported(tmp_path: Path) -> None:
+    """Beside a delta a plan is searched several times, and takes some seconds."""
     answer = subprocess.run(
-        [sys.executable, "-c", _TIMED, str(FLIGHTS)],
+        [sys.executable, "-c", _TIMED, str(rows_of_flights(tmp_path))],
         cwd=PROJECT,
         capture_output=True,
         text=True,
