@@ -348,7 +348,8 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         dataset=section.dataset,
         signing_key=section.signing_key,
         parameters=parameters.used,
-        id_of_all=parameters.misses("release"),
+        # The runs of a series have one id.
+        id_of_all=series is None and parameters.misses("release"),
         series=series,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
