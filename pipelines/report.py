@@ -188,11 +188,14 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
         return {
             "protected": "one row, not one person",
             "hidden": "a row is there and what it says",
+            "left_out": "",
             "counted": counted,
         }
     return {
         "protected": f"all rows of one {unit.name} together{period}",
         "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
+        "left_out": f"Of each {unit.name} {unit.bounds_in_words}{period} are counted. Numbers "
+        "speak of the rows that are, not of those that are left out.",
         "counted": counted,
     }
 

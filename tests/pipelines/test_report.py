@@ -12,11 +12,14 @@ import sys
 from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
 
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import (
@@ -350,3 +353,13 @@ def test_clip_bounds_bytes_and_replaces_what_is_invisible() -> None:
     assert clip("a\u202eb\x00") == "a\ufffdb\ufffd"
     assert clip("\u00e9" * 100, 5) == "\u00e9\u00e9\u2026"
     assert clip(None) == ""
+
+
+def test_a_unit_is_told_as_what_is_protected(workspace: Workspace) -> None:
+    unit = {"epsilon": 1, "neighbors": "add_remove", "unit": "place", "max_rows": 3}
+    outcome = workspace.release(lambda settings: settings.update(privacy=unit))
+    assert outcome.code == 0, outcome.err
+    text = (workspace.output / "report.html").read_text(encoding="utf-8")
+    assert "all rows of one place together" in text and "one row, not one person" not in text
+    assert "has k values of place is protected with k times epsilon" in text
+    assert "Of each place at most 3 rows are counted." in text
