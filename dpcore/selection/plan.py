@@ -47,6 +47,7 @@ class SelectionPlan:
     Raises:
         Refusal: a unit with several rows under a key, or a budget that makes no law.
 
+    >>> from dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = SelectionPlan(unit=SUBSTITUTE_ROW,
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
     >>> plan.moved, plan.law.epsilon, plan.law.least_units(0.5)

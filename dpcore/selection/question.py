@@ -56,7 +56,8 @@ class SelectionQuestion(Question):
     Raises:
         ValueError: keys of its own, or no shard.
 
-    >>> plan = SelectionPlan(unit=PrivacyUnit(neighbors=Neighbors.ADD_REMOVE),
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = SelectionPlan(unit=ADD_REMOVE_ROW,
     ...                      epsilon=Fraction(1), delta=Fraction(1, 10**6))
     >>> carriers = KeyColumns(columns=("carrier",), types=("text",))
     >>> SelectionQuestion(name="carrier", domain=carriers, plan=plan).spending.own

@@ -916,7 +916,14 @@ class TestMaking:
         assert make_domain({**fields, "type": "timestamp", "cells": 24}) == DAY
         assert make_domain({**fields, "type": "date", "cells": 1}).cells == 1
         assert make_domain({**NO, **BOUNDS, "cells": 5}) == number(0, 10, 5)
-        assert set(DOMAIN_KINDS) == {"number", "integer", "date", "timestamp", "category"}
+        assert set(DOMAIN_KINDS) == {
+            "number",
+            "integer",
+            "date",
+            "timestamp",
+            "category",
+            "unit_rows",
+        }
 
     @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
     def test_pickles_are_small_and_equal(self, domain: OrderedDomain) -> None:

@@ -17,6 +17,7 @@ from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import rho_of
+from dpcore.privacy.loss import MovedTogether
 from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.sketches.estimators import Estimator
 from dpcore.sketches.shape import SketchKind, SketchShape
@@ -88,9 +89,12 @@ def test_what_is_spent() -> None:
     rho = plan_of(measure=Measure.RHO, sketches=sketches(MIN), unit=SUB)
     assert (rho.spending.epsilon, rho.spending.delta, rho.spending.rho) == (0, 0, 1)
     assert rho.spending.moved == tuple(zip(rho.laws, (1, 2, 6, 6), strict=True))
-    # A cell that moves by two is no number of cells that move by one.
+    # A cell that moves by two is no number of cells that move by one: the norm counts.
     signed = plan_of(measure=Measure.RHO, sketches=sketches(SIGNED), unit=SUB)
-    assert signed.spending.moved is None
+    assert signed.spending.moved is not None
+    small, middle, *sketched = signed.spending.moved
+    assert (small[1], middle[1]) == (1, 2)
+    assert all(isinstance(law, MovedTogether) and norm == 12 for law, norm in sketched)
     assert plan_of(measure=Measure.RHO, sketches=sketches(SIGNED)).spending.moved is not None
 
 

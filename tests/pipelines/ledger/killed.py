@@ -23,7 +23,7 @@ STEPS = {
     "before the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "before"),
     "within the reservation": ("pipelines.ledger.ledger:add_entry", "after"),
     "after the reservation": ("pipelines.ledger.ledger:Ledger.reserve", "after"),
-    "after the discarding": ("pipelines.releasing:discard", "after"),
+    "after the discarding": ("pipelines.running.output:discard", "after"),
     "after the nonce": ("transforms.release:folder_nonce", "after"),
     "before the ledger's record": ("pipelines.ledger.ledger:Ledger.record", "before"),
     "within the ledger's record": ("pipelines.ledger.ledger:change_entry", "after"),

@@ -42,11 +42,13 @@ class Labelled(Workspace):
     @property
     def settings(self) -> dict[str, Any]:
         numbers = {"column": "x", "lower": 0, "upper": 100, "cells": 64}
-        by = {"column": "size", "keys": LABELS}
+        # As a configuration writes them: ${ begins a parameter.
+        written = [label.replace("${", "$${") for label in LABELS]
+        by = {"column": "size", "keys": written}
         trees = [
             {"name": "numbers", "domain": numbers, "quantiles": [0.5]},
             {"name": "keyed", "domain": dict(numbers), "by": by},
-            {"name": "sizes", "domain": {"column": "size", "categories": LABELS}},
+            {"name": "sizes", "domain": {"column": "size", "categories": written}},
             *self.trees_of_nodes,
         ]
         privacy = {"epsilon": 8, "delta": 1e-6, "neighbors": "add_remove"}
