@@ -19,6 +19,7 @@ from pipelines import configuration, releasing
 from pipelines.configuration import load_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
+from tests.pipelines.ledger.asked import account_of, opened
 
 # Shops of 1,200 rows in all: some surely selected, some never, some in between.
 SIZES = {"big": 500, "other": 400, "middle": 120, "few": 20, "kumquat": 1, "none": 159}
@@ -364,3 +365,21 @@ def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
     released = ReleaseFolder(str(shops.output)).release.tree("years")
     assert abs(released.at_path("2013", "big").count - 250) < 60
     assert abs(released.at_path("2015", "other").count) < 60
+
+
+def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> None:
+    """In a ledger with room for one such release, though its folder is gone meanwhile."""
+    url = f"sqlite:///{shops.output.parent}/budget.db"
+    ledger = opened(url, account_of("2", "0.0001"))
+
+    def counted(settings: dict[str, Any]) -> None:
+        change()(settings)
+        settings["ledger"] = url
+
+    assert shops.release(counted).code == 0
+    before = files_of(shops.output)
+    shutil.rmtree(shops.output)
+    outcome = shops.release(counted)
+    assert outcome.code == 0, outcome.err
+    assert files_of(shops.output) == before
+    assert ledger.account("flights").spent.epsilon == 2
