@@ -383,3 +383,40 @@ def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> No
     assert outcome.code == 0, outcome.err
     assert files_of(shops.output) == before
     assert ledger.account("flights").spent.epsilon == 2
+
+
+def test_both_stages_are_verified_and_replayed(shops: Workspace) -> None:
+    config = shops.configure(change())
+    assert shops.run("release", config).code == 0
+    outcome = shops.run("verify", shops.output, "--data", config)
+    assert outcome.code == 0, outcome.err
+    assert "selection: keys is whole, of this specification" in outcome.out
+    assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
+
+    stage = shops.output / "keys"
+    (part,) = (stage / "nodes").iterdir()
+    kept = part.read_bytes()
+    part.write_bytes(kept + b"x")
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "selection: keys: files: " in outcome.err
+    part.write_bytes(kept)
+
+    shutil.rmtree(stage)  # as in a published copy
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 0 and "selection: keys is not there" in outcome.out
+    (table,) = shops.output.glob("keys-*.parquet")
+    pq.write_table(pq.read_table(table).slice(1), table)
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "has not the bytes that the manifest names" in outcome.err
+
+
+def test_keys_of_another_selection_are_found(shops: Workspace) -> None:
+    """A whole first stage, but of another draw."""
+    assert shops.release(change(BY | {"share": 0.9, "threshold": 1}, epsilon=9)).code == 0
+    many = files_of(shops.output / "keys")
+    shutil.rmtree(shops.output)
+    assert shops.release(change(BY | {"threshold": 300}, epsilon=9)).code == 0
+    for name, data in many.items():
+        (shops.output / "keys" / name).write_bytes(data)
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "selection: " in outcome.err
