@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
-from dpcore.questions.tables import CDF, NODES, QUANTILES
+from dpcore.questions.tables import QUANTILES
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.rows.key_table import KeyTable
-from transforms.layout import MANIFEST, concluded_file, keys_name, universe_name
+from transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
 
 QUANTILES_FILE = concluded_file(QUANTILES)
 
@@ -229,7 +229,7 @@ def _remote_names(folder: str) -> list[str]:
     files.use_environment()
     try:
         names = [path.rsplit("/", 1)[-1] for path in files.names_below(folder)]
-        for kind in (NODES, CDF):
+        for kind in PART_KINDS:
             below = files.names_below(files.join(folder, kind))
             names += [f"{kind}/{path.rsplit('/', 1)[-1]}" for path in below]
         return sorted(names)

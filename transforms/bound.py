@@ -214,6 +214,9 @@ class _CountBounded(CountingDoFn):
         found = bounding.bounded(received)
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= found.rows + len(received)
+        self.counter(
+            question
+        )  # also without rows: what is sent must not tell whether there are any
         if found.increments is not None:
             yield from self.counted(question, found.increments, 0)
         self._waiting[name] += 1

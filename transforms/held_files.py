@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
-from dpcore.questions.tables import CDF, NODES
-from transforms.layout import sha256
+from transforms.layout import PART_KINDS, sha256
 
 SCHEME = "held"
 
@@ -26,7 +25,7 @@ class HeldFiles(FileSystem):
     @classmethod
     def hold(cls, path: str, data: bytes) -> None:
         """Makes an object."""
-        part = path.split("/")[-2] in (NODES, CDF)
+        part = path.split("/")[-2] in PART_KINDS
         cls.objects[path] = sha256(data), b"" if part else data
 
     @classmethod

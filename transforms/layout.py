@@ -145,6 +145,8 @@ def run_folder(series: str, period: int) -> str:
     return f"{series.rstrip('/')}/{period_folder(period)}"
 
 
+# Within the folder of a run of a series, beside what its manifest names.
+TO_DATE = "to-date"
 SHARED_NAMES = re.compile(r"(universe|keys)-[0-9a-f]{16}\.parquet")
 
 

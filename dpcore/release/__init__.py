@@ -16,7 +16,7 @@ FACE = {
         "manifest_of",
     ),
     "in_memory": ("release_rows",),
-    "kinds": ("KINDS", "ReadUniverse"),
+    "kinds": ("KINDS", "ReadKeys", "ReadUniverse"),
     "plan": ("FORMAT_VERSION", "ReleasePlan", "plan_from_spec", "total_spending"),
     "release": ("Release",),
     "split": ("Split",),

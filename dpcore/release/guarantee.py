@@ -24,6 +24,12 @@ _UNITS = {
     Neighbors.SUBSTITUTE: "both have the same units, and the rows of one differ, in number and "
     "values",
 }
+_UNITS_OF_PERIODS = {
+    Neighbors.ADD_REMOVE: "one of them has, in one period, a unit more than the other, with all of "
+    "its rows of that period",
+    Neighbors.SUBSTITUTE: "both have the same units, and the rows of one differ in one period, in "
+    "number and values",
+}
 
 
 def budget_text(plan: ReleasePlan) -> str:
@@ -60,6 +66,8 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
             f"with rho = {amount} allows"
         )
     neighbors = (_ROWS if plan.unit.is_row else _UNITS)[plan.unit.neighbors]
+    if plan.run is not None and not plan.unit.is_row:
+        neighbors = _UNITS_OF_PERIODS[plan.unit.neighbors]
     told = f"{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
@@ -92,8 +100,10 @@ def _unit(plan: ReleasePlan) -> str:
             f"The privacy unit is the row: a person in several rows is protected less, with {times}"
         )
     nulls = "left out" if unit.nulls is NullUnits.DROP else "units of their own"
+    of_period = "" if plan.run is None else " in one period"
     return (
-        f"The privacy unit is {unit.name}: all rows of one value are protected together. Of each a "
+        f"The privacy unit is {unit.name}: all rows of one value{of_period} are protected "
+        f"together. Of each a "
         f"tree counts {unit.bounds_in_words}, which a keyed hash of them chooses; rows whose "
         f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "
         f"less, with {times}"

@@ -71,13 +71,16 @@ class Booking:
         return cls(ledger=ledger, plan=named, output=configuration.output)
 
     def check_room(self, later: ReleasePlan) -> None:
-        """Sees that there is room for a later plan beside this one.
+        """Sees that there is room for a later plan beside this one. What is reserved, by a run that
+        was killed, is paid already.
 
         Raises:
             LedgerError: both would pass the total.
         """
         account = self.account
-        account.charged(account.cost(self.plan)).charged(account.cost(later))
+        for plan in (self.plan, later):
+            if self.ledger.standing(self.dataset, entry_id(plan)) is None:
+                account = account.charged(account.cost(plan))
 
     @property
     def dataset(self) -> str:

@@ -106,6 +106,17 @@ def standing_entry(connection: Connection, dataset: str, release: str) -> Entry 
     return None if row is None else Entry.from_row(dict(row))
 
 
+def was_discarded(connection: Connection, dataset: str, release: str) -> bool:
+    """Whether an entry of an id was given up after its noise was drawn. The account is to be
+    locked."""
+    found = select(RELEASES.c.number).where(
+        RELEASES.c.dataset == dataset,
+        RELEASES.c.release == release,
+        RELEASES.c.state == State.DISCARDED.value,
+    )
+    return connection.execute(found).first() is not None
+
+
 def numbered_entry(connection: Connection, number: int) -> Entry:
     """The entry of a number. The account is to be locked."""
     found = select(RELEASES).where(RELEASES.c.number == number)

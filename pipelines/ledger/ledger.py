@@ -36,6 +36,7 @@ from pipelines.ledger.entry import (
     change_entry,
     numbered_entry,
     standing_entry,
+    was_discarded,
 )
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import now, remember
@@ -202,7 +203,9 @@ def entry_id(plan: ReleasePlan) -> str:
 
 
 def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
-    """What a release costs: of a series the first run pays for all, and the others nothing.
+    """What a release costs: of a series the first run pays for all, and the others nothing. A run
+    that was discarded after its noise was drawn has spent what was paid: to draw it again costs the
+    whole once more.
 
     Raises:
         LedgerError: the first run is not in the ledger.
@@ -217,7 +220,8 @@ def _first_paid(connection: Connection, request: Request, cost: Loss) -> Loss:
             f"series: the ledger knows no finished period 1 of {request.plan.name} at this budget, "
             "which pays for all of them"
         )
-    return Loss()
+    drawn = was_discarded(connection, request.dataset, entry_id(request.plan))
+    return cost if drawn else Loss()
 
 
 def _locked_entry(connection: Connection, number: int) -> Entry:

@@ -24,6 +24,11 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
   "Individual Privacy Accounting via a Renyi Filter"; Whitehouse, Ramdas, Rogers, Wu 2023,
   "Fully-Adaptive Composition in Differential Privacy".
 
+**A series of k runs** protects a unit's rows of one period, and its data set the whole unit, which
+may have rows in each: k steps of neighbours, so k epsilon, and k^2 rho (Bun, Steinke 2016,
+Proposition 1.9). A row is in one period, and costs no more than is stated. A delta of k units grows
+beyond use: refused.
+
 **From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
 Proposition 1.4), and those of a release add up. Trees that share a rho, behind an epsilon and a
 delta that the release states, cost a data set in rho that rho. What spends a delta of its own is
@@ -119,14 +124,20 @@ def loss_of(plan: ReleasePlan, measure: Measure) -> Loss:
         LossRefused: the release states another measure that is not soundly converted; the message
             is the rest of a sentence about ``privacy``.
     """
+    periods = 1 if plan.run is None or plan.unit.is_row else plan.run.periods
     if measure is Measure.RHO:
-        return Loss(rho=_rho_of(plan))
+        return Loss(rho=periods**2 * _rho_of(plan))
+    if plan.stated is not None and periods > 1:
+        raise LossRefused(
+            "delta: a series protects a unit's rows of one period, its data set the whole unit; "
+            f"of {periods} periods the deltas do not add up, so state epsilon alone, or rho"
+        )
     if plan.stated is not None:
         epsilon, delta = plan.stated
         return Loss(epsilon=epsilon, delta=delta)
     if plan.budget.measure is Measure.RHO:
         raise LossRefused("rho: its data set counts epsilon and delta, so state these instead")
-    return Loss(epsilon=plan.budget.amount)
+    return Loss(epsilon=periods * plan.budget.amount)
 
 
 def _rho_of(plan: ReleasePlan) -> Fraction:

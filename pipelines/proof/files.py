@@ -12,17 +12,23 @@ import pyarrow as pa
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
+from dpcore.questions.question import PublicTable, Question
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
+from dpcore.rows.key_table import KeyTable
+from dpcore.series.question import SeriesQuestion
 from pipelines.proof.check import CheckFailed
 from pipelines.release_folder import FolderError, file_checksum, file_names, parquet_file, read_file
 from pipelines.reporting import REPORT
+from pipelines.selection.plan import FOLDER
 from transforms.layout import (
     MANIFEST,
     NONCE,
     RECORD,
     SIGNATURE,
+    TO_DATE,
     concluded_file,
+    keys_name,
     part_file,
     planned_parts,
     universe_name,
@@ -40,6 +46,26 @@ def read_universe(folder: str, manifest: Mapping[str, Any], digest: str) -> Univ
         ValueError: it is not there, or another one.
     """
     name = universe_name(digest)
+    universe = universe_from_table(_named_table(folder, manifest, name))
+    if universe.digest != digest:
+        raise ValueError(f"{name} is not the universe that the specification names")
+    return universe
+
+
+def read_keys(folder: str, manifest: Mapping[str, Any], digest: str) -> KeyTable:
+    """The table of keys of a digest, from the release.
+
+    Raises:
+        ValueError: it is not there, or another one.
+    """
+    name = keys_name(digest)
+    keys = KeyTable(_named_table(folder, manifest, name))
+    if keys.digest != digest:
+        raise ValueError(f"{name} is not the table of keys that the specification names")
+    return keys
+
+
+def _named_table(folder: str, manifest: Mapping[str, Any], name: str) -> pa.Table:
     path = os.path.join(folder, name)
     try:
         found = file_checksum(path)
@@ -48,10 +74,7 @@ def read_universe(folder: str, manifest: Mapping[str, Any], digest: str) -> Univ
     files = manifest.get("files")
     if not isinstance(files, dict) or files.get(name) != found:
         raise ValueError(f"{name} has not the bytes that the manifest names")
-    universe = universe_from_table(parquet_file(path).read())
-    if universe.digest != digest:
-        raise ValueError(f"{name} is not the universe that the specification names")
-    return universe
+    return parquet_file(path).read()
 
 
 def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
@@ -64,14 +87,23 @@ def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     planned = sum(1 for _ in planned_parts(plan))
     if planned != len(parts):
         raise CheckFailed(f"{len(parts)} parts are named; the plan has {planned}")
-    known = {universe_name(table.digest) for each in plan.questions for table in each.public_tables}
-    if any(each.spec().get(QUANTILES) for each in plan.questions):
+    known = {_public_name(table) for each in plan.questions for table in each.public_tables}
+    if any(_measured(each).spec().get(QUANTILES) for each in plan.questions):
         known.add(concluded_file(QUANTILES))
     for name in sorted(known - files.keys()):
         raise CheckFailed(f"{name} is planned, and not named")
     for name in sorted(files.keys() - known):
         raise CheckFailed(f"{name} is named, and not planned")
     return f"as planned: parts {planned}, other files {len(files)}"
+
+
+def _measured(question: Question) -> Question:
+    """A tree; of one of a series, as it is at the lowest temporal level."""
+    return question.levels[0] if isinstance(question, SeriesQuestion) else question
+
+
+def _public_name(table: PublicTable) -> str:
+    return (keys_name if isinstance(table, KeyTable) else universe_name)(table.digest)
 
 
 def _check_part(part: Part, entry: object, place: str) -> None:
@@ -83,8 +115,11 @@ def _check_part(part: Part, entry: object, place: str) -> None:
         raise CheckFailed(f"{place}.file is not the name of its part and its bytes")
 
 
-def check_files(folder: str, manifest: Mapping[str, Any]) -> str:
-    """Every file has the bytes that the manifest names, and no other file lies there."""
+def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
+    """Every file has the bytes that the manifest names, and no other file lies there, but for the
+    first stage of private keys, which is a release of its own, and totals to date of a series."""
+    within = [FOLDER] if plan.selection is not None else []
+    within += [TO_DATE] if plan.run is not None else []
     wanted = {str(part["file"]): str(part["sha256"]) for part in manifest["parts"]}
     wanted |= {str(name): str(each) for name, each in manifest["files"].items()}
     try:
@@ -92,6 +127,8 @@ def check_files(folder: str, manifest: Mapping[str, Any]) -> str:
         for name in sorted(wanted.keys() - present):
             raise CheckFailed(f"{name} is missing")
         for name in sorted(present - wanted.keys() - set(BESIDE)):
+            if name.split("/")[0] in within:
+                continue
             raise CheckFailed(f"{name} lies there, and the manifest does not name it")
         for name, checksum in wanted.items():
             if file_checksum(os.path.join(folder, *name.split("/"))) != checksum:
@@ -102,7 +139,8 @@ def check_files(folder: str, manifest: Mapping[str, Any]) -> str:
                 raise CheckFailed(f"{part['file']} has not the rows that the manifest tells")
     except FolderError as error:
         raise CheckFailed(str(error)) from None
-    return f"all {len(wanted)} are there and unchanged, and none beside"
+    told = f"all {len(wanted)} are there and unchanged, and none beside"
+    return f"{told} but those of {TO_DATE}, which are not looked into" if plan.run else told
 
 
 def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:

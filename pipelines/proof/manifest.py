@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
+from dpcore.questions.question import Question
 from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
-from dpcore.release.kinds import ReadUniverse
+from dpcore.release.kinds import ReadKeys, ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
+from dpcore.series.question import SeriesQuestion
 from pipelines.proof.check import UNREADABLE, CheckFailed
 
 # Every entry, and whether each release has it.
@@ -23,6 +25,7 @@ ENTRIES = {
     **dict.fromkeys(("spec", "dptrees", "guarantee", "trees", "nonce", "key_id"), True),
     **dict.fromkeys(("record", "parts", "files", CHECKSUM), True),
     "parameters": False,
+    "series": False,
 }
 # Of recomputed floats: another processor may round the last bits of a sum otherwise.
 _TOLERANCE = 1e-9
@@ -53,7 +56,9 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     return f"{len(manifest)} entries, checksum {str(manifest[CHECKSUM])[:16]}"
 
 
-def read_plan(manifest: Mapping[str, Any], read_universe: ReadUniverse) -> ReleasePlan:
+def read_plan(
+    manifest: Mapping[str, Any], read_universe: ReadUniverse, read_keys: ReadKeys
+) -> ReleasePlan:
     """The plan of the specification, with nothing recalled from other entries.
 
     Raises:
@@ -63,7 +68,7 @@ def read_plan(manifest: Mapping[str, Any], read_universe: ReadUniverse) -> Relea
     if not isinstance(spec, dict) or spec.get("format") != FORMAT_VERSION:
         raise CheckFailed(f"spec is not of the format {FORMAT_VERSION}, which this program writes")
     try:
-        plan = plan_from_spec(spec, read_universe)
+        plan = plan_from_spec(spec, read_universe, read_keys)
         again = plain(plan.spec())
     except UNREADABLE as error:
         raise CheckFailed(f"spec cannot be planned: {type(error).__name__} {error}") from None
@@ -74,9 +79,14 @@ def read_plan(manifest: Mapping[str, Any], read_universe: ReadUniverse) -> Relea
 
 def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
     """The words and numbers of the guarantee are those of the specification."""
-    wanted = plain(manifest_of(plan))["guarantee"]
-    if place := first_difference(wanted, manifest["guarantee"], "guarantee", tolerance=0.0):
-        raise CheckFailed(f"{place} is not what the specification guarantees{_version(manifest)}")
+    entries = plain(manifest_of(plan))
+    for name in ("guarantee", "series"):
+        own, found = entries.get(name), manifest.get(name)
+        if place := first_difference(own, found, name, tolerance=0.0):
+            raise CheckFailed(
+                f"{place} is not what the specification guarantees{_version(manifest)}"
+            )
+    wanted = entries["guarantee"]
     numbers = {name: value for name, value in wanted.items() if name not in ("words", "assumes")}
     return ", ".join(
         f"{name} {value if isinstance(value, str) else json.dumps(value)}"
@@ -87,7 +97,7 @@ def check_guarantee(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
 def check_sensitivities(plan: ReleasePlan) -> str:
     """Where the specification states sensitivities, they are those of the unit, the relation and
     the bounds of values."""
-    for question in plan.questions:
+    for question in _measured(plan):
         own = getattr(question, "plan", None)
         if not isinstance(own, IrregularPlan):
             continue
@@ -101,6 +111,12 @@ def check_sensitivities(plan: ReleasePlan) -> str:
         if own.sensitivities != needed:
             raise CheckFailed(f"those of {question.name} are not those of its unit and bounds")
     return "they follow from the unit, the relation and the bounds of values"
+
+
+def _measured(plan: ReleasePlan) -> Iterator[Question]:
+    """The trees, and of those of a series the trees of each temporal level."""
+    for question in plan.questions:
+        yield from question.levels if isinstance(question, SeriesQuestion) else (question,)
 
 
 def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:

@@ -26,7 +26,7 @@ from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST
+from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
@@ -80,7 +80,7 @@ def rows_of_files(paths: Sequence[str]) -> Rows:
 
 
 def check_replay(
-    manifest: Mapping[str, Any], plan: ReleasePlan, rows: Rows, key: KeyReference
+    manifest: Mapping[str, Any], plan: ReleasePlan, rows: Rows, key: KeyReference, folder: str
 ) -> str:
     """The release of these rows is, bit for bit, the one that the manifest describes.
 
@@ -89,6 +89,7 @@ def check_replay(
         plan: of its specification.
         rows: where they lie.
         key: where its key lies.
+        folder: of the release, beside which lies what a run of a series goes on from.
 
     Raises:
         CheckFailed: it is another one.
@@ -105,7 +106,9 @@ def check_replay(
         plan=plan,
     )
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
-    release = ReleaseTrees(plan, key=key, output=place, nonce=nonce, parameters=parameters)
+    release = ReleaseTrees(
+        plan, key=key, output=place, nonce=nonce, parameters=parameters, again=folder
+    )
     try:
         run_job(read, release, options)
         check_committed(place)
@@ -124,9 +127,10 @@ def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     for stated, again in zip(manifest["parts"], made["parts"], strict=True):
         if stated != again:
             raise _other_bytes(str(stated["file"]), manifest)
-    # Universes stand in a release as they were written, whoever wrote them: they were compared.
+    # Universes and keys stand in a release as they were written, whoever wrote them: they were
+    # compared.
     for name, checksum in manifest["files"].items():
-        if not name.startswith("universe-") and made["files"].get(name) != checksum:
+        if not SHARED_NAMES.fullmatch(name) and made["files"].get(name) != checksum:
             raise _other_bytes(name, manifest)
     # The trees' entries were seen to be those of the specification, up to the rounding of floats.
     apart = {CHECKSUM, "files", "trees"}

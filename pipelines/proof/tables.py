@@ -9,6 +9,7 @@ still contradicts the standard errors of the tables. They are made by a release 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,8 @@ from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.spans import with_span
 from pipelines.proof.check import CheckFailed
 from pipelines.release_folder import parquet_file
 from transforms.layout import concluded_file
@@ -29,8 +32,8 @@ from transforms.layout import concluded_file
 # Leaves of all keys: beyond, a release of no rows takes minutes.
 _MOST_LEAVES = 2**22
 _TOLERANCE = 1e-6
-_PUBLIC = ("tree", "key", "level", "node", "label", "upper", "q")
-
+_PUBLIC = ("tree", "first", "last", "key", "level", "node", "label", "upper", "q")
+_FOLLOW = "labels, keys and standard errors follow from the specification"
 
 Names = dict[tuple[str, str, int, int], str]
 
@@ -44,19 +47,47 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         plan: of the specification.
     """
     known = [each for each in plan.questions if isinstance(each, TreeQuestion) and _is_known(each)]
-    if not known:
+    runs = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
+    if not known and not runs:
         return "no tree whose rows follow from the specification"
     leaves = sum(each.key_count * each.domain.cells for each in known)
+    leaves += sum(each.dense_cells * len(each.closing) for each in runs)
     if leaves > _MOST_LEAVES:
         return f"not looked into: {leaves} leaves are more than {_MOST_LEAVES}"
-    empty = release_rows(replace(plan, questions=tuple(known)), [], ReleaseKey(bytes(32)))
+    quantiles = [table for run in runs for table in _compare_run(folder, names, plan, run)]
+    if quantiles:
+        name = concluded_file(QUANTILES)
+        _compare(name, pa.concat_tables(quantiles), _read(folder, name))
+    if not known:
+        return _FOLLOW
+    empty = _empty(plan, known)
     for question in known:
         for part in question.parts():
             name = names[part.kind, part.tree, part.key, part.index]
             wanted = empty.part(part.kind, part.tree, part.key, part.index)
             _compare(name, wanted, _read(folder, name))
     _compare_quantiles(folder, empty)
-    return "labels, keys and standard errors follow from the specification"
+    return _FOLLOW
+
+
+def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion]) -> Release:
+    """A release of no rows."""
+    return release_rows(replace(plan, questions=tuple(questions)), [], ReleaseKey(bytes(32)))
+
+
+def _compare_run(
+    folder: str, names: Names, plan: ReleasePlan, run: SeriesQuestion
+) -> list[pa.Table]:
+    """The parts of a tree of a run of a series, with those of all temporal nodes that it released;
+    gives its quantiles, to be compared."""
+    spans = [(span, run.shown(span.level)) for span in run.closing]
+    empty = [(span, _empty(plan, [question])) for span, question in spans]
+    for part in spans[0][1].parts():
+        place = (part.kind, run.name, part.key, part.index)
+        tables = [with_span(each.part(*place), run.name, span) for span, each in empty]
+        _compare(names[place], pa.concat_tables(tables), _read(folder, names[place]))
+    found = [(span, each.quantiles) for span, each in empty]
+    return [with_span(table, run.name, span) for span, table in found if table is not None]
 
 
 def _is_known(question: Question) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.release.plan import ReleasePlan
-from pipelines.proof.check import Check, CheckFailed, Finding
+from dpcore.rows.key_table import KeyTable
+from pipelines.proof.check import Check, CheckFailed, Finding, findings_of
 from pipelines.proof.composition import check_composition
-from pipelines.proof.files import check_draw, check_files, check_parts, read_universe
+from pipelines.proof.files import check_draw, check_files, check_parts, read_keys, read_universe
 from pipelines.proof.manifest import (
     check_entries,
     check_guarantee,
@@ -20,8 +21,10 @@ from pipelines.proof.manifest import (
     check_sensitivities,
     read_plan,
 )
+from pipelines.proof.selection import check_selected
 from pipelines.proof.tables import Names, check_tables
-from pipelines.release_folder import read_file, read_manifest
+from pipelines.release_folder import holds_release, read_file, read_manifest
+from pipelines.selection.plan import FOLDER
 from pipelines.user_error import UserError
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SIGNATURE
@@ -49,7 +52,7 @@ class Verified:
         Raises:
             CheckFailed: it cannot be planned.
         """
-        return read_plan(self.manifest, self._universe)
+        return read_plan(self.manifest, self._universe, self._keys)
 
     @cached_property
     def _universes(self) -> dict[str, Universe]:
@@ -60,10 +63,19 @@ class Verified:
             self._universes[digest] = read_universe(self.folder, self.manifest, digest)
         return self._universes[digest]
 
+    @cached_property
+    def _key_tables(self) -> dict[str, KeyTable]:
+        return {}
+
+    def _keys(self, digest: str) -> KeyTable:
+        if digest not in self._key_tables:
+            self._key_tables[digest] = read_keys(self.folder, self.manifest, digest)
+        return self._key_tables[digest]
+
     def specification(self) -> str:
         """The specification can be planned, and the universes it names are there."""
         tables = {each.digest for q in self.plan.questions for each in q.public_tables}
-        universes = f", public universes: {len(tables)}" if tables else ""
+        universes = f", public tables: {len(tables)}" if tables else ""
         return f"trees: {len(self.plan.questions)}{universes}, digest {self.plan.digest.hex()[:16]}"
 
     def of_manifest(self) -> list[Check]:
@@ -82,13 +94,50 @@ class Verified:
     def of_files(self) -> list[Check]:
         """The checks of what lies beside the manifest."""
         manifest = self.manifest
+        selecting = [Check(name="selection", made=self.selection, after=("files",))]
         return [
             Check(
                 name="draw", made=partial(check_draw, self.folder, manifest), after=("manifest",)
             ),
-            Check(name="files", made=partial(check_files, self.folder, manifest), after=("parts",)),
+            Check(
+                name="files",
+                made=lambda: check_files(self.folder, manifest, self.plan),
+                after=("parts",),
+            ),
             Check(name="tables", made=self.tables, after=("files",)),
+            *(selecting if self.is_staged else []),
         ]
+
+    def selection(self) -> str:
+        """The first stage, which selected the keys, is the release that the specification tells,
+        and whole, and its keys are those of the trees; a published copy may lack it."""
+        stage = self.stage
+        if not self.has_stage:
+            return f"{FOLDER} is not there: the keys were not compared with those that it selected"
+        for each in findings_of([*stage.of_manifest(), *stage.of_files()]):
+            if each.ok is False:
+                raise CheckFailed(f"{FOLDER}: {each.check}: {each.told}")
+        assert self.plan.selection is not None
+        if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
+            raise CheckFailed(f"{FOLDER} is another selection than that of the specification")
+        check_selected(stage.folder, self.plan)
+        return f"{FOLDER} is whole, of this specification, and its keys are those of the trees"
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the manifest tells of a first stage, which selected the keys."""
+        spec = self.manifest.get("spec")
+        return isinstance(spec, dict) and spec.get("selection") is not None
+
+    @property
+    def has_stage(self) -> bool:
+        """Whether the first stage is at hand."""
+        return self.is_staged and holds_release(self.stage.folder)
+
+    @property
+    def stage(self) -> Verified:
+        """The first stage of a release with private keys."""
+        return Verified(os.path.join(self.folder, FOLDER))
 
     def tables(self) -> str:
         """The tables hold what follows from the specification."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from pipelines.proof.check import Check, findings_of
@@ -44,16 +44,25 @@ def _replay(
     """The release of these rows under its key is this one, bit for bit."""
     from pipelines.configuration import load_configuration
     from pipelines.proof.replay import check_replay, rows_of_configuration, rows_of_files
+    from pipelines.running.selecting import selected_keys
+    from transforms import files
 
+    staged = release.has_stage
     if data[0].endswith(_CONFIGURATIONS):
         configuration = load_configuration(data[0], given)
+        if staged and configuration.selection is not None:
+            found = selected_keys(release.stage.folder, configuration)
+            configuration = replace(configuration, selected=found)
         rows = rows_of_configuration(configuration, release.manifest)
         reference = reference or configuration.key
     else:
         rows = rows_of_files(data)
     assert reference is not None
-    key = reference.checked(release.manifest["key_id"])
-    return check_replay(release.manifest, release.plan, rows, key)
+    # What selected the keys is made again first: the trees' table of them was compared with it.
+    for each in (release.stage, release) if staged else (release,):
+        key = reference.checked(each.manifest["key_id"])
+        told = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
+    return told
 
 
 def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, str]) -> list[Check]:
@@ -66,6 +75,7 @@ def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, s
         checks.append(Check(name="key", made=made, after=("manifest",)))
     if chosen.data:
         needed = ("manifest", "specification", "parts", "files", *(["key"] if key else []))
+        needed += ("selection",) if release.is_staged else ()
         made = partial(_replay, release, chosen.data, given, key)
         checks.append(Check(name="replay", made=made, after=needed, edited=False))
     return checks

@@ -55,7 +55,7 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
         _made(stage)
     elif stage.booking:
         stage.booking.settled()
-    return replace(configuration, selected=_selected(folder, configuration)), wanted
+    return replace(configuration, selected=selected_keys(folder, configuration)), wanted
 
 
 def _made(stage: Stage) -> None:
@@ -77,8 +77,12 @@ def _check_not_begun(output: str) -> None:
         )
 
 
-def _selected(folder: str, configuration: Configuration) -> Mapping[PrivateKeys, KeyTable]:
+def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateKeys, KeyTable]:
     """The keys that a finished first stage released.
+
+    Args:
+        folder: of the first stage.
+        configuration: of the release.
 
     Raises:
         UserError: for a tree none was selected.

@@ -17,9 +17,8 @@ from pipelines.kinds import KINDS
 from pipelines.series.series_folder import SeriesFolder, WindowFolder
 from pipelines.terminal_text import escaped, print_line
 from transforms import files
-from transforms.layout import concluded_file, parquet_bytes
+from transforms.layout import TO_DATE, concluded_file, parquet_bytes
 
-TO_DATE = "to-date"
 # Over all keys. This runs where the command does, whatever the engine: larger trees are put
 # together part by part when they are asked.
 MOST_LEAVES = 2**22

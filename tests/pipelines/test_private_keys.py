@@ -21,6 +21,7 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.running import selecting
 from pipelines.running.stage import Stage
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
+from tests.pipelines.ledger.asked import account_of, opened
 
 # Shops of 1,200 rows in all: some surely selected, some never, some in between.
 SIZES = {"big": 500, "other": 400, "middle": 120, "few": 20, "kumquat": 1, "none": 159}
@@ -366,3 +367,58 @@ def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
     released = ReleaseFolder(str(shops.output)).release.tree("years")
     assert abs(released.at_path("2013", "big").count - 250) < 60
     assert abs(released.at_path("2015", "other").count) < 60
+
+
+def test_a_reservation_of_both_stages_goes_on_at_no_cost(shops: Workspace) -> None:
+    """In a ledger with room for one such release, though its folder is gone meanwhile."""
+    url = f"sqlite:///{shops.output.parent}/budget.db"
+    ledger = opened(url, account_of("2", "0.0001"))
+
+    def counted(settings: dict[str, Any]) -> None:
+        change()(settings)
+        settings["ledger"] = url
+
+    assert shops.release(counted).code == 0
+    before = files_of(shops.output)
+    shutil.rmtree(shops.output)
+    outcome = shops.release(counted)
+    assert outcome.code == 0, outcome.err
+    assert files_of(shops.output) == before
+    assert ledger.account("flights").spent.epsilon == 2
+
+
+def test_both_stages_are_verified_and_replayed(shops: Workspace) -> None:
+    config = shops.configure(change())
+    assert shops.run("release", config).code == 0
+    outcome = shops.run("verify", shops.output, "--data", config)
+    assert outcome.code == 0, outcome.err
+    assert "selection: keys is whole, of this specification" in outcome.out
+    assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
+
+    stage = shops.output / "keys"
+    (part,) = (stage / "nodes").iterdir()
+    kept = part.read_bytes()
+    part.write_bytes(kept + b"x")
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "selection: keys: files: " in outcome.err
+    part.write_bytes(kept)
+
+    shutil.rmtree(stage)  # as in a published copy
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 0 and "selection: keys is not there" in outcome.out
+    (table,) = shops.output.glob("keys-*.parquet")
+    pq.write_table(pq.read_table(table).slice(1), table)
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "has not the bytes that the manifest names" in outcome.err
+
+
+def test_keys_of_another_selection_are_found(shops: Workspace) -> None:
+    """A whole first stage, but of another draw."""
+    assert shops.release(change(BY | {"share": 0.9, "threshold": 1}, epsilon=9)).code == 0
+    many = files_of(shops.output / "keys")
+    shutil.rmtree(shops.output)
+    assert shops.release(change(BY | {"threshold": 300}, epsilon=9)).code == 0
+    for name, data in many.items():
+        (shops.output / "keys" / name).write_bytes(data)
+    outcome = shops.run("verify", shops.output)
+    assert outcome.code == 2 and "selection: " in outcome.err

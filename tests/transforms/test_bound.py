@@ -244,6 +244,27 @@ def test_when_rows_leave_follows_from_the_rows_read(reference, monkeypatch) -> N
         assert len(outputs(step.finish_bundle())[MAIN]) == 5
 
 
+def test_shards_without_rows_are_counted_as_others_are(plan, reference) -> None:
+    """How much is sent must not tell whether there are rows at all."""
+    rows = ROWS.combine_chunks().to_batches()[0]
+    sent = []
+    for batch in (rows, rows.slice(0, 0)):
+        send = bound._SendRows(plan, reference, 5)
+        send.setup()
+        send.start_bundle()
+        shards = [*send.process(batch), *outputs(send.finish_bundle())[MAIN]]
+        step = bound._CountBounded(plan, reference)
+        step.setup()
+        step.start_bundle()
+        found = [each for place, data in shards for each in step.process((place, [data]))]
+        found += outputs(step.finish_bundle())[MAIN]
+        sent.append(Counter(name for (name, *_), _ in found))
+    dense = {each.name for each in plan.questions if each.dense_cells}
+    for name in dense:
+        assert sent[0][name] == sent[1][name]
+    assert dense <= set(sent[1])
+
+
 @pytest.mark.parametrize(
     "people, sentence",
     [

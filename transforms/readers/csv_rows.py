@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
@@ -83,7 +84,9 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
     """The type in which each column is read: that of the values of its domain or key list.
 
     Raises:
-        InputError: two trees read one column as different types.
+        InputError: two trees read one column as different types; or a tree reads a column of the
+            privacy unit as other than text, and rows without a unit are each their own: many rows
+            of one text that is no such value would be many units.
     """
     types: dict[str, pa.DataType] = {}
     for question in plan.questions:
@@ -93,6 +96,13 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
                     f"trees: the CSV column {column!r} is read as {types[column]} by one tree and "
                     f"as {wanted} by another"
                 )
+    for column in plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ():
+        if types.get(column, pa.string()) not in (pa.string(), pa.large_string()):
+            raise InputError(
+                f"privacy.null_unit: own does not go with the CSV column {column!r}, which names "
+                f"the unit and is read as {types[column]} by a tree: a text that is none would be "
+                "as many units as it has rows; drop them, or write Parquet"
+            )
     # Of a unit what the file says is enough.
     return dict.fromkeys(plan.unit.columns, pa.string()) | types
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from dpcore.privacy.budget import Neighbors
+from pipelines.configuration import parse_configuration
 from pipelines.ledger.entry import State, entries
 from pipelines.ledger.error import LedgerError
 from pipelines.ledger.history import events
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Ledger, Request
 from pipelines.ledger.loss import Loss
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.url import LedgerUrl
-from tests.pipelines.ledger.asked import account_of, asked, opened, plan_of
+from tests.pipelines.ledger.asked import TREE, account_of, asked, opened, plan_of
 
 RECORD, OTHER = bytes(32), bytes(range(32))
 
@@ -259,3 +261,41 @@ def test_a_total_changes_where_that_is_asked(url: str) -> None:
     account = ledger.account("flights")
     assert account.total.epsilon == 1 and account.spent.epsilon == 1
     assert happened(ledger) == ["opened", "reserved", "total changed"]
+
+
+def run_of(period: int) -> Request:
+    """What a run of a series of four periods asks for."""
+    plan = parse_configuration(
+        f"""
+release: days
+input: {{format: parquet, path: rows.parquet}}
+output: out
+key_file: release.key
+privacy: {{epsilon: 1, neighbors: add_remove}}
+series: {{periods: 4, period: {period}}}
+trees: [{TREE}]
+"""
+    ).plan()
+    return asked(plan=plan, name=f"period-{period:04d}")
+
+
+def test_a_run_of_a_series_that_is_drawn_again_is_paid_again(url: str) -> None:
+    """The first run pays for all of them, but each is drawn once for that."""
+    ledger = opened(url)
+    for period in (1, 2):
+        entry = ledger.reserve(run_of(period))
+        ledger.record(entry.number, RECORD)
+        if period == 1:
+            ledger.commit(entry.number, entry.nonce, RECORD.hex())
+    assert spent(ledger).epsilon == 1
+    again = replace(run_of(2), begun=True, anew=True)
+    entry = ledger.reserve(again)
+    assert spent(ledger).epsilon == 2
+    ledger.reserve(again)  # nothing was drawn since, so nothing more is spent
+    assert spent(ledger).epsilon == 2
+    ledger.record(ledger.reserve(run_of(2)).number, OTHER)
+    ledger.reserve(again)
+    assert spent(ledger).epsilon == 3
+    with pytest.raises(LedgerError, match="would be passed"):
+        ledger.record(ledger.reserve(run_of(2)).number, RECORD)
+        ledger.reserve(again)

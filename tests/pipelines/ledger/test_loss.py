@@ -7,6 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dpcore.privacy.budget import Measure
+from dpcore.release.guarantee import guarantee_in_words
+from pipelines.configuration import parse_configuration
 from pipelines.ledger.loss import Loss, LossRefused, loss_of
 from tests.pipelines.ledger.asked import plan_of
 
@@ -62,3 +64,33 @@ def test_a_sum_is_within_a_total_in_every_amount() -> None:
     assert not Loss(epsilon=Fraction(1), delta=Fraction(2, 10)).within(total)
     assert not Loss(epsilon=Fraction(10**20 + 1, 10**20)).within(total)
     assert not Loss(rho=Fraction(1, 10**30)).within(total)
+
+
+@pytest.mark.parametrize("unit", ["", ", unit: person, max_rows: 3"])
+def test_a_unit_may_be_in_every_period_of_a_series(unit: str) -> None:
+    """Which protects its rows of one period; a row is in one."""
+    privacies = ("epsilon: 0.5", "rho: 0.1", DELTA)
+    pure, concentrated, approximate = (
+        parse_configuration(f"""
+release: days
+input: {{format: parquet, path: rows.parquet}}
+output: out
+key_file: release.key
+privacy: {{{privacy}, neighbors: add_remove{unit}}}
+series: {{periods: 4, period: 2}}
+trees: [{GAUSSIAN if privacy != privacies[0] else LAPLACE}]
+""").plan()
+        for privacy in privacies
+    )
+    times = 4 if unit else 1
+    assert loss_of(pure, Measure.EPSILON) == Loss(epsilon=times * Fraction(1, 2))
+    assert loss_of(pure, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 8))
+    assert loss_of(concentrated, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 10))
+    words = guarantee_in_words(pure)
+    assert ("in one period are protected together" in words) == bool(unit)
+    assert ("in one period, a unit more than the other" in words) == bool(unit)
+    if unit:
+        with pytest.raises(LossRefused, match="delta: a series protects a unit's rows of one"):
+            loss_of(approximate, Measure.EPSILON)
+    else:
+        assert loss_of(approximate, Measure.EPSILON).epsilon == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.guarantee import checksum_of
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
@@ -468,3 +470,63 @@ def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> Non
     shutil.rmtree(copy.folder_of(3) / "to-date")
     assert copy.day(3).code == 0
     assert copy.snapshot() == before
+
+
+def test_runs_are_verified_and_replayed(copy: Days) -> None:
+    """Also those that go on from the run before; an edit of what they state is found."""
+    for period in (1, 3, 4):
+        copy.write_day(period)
+
+        def change(settings: dict[str, Any], period: int = period) -> None:
+            settings["series"]["period"] = period
+
+        outcome = copy.run("verify", copy.folder_of(period), "--data", copy.configure(change))
+        assert outcome.code == 0, outcome.err
+        assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
+    copy.write_day(5)  # the wrong day
+    outcome = copy.run("verify", copy.folder_of(4), "--data", copy.configure(change))
+    assert outcome.code == 2 and "the record is another one" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "check"),
+    [
+        (("series", "periods"), 6, "guarantee: series.periods"),
+        (("spec", "trees", 0, "spans"), [1, 2, 5], "specification"),
+        (("trees", 0, "temporal_levels", 0, "rho"), "1", "noise"),
+    ],
+)
+def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: str) -> None:
+    path = copy.folder_of(2) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    inner = manifest
+    for name in place[:-1]:
+        inner = inner[name]
+    assert place[-1] in inner
+    inner[place[-1]] = value
+    manifest["checksum"] = checksum_of(manifest)
+    path.write_text(json.dumps(manifest))
+    outcome = copy.run("verify", copy.folder_of(2))
+    assert outcome.code == 2 and f": {check}" in outcome.err, outcome.err
+
+
+def test_noise_of_another_scale_is_found(copy: Days) -> None:
+    """Tables of a run whose standard errors are not those of the stated noise."""
+    folder = copy.folder_of(2)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = next(each for each in manifest["parts"] if each["file"].startswith("nodes/"))
+    table = pq.read_table(folder / entry["file"])
+    place = table.column_names.index("std_error")
+    other = pa.array(table["std_error"].to_numpy() + 1)
+    pq.write_table(table.set_column(place, "std_error", other), folder / "new.parquet")
+    data = (folder / "new.parquet").read_bytes()
+    (folder / "new.parquet").unlink()
+    (folder / entry["file"]).unlink()
+    digest = hashlib.sha256(data).hexdigest()
+    entry["file"] = entry["file"].replace(entry["sha256"][:16], digest[:16])
+    entry["sha256"] = digest
+    (folder / entry["file"]).write_bytes(data)
+    manifest["checksum"] = checksum_of(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    outcome = copy.run("verify", folder)
+    assert outcome.code == 2 and "std_error is not that of the noise" in outcome.err

@@ -21,8 +21,8 @@ from dpcore.ordered.make import (
 )
 from dpcore.ordered.planner import plan_tree
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.budget import Budget, Measure, Neighbors
+from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
@@ -35,20 +35,18 @@ NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()
 TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 
 
-def plan_of(*domains: OrderedDomain) -> ReleasePlan:
+def plan_of(*domains: OrderedDomain, unit: PrivacyUnit = ADD_REMOVE_ROW) -> ReleasePlan:
     budget = Budget(measure=Measure.EPSILON, amount=1)
     questions = [
         OrderedQuestion(
             name=f"tree{index}",
             domain=domain,
-            plan=plan_tree(
-                TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=ADD_REMOVE_ROW)
-            ),
+            plan=plan_tree(TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=unit)),
         )
         for index, domain in enumerate(domains)
     ]
     whole = Budget(measure=Measure.EPSILON, amount=len(questions))
-    return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=whole, questions=tuple(questions))
+    return ReleasePlan(name="csv", unit=unit, budget=whole, questions=tuple(questions))
 
 
 def number(column: str = "value") -> NumberDomain:
@@ -285,6 +283,23 @@ def test_one_column_as_two_types() -> None:
     plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
     with pytest.raises(InputError, match="'value' is read as double by one tree and as int64 by"):
         csv_rows.column_types(plan)
+
+
+def test_units_of_their_own_are_told_apart_as_texts() -> None:
+    """A text that is no integer would be null, and each of its rows a unit."""
+    domain = IntegerDomain(column="value", lower=0, upper=10)
+    for columns, nulls, is_refused in (
+        (("value",), NullUnits.OWN, True),
+        (("value",), NullUnits.DROP, False),
+        (("name",), NullUnits.OWN, False),
+    ):
+        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=columns, nulls=nulls)
+        plan = plan_of(domain, unit=unit)
+        if is_refused:
+            with pytest.raises(InputError, match="null_unit: own does not go with the CSV column"):
+                csv_rows.column_types(plan)
+        else:
+            assert csv_rows.column_types(plan)["value"] == pa.int64()
 
 
 def test_integers_with_a_decimal_point_are_integers() -> None:
