@@ -14,8 +14,16 @@ from pathlib import Path
 from benchmarks.audit.attack import NOTHING, Attack, attacks
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
 from benchmarks.audit.published import audit_sparse
+from benchmarks.audit.selection import audit_selection
 from benchmarks.audit.targets import BOX_COST
 from benchmarks.audit.threshold_cases import audit_thresholds
+from benchmarks.audit.units import (
+    KINDS_OF_UNITS,
+    UNITS,
+    audit_sparse_units,
+    audit_threshold_units,
+    audit_units,
+)
 from benchmarks.audit.whole import audit_whole
 from benchmarks.reproduction.markdown import holds, number, section, table
 
@@ -64,6 +72,23 @@ def exact_findings(plans: int) -> list[tuple[str, str, Finding]]:
     found.append(("sparse trees", both, audit_sparse(plans=plans, pairs=4)))
     found.append(("searches between thresholds", both, audit_thresholds(plans=plans, pairs=4)))
     found.append(("all kinds at once", both, audit_whole(plans=plans // 2 + 1, pairs=3)))
+    return found + unit_findings(plans)
+
+
+def unit_findings(plans: int) -> list[tuple[str, str, Finding]]:
+    """The same between tables that differ in one unit of many rows."""
+    found = [
+        (f"{kind}, of units", measure, audit_units(kind, measure, plans=plans, pairs=8))
+        for kind in KINDS_OF_UNITS
+        for measure in MEASURES
+    ]
+    both = "epsilon, delta"
+    small = [unit for unit in UNITS if unit.rows <= 4]  # whose laws have fewer outcomes
+    sparse = audit_sparse_units(plans=plans, pairs=4, units=small)
+    found.append(("sparse trees, of units", both, sparse))
+    searches = audit_threshold_units(plans=plans, pairs=4)
+    found.append(("searches between thresholds, of units", both, searches))
+    found.append(("private keys, of units", "delta", audit_selection(plans=plans, pairs=8)))
     return found
 
 
@@ -94,6 +119,9 @@ def exact_section(plans: int) -> str:
         parts of the claim; 1 means that a claim is met, and that less noise would break it. Sums,
         and trees whose levels repeat counts, are converted from rho, which leaves a tenth unused; a
         search pays for more answers than small trees give.""",
+        """"Of units": the tables differ in one unit of many rows, up to ten under every key, all
+        alike or of a few kinds, and rows pass through bounding. Of private keys the loss is the
+        delta at the stated epsilon, by the exact law of all coins.""",
         """"Leaks" counts pairs where a release given the noisy counts of its neighbour published
         anything else than that did: something exact would have got past the noise.""",
         table(("release", "claim in", "pairs", "loss", "leaks"), rows),

@@ -148,7 +148,7 @@ def _boxes(rng: Random, unit: PrivacyUnit) -> list[Draft]:
     ]
 
 
-Drafts = Callable[[Random, ROW_UNITS], list[Draft]]
+Drafts = Callable[[Random, PrivacyUnit], list[Draft]]
 KINDS: dict[str, Drafts] = {
     "ordered trees, planned": lambda rng, near: [ordered_draft(rng, "tree", near)],
     "ordered trees, published": lambda rng, near: [
@@ -166,9 +166,11 @@ KINDS: dict[str, Drafts] = {
 }
 
 
-def make_case(rng: Random, kind: str, measure: str) -> Case:
-    """A random release of a kind under a measure."""
-    unit = rng.choice(ROW_UNITS)
+def make_case(
+    rng: Random, kind: str, measure: str, units: Sequence[PrivacyUnit] = ROW_UNITS
+) -> Case:
+    """A random release of a kind under a measure, of one of some privacy units."""
+    unit = rng.choice(units)
     if kind == "hierarchies, public counts":
         unit = SUBSTITUTE_ROW
     drafts = KINDS[kind](rng, unit)

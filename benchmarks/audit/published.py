@@ -186,8 +186,16 @@ def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
         for _ in range(pairs):
             tables = neighbouring_rows(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
             leaves = [sparse_leaf_counts(question, batches(rng, palettes, rows)) for rows in tables]
-            first, second = (recorded_release(plan, {"tree": own}) for own in leaves)
-            laws = [published_laws(each) for each in (first, second)]
-            ratio = sparse_loss(*laws, float(delta)) / float(epsilon)
-            found.add(ratio, shows_more(plan, first, second, leaves[1]))
+            found.add(*sparse_pair(plan, *leaves))
     return found
+
+
+def sparse_pair(plan: ReleasePlan, one: NodeCounts, two: NodeCounts) -> tuple[float, bool]:
+    """The loss of a pair of leaf counts in parts of the claim, and whether a release shows more
+    than its noise."""
+    assert plan.stated is not None
+    epsilon, delta = plan.stated
+    first, second = (recorded_release(plan, {"tree": own}) for own in (one, two))
+    laws = [published_laws(each) for each in (first, second)]
+    ratio = sparse_loss(*laws, float(delta)) / float(epsilon)
+    return ratio, shows_more(plan, first, second, two)

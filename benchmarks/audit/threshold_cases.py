@@ -31,7 +31,7 @@ from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.keys import KeyList
@@ -79,7 +79,7 @@ def claiming(rounds: tuple[ThresholdRound, ...], unit: PrivacyUnit) -> Threshold
     epsilon = sum((each.epsilon for each in rounds), Fraction(0))
     delta = sum((each.delta for each in rounds), Fraction(0))
     steps, growth = 1, Fraction(1)
-    if unit == SUBSTITUTE_ROW:
+    if unit.substitutes:
         # delta (1 + e^epsilon), to the next thousandth.
         steps, growth = 2, 1 + Fraction(math.ceil(1000 * math.exp(epsilon)), 1000)
     return ThresholdPlan(

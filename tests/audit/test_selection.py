@@ -1,0 +1,184 @@
+"""Audits of private keys: exact laws with everything known, and attacks on released keys alone.
+
+Neighbours differ in one unit of many rows under many keys. The exact audit compares deltas at the
+stated epsilon, which are enumerated: nothing there is left to chance, but for rounding.
+
+False alarms of the attack: a bound is too large only if one of two limits of Clopper and Pearson
+fails, each with a probability of at most 1e-6 in parts of how many there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.audit.attack import limits
+from benchmarks.audit.selection import audit_selection, selection_plan
+from benchmarks.audit.targets import ONE, Claim
+from dpcore.bounding import unit_rows
+from dpcore.bounding.choice import RowBounds
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.selection import SelectionLaw
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.release.in_memory import release_rows
+from dpcore.selection.key_columns import KeyColumns
+from dpcore.selection.plan import SelectionPlan, counted_once
+from dpcore.selection.question import SelectionQuestion
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], None]
+FALSE_ALARM = 1e-6
+# Deltas are sums of float64, of losses rounded to 11 digits.
+ROUNDING = 1e-6
+SEEDS = range(4)
+
+
+# --- planted faults -------------------------------------------------------------------------------
+
+
+def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
+    def made(**given: int | None) -> RowBounds:
+        own = RowBounds(**given)  # type: ignore[arg-type]
+        return RowBounds(**given | {name: change(own) for name, change in changed.items()})  # type: ignore[arg-type]
+
+    patch.setattr(unit_rows, "RowBounds", made)
+
+
+def a_key_too_many(patch: Patch) -> None:
+    _bounds(patch, rows=lambda own: own.rows + 1)
+
+
+def a_unit_twice_under_a_key(patch: Patch) -> None:
+    _bounds(patch, rows=lambda own: 2 * own.rows, rows_per_key=lambda own: 2)
+
+
+def rows_counted_in_place_of_units(patch: Patch) -> None:
+    _bounds(patch, rows=lambda own: 1000, rows_per_key=lambda own: None)
+
+
+def _law(patch: Patch, change: Callable[[SelectionPlan, SelectionLaw], SelectionLaw]) -> None:
+    own = SelectionPlan.law.func  # type: ignore[attr-defined]
+    patch.setattr(SelectionPlan, "law", property(lambda self: change(self, own(self))))
+
+
+def delta_doubled(patch: Patch) -> None:
+    _law(patch, lambda plan, law: replace(law, delta=2 * law.delta))
+
+
+def epsilon_doubled(patch: Patch) -> None:
+    _law(patch, lambda plan, law: replace(law, epsilon=2 * law.epsilon))
+
+
+def a_budget_for_each_key(patch: Patch) -> None:
+    _law(patch, lambda plan, law: replace(law, epsilon=plan.epsilon, delta=plan.delta))
+
+
+def keys_that_are_left_not_paid(patch: Patch) -> None:
+    """A unit of other rows paid as one more."""
+    patch.setattr(SelectionPlan, "moved", property(lambda self: self.unit.moved(keyed=True)[0]))
+
+
+def one_unit_more_than_there_is(patch: Patch) -> None:
+    own = SelectionQuestion.merge
+
+    def merge(self: SelectionQuestion, *arguments: Any) -> Any:
+        found = own(self, *arguments)
+        return replace(found, counts=found.counts + 1)
+
+    patch.setattr(SelectionQuestion, "merge", merge)
+
+
+FAULTS: tuple[Fault, ...] = (
+    a_key_too_many,
+    a_unit_twice_under_a_key,
+    rows_counted_in_place_of_units,
+    delta_doubled,
+    epsilon_doubled,
+    a_budget_for_each_key,
+    keys_that_are_left_not_paid,
+    one_unit_more_than_there_is,
+)
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+def test_no_unit_tells_more_of_keys_than_is_claimed() -> None:
+    found = [audit_selection(plans=12, pairs=4, seed=seed) for seed in SEEDS]
+    assert 0.999 < max(each.ratio for each in found) <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found(monkeypatch: Patch, fault: Fault) -> None:
+    """In the plans and tables that were found to keep their claims above."""
+    fault(monkeypatch)
+    assert any(audit_selection(plans=12, pairs=4, seed=seed).ratio > 1.05 for seed in SEEDS)
+
+
+# --- attacks --------------------------------------------------------------------------------------
+
+KEYS, MOST_UNITS = 4000, 8
+DELTA = Fraction(1, 10)
+PERSON = PrivacyUnit(
+    neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=4, keys=1, rows_per_key=2
+)
+
+
+def released_keys(units: int) -> int:
+    """How many of some thousand keys are released, each of which so many people have, with many
+    rows; a key's coin is its own, so each key is a try."""
+    plan = SelectionPlan(unit=counted_once(PERSON), epsilon=ONE, delta=DELTA)
+    question = SelectionQuestion(
+        name="keys", domain=KeyColumns(columns=("shop",), types=("integer",)), plan=plan
+    )
+    shops = np.repeat(np.arange(KEYS), 3 * units)
+    people = np.arange(len(shops)) // 3
+    rows = pa.RecordBatch.from_pydict({"shop": pa.array(shops), "person": pa.array(people)})
+    release = release_rows(selection_plan(question), [rows], ReleaseKey.generate())
+    return len(release._read("nodes", "keys", 0, 0))
+
+
+def largest_bound() -> float:
+    """The largest epsilon that is proved lost by one person more under a key, of 0 to 8 people."""
+    claim = Claim(measure="epsilon", amount=ONE, delta=DELTA)
+    found = [released_keys(units) for units in range(MOST_UNITS + 1)]
+    alarm = FALSE_ALARM / (8 * MOST_UNITS)
+    bounds = []
+    for pair in itertools.pairwise(found):
+        for hits in (pair, [KEYS - each for each in pair]):
+            for likelier, other in (hits, hits[::-1]):
+                low, high = limits(likelier, KEYS, alarm)[0], limits(other, KEYS, alarm)[1]
+                bounds.append(claim.lower_bound(low, high))
+    return max(bounds)
+
+
+def test_which_keys_are_released_keeps_its_claim() -> None:
+    assert largest_bound() <= 1
+
+
+def released_as_of_one_more(patch: Patch) -> None:
+    """Where the coin is thrown, so that the exact audit cannot see it."""
+    own = SelectionLaw.released
+    patch.setattr(SelectionLaw, "released", lambda self, units, bits: own(self, units + 1, bits))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        released_as_of_one_more,
+        delta_doubled,
+        a_unit_twice_under_a_key,
+        rows_counted_in_place_of_units,
+    ],
+)
+def test_attacks_find_planted_faults(monkeypatch: Patch, fault: Fault) -> None:
+    fault(monkeypatch)
+    assert largest_bound() > 1

@@ -1,0 +1,100 @@
+"""Releases of several jobs: keys that are selected first, and the runs of a series.
+
+Every engine makes the files that the local runner makes of the same rows in other files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.engines.conftest import (
+    CONFIGURATION,
+    PEOPLE,
+    Workspace,
+    make_workspace,
+    release_files,
+    rows,
+)
+from tests.engines.servers import Engine, engine
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+ENGINES = pytest.mark.parametrize("running", ["prism", "flink", "spark"], indirect=True)
+PLACES, NUMBERS = CONFIGURATION["trees"][1:3]
+PERIODS = 3
+# Keys of numbers, of which some are selected, some not and some by chance.
+KEYS: dict[str, Any] = {
+    "privacy": PEOPLE["privacy"] | {"epsilon": 1, "delta": 1e-4, "max_keys": 1},
+    "trees": [
+        PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}}
+    ],
+}
+SERIES: dict[str, Any] = {
+    "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "person", "max_rows": 5},
+    "trees": [NUMBERS],
+}
+
+
+@pytest.fixture(scope="module")
+def locally(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """The local runner, with whose releases others are compared."""
+    with engine("local", tmp_path_factory.mktemp("local")) as started:
+        return started
+
+
+@pytest.fixture(scope="module")
+def of_keys(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+    """The files of a release of private keys by the local runner."""
+    folder = tmp_path_factory.mktemp("keys")
+    files = make_workspace(folder, locally, sections=KEYS).release()
+    (written,) = (folder / "out" / "keys" / "nodes").glob("keys-0-*.parquet")
+    selected = pq.read_table(written)
+    assert 10 < len(selected) < len(np.unique(rows()["number"].to_numpy()))
+    return files
+
+
+@ENGINES
+def test_private_keys(tmp_path: Path, running: Engine, of_keys: dict[str, bytes]) -> None:
+    """The same keys are selected, and the same trees made of them."""
+    workspace = make_workspace(tmp_path, running, other_files=True, sections=KEYS)
+    assert workspace.release((*running.other, "--unit_shards=7")) == of_keys
+
+
+def released_series(workspace: Workspace, options: tuple[str, ...], files: int) -> dict[str, bytes]:
+    """The files of a series after its last run, whose rows lie in so many files a period."""
+    settings, table = yaml.safe_load(workspace.configuration.read_text()), rows()
+    for period in range(1, PERIODS + 1):
+        below = workspace.folder / f"period-{period}"
+        below.mkdir()
+        # Rows of everybody in every period, in one order or the other.
+        own = table.take(np.arange(period - 1, len(table), PERIODS)[:: 1 - 2 * (files % 2)])
+        for place in range(files):
+            pq.write_table(own.take(np.arange(place, len(own), files)), below / f"{place}.parquet")
+        settings |= {
+            "input": {"format": "parquet", "path": str(below / "*.parquet")},
+            "series": {"periods": PERIODS, "period": period, "unit": "per_period"},
+        }
+        workspace.configuration.write_text(yaml.safe_dump(settings))
+        assert workspace.finish(workspace.start(options)) == 0, workspace.log()
+    return release_files(workspace.output)
+
+
+@pytest.fixture(scope="module")
+def of_series(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+    """The files of a series by the local runner."""
+    folder = tmp_path_factory.mktemp("series")
+    workspace = make_workspace(folder, locally, sections=SERIES)
+    return released_series(workspace, locally.options, files=1)
+
+
+@ENGINES
+def test_series(tmp_path: Path, running: Engine, of_series: dict[str, bytes]) -> None:
+    """Every run starts from what the one before left."""
+    workspace = make_workspace(tmp_path, running, sections=SERIES)
+    assert released_series(workspace, running.other, files=2) == of_series
