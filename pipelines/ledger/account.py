@@ -15,7 +15,7 @@ from pipelines.ledger.error import LedgerError
 from pipelines.ledger.loss import Loss, LossRefused, loss_of
 from pipelines.ledger.tables import DATASETS
 
-# Beside its columns, of the unit of a series.
+# Beside its columns, of a unit whose rows of one period are what is protected: of a series.
 PERIOD = "period"
 
 
@@ -65,8 +65,10 @@ class Account:
             LedgerError: the release is of another unit or relation, or states its budget in a
                 measure that is not counted.
         """
+        per_period = PERIOD in self.unit and plan.run is not None
+        unit = (*plan.unit.columns, PERIOD) if per_period else plan.unit.columns
         for what, own, other in (
-            ("unit", self.unit_in_words, _in_words(_unit_of(plan))),
+            ("unit", self.unit_in_words, _in_words(unit)),
             ("neighbors", self.neighbors.value, plan.unit.neighbors.value),
         ):
             if own != other:
@@ -75,7 +77,7 @@ class Account:
                     f"and this release has {other}; guarantees of two kinds do not add up"
                 )
         try:
-            return loss_of(plan, self.measure)
+            return loss_of(plan, self.measure, per_period=per_period)
         except LossRefused as refused:
             raise LedgerError(f"privacy.{refused}") from None
 
@@ -116,13 +118,6 @@ class Account:
             neighbors=Neighbors(row["neighbors"]),
             spent=Loss.from_texts(row, prefix="spent_"),
         )
-
-
-def _unit_of(plan: ReleasePlan) -> tuple[str, ...]:
-    """What a release protects: of a series a unit's rows of one period. A row is in one period, so
-    its rows are protected as ever."""
-    per_period = plan.run is not None and not plan.unit.is_row
-    return (*plan.unit.columns, PERIOD) if per_period else plan.unit.columns
 
 
 def _in_words(columns: tuple[str, ...]) -> str:

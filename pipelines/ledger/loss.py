@@ -26,7 +26,7 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
 
 **A series of k runs** protects a unit's rows of one period, and its data set the whole unit, which
 may have rows in each: k steps of neighbours, so k epsilon, and k^2 rho (Bun, Steinke 2016,
-Proposition 1.9). A row is in one period, and costs no more than is stated. A delta of k units grows
+Proposition 1.9). Where the data set is entered with units of one period they are alike. A row is in one period, and costs no more than is stated. A delta of k units grows
 beyond use: refused.
 
 **From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
@@ -113,18 +113,20 @@ class Loss:
         return amounts | ({"delta": self.delta} if self.delta else {})
 
 
-def loss_of(plan: ReleasePlan, measure: Measure) -> Loss:
+def loss_of(plan: ReleasePlan, measure: Measure, *, per_period: bool = False) -> Loss:
     """What a release costs a data set that counts in a measure.
 
     Args:
         plan: of the release.
         measure: the data set's.
+        per_period: its unit is a unit's rows of one period, as that of a series is.
 
     Raises:
         LossRefused: the release states another measure that is not soundly converted; the message
             is the rest of a sentence about ``privacy``.
     """
-    periods = 1 if plan.run is None or plan.unit.is_row else plan.run.periods
+    several = plan.run is not None and not plan.unit.is_row and not per_period
+    periods = plan.run.periods if plan.run is not None and several else 1
     if measure is Measure.RHO:
         return Loss(rho=periods**2 * _rho_of(plan))
     if plan.stated is not None and periods > 1:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from dpcore.privacy.budget import Measure
+from dpcore.privacy.budget import Measure, Neighbors
 from dpcore.release.guarantee import guarantee_in_words
 from pipelines.configuration import parse_configuration
+from pipelines.ledger.account import Account
+from pipelines.ledger.error import LedgerError
 from pipelines.ledger.loss import Loss, LossRefused, loss_of
 from tests.pipelines.ledger.asked import plan_of
 
@@ -86,6 +89,19 @@ trees: [{GAUSSIAN if privacy != privacies[0] else LAPLACE}]
     assert loss_of(pure, Measure.EPSILON) == Loss(epsilon=times * Fraction(1, 2))
     assert loss_of(pure, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 8))
     assert loss_of(concentrated, Measure.RHO) == Loss(rho=times**2 * Fraction(1, 10))
+    assert loss_of(pure, Measure.EPSILON, per_period=True) == Loss(epsilon=Fraction(1, 2))
+    if unit:
+        account = Account(
+            dataset="days",
+            measure=Measure.EPSILON,
+            total=Loss(epsilon=Fraction(2)),
+            unit=("person", "period"),
+            neighbors=Neighbors.ADD_REMOVE,
+        )
+        assert account.cost(pure) == Loss(epsilon=Fraction(1, 2))
+        assert replace(account, unit=("person",)).cost(pure) == Loss(epsilon=Fraction(2))
+        with pytest.raises(LedgerError, match="guarantees of two kinds do not add up"):
+            replace(account, unit=("home", "period")).cost(pure)
     words = guarantee_in_words(pure)
     assert ("in one period are protected together" in words) == bool(unit)
     assert ("in one period, a unit more than the other" in words) == bool(unit)
