@@ -89,6 +89,7 @@ daily: $(INSTALLED) data/daily/2013-01-14.parquet | release.key
 	@echo "Releasing examples/daily.yaml, one day after the other"
 	@$(BIN)/dptrees ledger init sqlite:///budget.db --dataset flights-by-day --epsilon 2 \
 		--delta 1e-6 --unit tailnum --unit period
+	@mkdir -p out
 	@set -e; for day in $(DAYS); do \
 		$(BIN)/dptrees release examples/daily.yaml --set date=2013-01-$$day > out/daily.log; \
 		echo "2013-01-$$day is released"; \

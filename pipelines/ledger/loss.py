@@ -26,8 +26,8 @@ outputs so far; a release that is refused is one of budget 0, so take k fixed.
 
 **A series of k runs** protects a unit's rows of one period, and its data set the whole unit, which
 may have rows in each: k steps of neighbours, so k epsilon, and k^2 rho (Bun, Steinke 2016,
-Proposition 1.9). Where the data set is entered with units of one period they are alike. A row is in one period, and costs no more than is stated. A delta of k units grows
-beyond use: refused.
+Proposition 1.9). Where the data set is entered with units of one period they are alike. A row is in
+one period, and costs no more than is stated. A delta of k units grows beyond use: refused.
 
 **From one measure to the other.** A tree that is e-DP is (e^2 / 2)-zCDP (Bun, Steinke 2016,
 Proposition 1.4), and those of a release add up. Trees that share a rho, behind an epsilon and a
