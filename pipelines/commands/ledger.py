@@ -1,0 +1,51 @@
+"""The command `ledger`, with its steps."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+
+def add_ledger(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.ledger import commands as ledger
+
+        steps = {"init": ledger.run_init, "show": ledger.run_show}
+        steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
+        return steps[chosen.step](chosen)
+
+    parser = add_command(commands, "ledger", "Data sets and their budgets over all releases.", run)
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    init = kinds.add_parser("init", help="add a data set; makes the ledger where there is none")
+    show = kinds.add_parser("show", help="what is spent, and on which releases")
+    history = kinds.add_parser("history", help="what happened, and when")
+    upgrade = kinds.add_parser("upgrade", help="bring the tables to this version of dptrees")
+    for step in (init, show, history, upgrade):
+        step.add_argument(
+            "url", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    init.add_argument("--dataset", required=True, metavar="ID", help="the id of the data set")
+    init.add_argument("--epsilon", metavar="E", help="the total of all its releases")
+    init.add_argument("--delta", metavar="D", help="beside --epsilon; without it none may be spent")
+    init.add_argument("--rho", metavar="R", help="the total, in place of --epsilon")
+    init.add_argument(
+        "--unit",
+        action="append",
+        metavar="COLUMN",
+        help="a column that names the privacy unit; may be given several times; default: the row",
+    )
+    init.add_argument(
+        "--neighbors",
+        choices=["add_remove", "substitute"],
+        default="add_remove",
+        help="the neighbouring relation (default add_remove)",
+    )
+    init.add_argument(
+        "--change-total",
+        action="store_true",
+        help="of a data set that is there; not below what is spent",
+    )
+    show.add_argument("--dataset", metavar="ID", help="this one alone")
+    for step in (show, history):
+        step.add_argument("--json", action="store_true", help="for programs")

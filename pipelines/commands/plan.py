@@ -1,0 +1,61 @@
+"""The command `plan`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pipelines.commands.command_parser import Commands, add_command, add_config
+
+if TYPE_CHECKING:
+    from pipelines.accounting.wanted import WantedErrors
+
+
+def add_plan(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.planning import run_plan
+        from pipelines.sections.parameters import given_parameters
+
+        return run_plan(
+            chosen.config,
+            wanted=chosen.target_error,
+            rows_guess=chosen.rows_guess,
+            units=chosen.units,
+            as_json=chosen.json,
+            given=given_parameters(chosen.set),
+        )
+
+    parser = add_command(
+        commands, "plan", "Show the plan and its predicted error; reads no data.", run
+    )
+    add_config(parser)
+    parser.add_argument(
+        "--target-error",
+        type=_wanted_errors,
+        metavar="ERROR",
+        help="find the budget of the whole release at which what its trees are for is at most this "
+        "far off: 25, or 1%% of --rows-guess, or of some trees NAME=25,NAME=1%%",
+    )
+    parser.add_argument(
+        "--rows-guess",
+        type=float,
+        metavar="ROWS",
+        help="a public guess of the number of rows, of which a --target-error is a part",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="RELEASE",
+        help="a release of how many rows privacy units have (a tree whose domain has the type "
+        "unit_rows): also show what bounds leave out, and the errors with them",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _wanted_errors(text: str) -> WantedErrors:
+    """The errors of a text; argparse tells what is wrong with another."""
+    from pipelines.accounting.wanted import WantedErrors
+
+    try:
+        return WantedErrors.of_text(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,76 @@
+"""The command `query`: what is asked of a release."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+
+def add_query(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.querying import run_query
+
+        return run_query(chosen)
+
+    parser = add_command(commands, "query", "Ask a release; costs no budget.", run)
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
+    cdf = kinds.add_parser("cdf", help="how many rows lie below a value")
+    cdf.add_argument("values", nargs="+", metavar="VALUE")
+    cdf.add_argument(
+        "--simultaneous",
+        action="store_true",
+        help="intervals that hold at all values of the tree (and key) at once",
+    )
+    quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
+    quantile.add_argument("values", nargs="+", metavar="Q")
+    between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
+    between.add_argument("lower", metavar="LOWER")
+    between.add_argument("upper", metavar="UPPER")
+    box = kinds.add_parser("box", help="how many rows lie in a box of several columns")
+    box.add_argument(
+        "--side",
+        nargs=3,
+        action="append",
+        required=True,
+        metavar=("COLUMN", "LOWER", "UPPER"),
+        help='[LOWER, UPPER) of a column; "" leaves a side open; once for each column',
+    )
+    for kind in (cdf, quantile, between):
+        kind.add_argument("--column", help="of a tree over several columns")
+    node = kinds.add_parser("node", help="the count of one node of the tree")
+    node.add_argument("--level", help="its number, 0 is the root, or its name")
+    which = node.add_mutually_exclusive_group(required=True)
+    which.add_argument("--node", type=int, help="its number within the level")
+    which.add_argument("--value", help="a value that it holds")
+    which.add_argument(
+        "--path",
+        help='of a hierarchy or a sparse tree, such as 44001 or JFK/LAX; "" is the root',
+    )
+    node.add_argument("--children", action="store_true", help="and those right below the path")
+    top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
+    top.add_argument("-n", type=int, default=10, help="how many (default 10)")
+    top.add_argument("--level", help="its number or name; default: the leaves")
+    for kind in (cdf, quantile, between, box, node, top):
+        kind.add_argument("--tree", help="its name; may be left out where there is only one")
+        kind.add_argument("--key", help="of a tree with keys")
+        kind.add_argument(
+            "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
+        )
+        kind.add_argument(
+            "--to-date",
+            type=int,
+            nargs="?",
+            const=0,
+            metavar="PERIOD",
+            help="of a series: all periods, as was known once this one was released (default: the "
+            "last one)",
+        )
+        kind.add_argument(
+            "--running", action="store_true", help="of a series: to date, at each of its periods"
+        )
+        kind.add_argument(
+            "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
+        )
+        kind.add_argument("--json", action="store_true", help="for programs")

@@ -1,0 +1,57 @@
+"""The command `release`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+
+from pipelines.commands.command_parser import Commands, add_command, add_config
+
+
+def add_release(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if not chosen.verbose:
+            # An engine's log of a failure repeats what is told; Beam warns while it is imported.
+            logging.getLogger().setLevel(logging.CRITICAL)
+        from pipelines.releasing import run_release
+        from pipelines.running.output import Wanted
+        from pipelines.sections.parameters import given_parameters
+
+        wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
+        return run_release(chosen.config, rest, wanted, given_parameters(chosen.set))
+
+    parser = add_command(
+        commands,
+        "release",
+        "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
+        run,
+    )
+    add_config(parser)
+    parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--repair",
+        action="store_true",
+        help="make damaged files of a finished release again, from the same rows and key; fails "
+        "where the rows are others, and so tells that they are",
+    )
+    again.add_argument(
+        "--discard",
+        action="store_true",
+        help="delete what an interrupted run left, and spend the budget anew",
+    )
+    parser.add_argument(
+        "--nonce",
+        type=_nonce,
+        metavar="HEX",
+        help="32 hexadecimal digits, in place of the random nonce of the folder: only to compare "
+        "engines or files, since releases of one key and nonce show whether their rows are equal",
+    )
+
+
+def _nonce(text: str) -> bytes:
+    """The nonce of a text; argparse tells what is wrong with another."""
+    if not re.fullmatch("[0-9a-fA-F]{32}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} must be 32 hexadecimal digits")
+    return bytes.fromhex(text)

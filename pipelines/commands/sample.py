@@ -1,0 +1,29 @@
+"""The command `sample`."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+
+def add_sample(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.sampling import run_sample
+
+        return run_sample(chosen)
+
+    parser = add_command(
+        commands, "sample", "Draw synthetic rows from a release; costs no budget.", run
+    )
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--tree", help="its name; may be left out where there is only one")
+    parser.add_argument(
+        "-n", type=int, metavar="ROWS", help="how many; default: the released count"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="a new file, .parquet or .csv"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="any whole number: the same rows again"
+    )

@@ -1,0 +1,35 @@
+"""The command `verify`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from pipelines.commands.command_parser import Commands, add_command, add_set
+
+
+def add_verify(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if chosen.data:
+            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from pipelines.proof.verifying import run_verify
+
+        return run_verify(chosen)
+
+    parser = add_command(
+        commands, "verify", "Check a release against itself, its key and its rows.", run
+    )
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
+    parser.add_argument(
+        "--key", metavar="FILE", help="the release's key: its file, or env:NAME; see also --data"
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="CONFIG",
+        help="the release's configuration, or files of its rows: makes the release again in memory "
+        "and compares every bit, which tells whether the rows are those of the release",
+    )
+    add_set(parser)
+    parser.add_argument("--json", action="store_true", help="for programs")
