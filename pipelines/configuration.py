@@ -196,10 +196,17 @@ class Configuration:
         """The plan of the first stage that leaves the trees a part of the delta."""
         return self._selection(DELTA_SHARE) if self.selections else None
 
+    def _spoken(self, plan: ReleasePlan) -> ReleasePlan:
+        """A plan with the dialect of its rows, where it is not the usual one."""
+        csv = self.input_options.get("csv")
+        dialect = csv.spec() if isinstance(csv, CsvFormat) else {}
+        return replace(plan, dialect=dialect) if dialect else plan
+
     def _selection(self, delta_share: Fraction) -> ReleasePlan:
         found = tuple(self.selections)
         try:
-            return selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
+            plan = selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
+            return self._spoken(plan)
         except Refusal as refusal:
             first = self.selections[found[0]]
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
@@ -243,7 +250,7 @@ class Configuration:
             guarantee = left_for_trees(guarantee, selection)
         try:
             plan = plan_release(self.release, guarantee, self.terms, workloads)
-            return plan if selection is None else replace(plan, selection=selection)
+            return self._spoken(plan if selection is None else replace(plan, selection=selection))
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
         except Refusal as refusal:

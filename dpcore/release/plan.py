@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,8 @@ class ReleasePlan:
             rho, and the composition of all laws was certified to keep them
             (`dpcore.privacy.loss`), beside what sparse trees spend of them.
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
+        dialect: how the rows are written, which is a part of what a row means, as plain JSON
+            values; empty where a file tells it or nothing is to tell.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations or
@@ -57,6 +59,7 @@ class ReleasePlan:
     stated: tuple[Fraction, Fraction] | None = None
     dataset: str | None = None
     selection: ReleasePlan | None = None
+    dialect: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -168,6 +171,7 @@ class ReleasePlan:
                 **counted,
             }
             | ({"pure": pure} if pure else {})
+            | ({"dialect": dict(self.dialect)} if self.dialect else {})
             | self._selection_spec()
         )
 
@@ -227,6 +231,7 @@ def plan_from_spec(
         stated=(Fraction(stated[0]), Fraction(stated[1])) if isinstance(stated, list) else None,
         dataset=None if spec.get("dataset") is None else str(spec["dataset"]),
         selection=plan_from_spec(before) if isinstance(before, dict) else None,
+        dialect=dialect if isinstance(dialect := spec.get("dialect"), dict) else {},
     )
 
 

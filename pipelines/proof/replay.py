@@ -69,14 +69,22 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
     )
 
 
-def rows_of_files(paths: Sequence[str]) -> Rows:
-    """The rows of files that are named themselves; CSV where they are called so."""
-    is_csv = all(path.endswith((".csv", ".csv.gz")) for path in paths)
-    return Rows(
-        paths=tuple(paths),
-        format="csv" if is_csv else "parquet",
-        options={"csv": CsvFormat()} if is_csv else {},
-    )
+def rows_of_files(paths: Sequence[str], dialect: Mapping[str, Any] | None = None) -> Rows:
+    """The rows of files that are named themselves.
+
+    Args:
+        paths: of them; CSV where they are called so.
+        dialect: of the release's specification, which only CSV has.
+
+    Raises:
+        CheckFailed: this program does not know the dialect.
+    """
+    is_csv = bool(dialect) or all(path.endswith((".csv", ".csv.gz")) for path in paths)
+    try:
+        options = {"csv": CsvFormat.from_spec(dialect or {})} if is_csv else {}
+    except ValueError as error:
+        raise CheckFailed(f"spec.dialect.{error}") from None
+    return Rows(paths=tuple(paths), format="csv" if is_csv else "parquet", options=options)
 
 
 def check_replay(

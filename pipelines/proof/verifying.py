@@ -56,7 +56,7 @@ def _replay(
         rows = rows_of_configuration(configuration, release.manifest)
         reference = reference or configuration.key
     else:
-        rows = rows_of_files(data)
+        rows = rows_of_files(data, release.manifest["spec"].get("dialect"))
     assert reference is not None
     # What selected the keys is made again first: the trees' table of them was compared with it.
     for each in (release.stage, release) if staged else (release,):

@@ -9,31 +9,20 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from pipelines.sections import rules
+from pipelines.sections.csv_input import CsvInput
 from pipelines.sections.error import RuleBroken
-from pipelines.sections.section import Section, Text
-from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
+from pipelines.sections.section import Text
 
 
-class InputSection(Section):
+class InputSection(CsvInput):
     """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
 
     format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
-    newlines: Annotated[bool | None, PlainValidator(rules.truth)] = None
-    malformed: Annotated[str | None, PlainValidator(rules.choice(*POLICIES))] = None
 
     @section_rule(mode="after")
     def _csv_only(self) -> Self:
-        for key in ("newlines", "malformed"):
+        for key in CsvInput.model_fields:
             if self.format != "csv" and getattr(self, key) is not None:
                 raise RuleBroken("stands beside the format csv only", at=f".{key}")
         return self
-
-    @property
-    def csv(self) -> CsvFormat:
-        """What a row of a CSV file is."""
-        default = DEFAULT_FORMAT
-        return CsvFormat(
-            newlines=default.newlines if self.newlines is None else self.newlines,
-            malformed=self.malformed or default.malformed,
-        )

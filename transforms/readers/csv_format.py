@@ -1,12 +1,22 @@
-"""How a CSV file is read: what ends a row, and what becomes of malformed text."""
+"""How a CSV file is read: what ends a row and a field, and what becomes of malformed text."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from transforms.readers.csv_encodings import UTF_8, encoding_named
+from transforms.readers.csv_quotes import Marks
+from transforms.readers.csv_texts import PLAIN_TEXTS, CsvTexts
 
 ROW_BYTES = 2**24
 # Arrow's batches are of a block, and the passes that tell rows apart fit a core's caches.
 BLOCK_BYTES = 2**20
 
 POLICIES = ("drop", "fail")
+# What a dialect says about rows; what it says about texts is in `CsvTexts`.
+_OF_ROWS = ("separator", "quote", "columns", "encoding", "newlines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,17 +28,30 @@ class CsvFormat:
             otherwise every line is a row or malformed, whatever stands in the lines around it.
         malformed: ``drop`` leaves out every malformed row, by itself; ``fail`` refuses the file,
             which tells of a row.
-        row_bytes: the longest row that is not malformed, without the end of its line.
+        row_bytes: the longest row that is not malformed, in UTF-8, without the end of its line.
         block_bytes: how much is read at a time, at most `row_bytes`.
+        separator: between two fields, one character of ASCII.
+        quote: around fields that hold a separator; None: no character quotes.
+        columns: the names of all columns of a file without a header; empty: it begins with one.
+        encoding: of the file, by a name that Python knows.
+        texts: what fields stand for.
 
-    >>> CsvFormat().malformed
-    'drop'
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> CsvFormat().malformed, CsvFormat(separator=";").spec()
+    ('drop', {'separator': ';'})
     """
 
     newlines: bool = False
     malformed: str = "drop"
     row_bytes: int = ROW_BYTES
     block_bytes: int = BLOCK_BYTES
+    separator: str = ","
+    quote: str | None = '"'
+    columns: tuple[str, ...] = ()
+    encoding: str = UTF_8
+    texts: CsvTexts = PLAIN_TEXTS
 
     def __post_init__(self) -> None:
         if self.malformed not in POLICIES:
@@ -37,6 +60,73 @@ class CsvFormat:
             raise ValueError(
                 f"block_bytes: {self.block_bytes} must be from 1 to row_bytes, {self.row_bytes}"
             )
+        object.__setattr__(self, "encoding", encoding_named(self.encoding))
+        for name in ("separator", "quote"):
+            mark = getattr(self, name)
+            if mark is not None and not _is_mark(mark):
+                raise ValueError(
+                    f"{name}: {mark!r} must be one character of ASCII, and no letter, digit or "
+                    "line end"
+                )
+        if self.separator == self.quote:
+            raise ValueError(f"quote: {self.quote!r} is the separator too")
+        if self.newlines and self.quote is None:
+            raise ValueError("newlines: true needs a quote, around values that hold line ends")
+        if len(set(self.columns)) < len(self.columns):
+            twice = next(name for name in self.columns if self.columns.count(name) > 1)
+            raise ValueError(f"columns: {twice!r} stands twice")
+
+    @property
+    def marks(self) -> Marks:
+        """The bytes that part fields."""
+        return Marks(self.separator.encode(), None if self.quote is None else self.quote.encode())
+
+    def spec(self) -> dict[str, Any]:
+        """What a row means, as plain JSON values: all that is not as in a file of commas, a header
+        and UTF-8, whose specification is empty."""
+        plain = DEFAULT_FORMAT
+        own = {
+            name: getattr(self, name)
+            for name in _OF_ROWS
+            if getattr(self, name) != getattr(plain, name)
+        }
+        own |= {"columns": list(self.columns)} if self.columns else {}
+        stated = own | self.texts.spec()
+        # Of a file of commas a release has never told it.
+        return {} if stated == {"newlines": True} else stated
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> CsvFormat:
+        """The format of a specification.
+
+        Args:
+            spec: as `spec` tells it.
+
+        Raises:
+            ValueError: it is none.
+
+        >>> CsvFormat.from_spec({"separator": ";", "decimal": ","}).texts.decimal
+        ','
+        """
+        rows = {name: spec[name] for name in _OF_ROWS if name in spec}
+        texts = {each.name for each in fields(CsvTexts)} & set(spec)
+        unknown = set(spec) - set(rows) - texts
+        if unknown:
+            raise ValueError(f"{min(unknown)}: is nothing that this program knows of a CSV file")
+        if "columns" in rows:
+            rows["columns"] = tuple(rows["columns"])
+        return cls(**rows, texts=CsvTexts.from_spec({name: spec[name] for name in texts}))
+
+
+def _is_mark(text: object) -> bool:
+    """Whether a text is one byte of UTF-8 that can stand between fields."""
+    return (
+        isinstance(text, str)
+        and len(text) == 1
+        and text.isascii()
+        and not text.isalnum()
+        and text not in "\r\n\0"
+    )
 
 
 DEFAULT_FORMAT = CsvFormat()

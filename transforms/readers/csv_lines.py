@@ -63,6 +63,19 @@ def read_header(stream: Any, csv: CsvFormat) -> tuple[bytes, bytes]:
     return header, rest
 
 
+def read_mark(stream: Any, csv: CsvFormat) -> bytes:
+    """What has been read of a file without a header: its beginning, without a byte order mark.
+
+    Args:
+        stream: a binary file at its start.
+        csv: what a row is.
+    """
+    text = b""
+    while _MARK.startswith(text) and text != _MARK and (data := stream.read(csv.block_bytes)):
+        text += data
+    return text.removeprefix(_MARK)
+
+
 def well_formed_rows(rest: bytes, stream: Any, csv: CsvFormat) -> Iterator[bytes]:
     """The rows of a file that are well-formed but for the number of their fields.
 
@@ -107,10 +120,15 @@ def _whole_rows(rest: bytes, stream: Any, csv: CsvFormat) -> Iterator[bytes]:
         yield text + b"\n"
 
 
+def _has_quote(text: bytes, csv: CsvFormat) -> bool:
+    quote = csv.marks.quote
+    return quote is not None and quote in text
+
+
 def _bounds(text: bytes, csv: CsvFormat) -> tuple[int, int]:
     """Where the first row ends and where the last one does, behind their ends; 0, 0 without one."""
-    if csv.newlines and b'"' in text:
-        ends, inside = line_ends(text, newlines=True)
+    if csv.newlines and _has_quote(text, csv):
+        ends, inside = line_ends(text, newlines=True, marks=csv.marks)
         ends = ends[~inside]
         return (int(ends[0]) + 1, int(ends[-1]) + 1) if len(ends) else (0, 0)
     first = text.find(b"\n") + 1
@@ -122,19 +140,20 @@ def _bounds(text: bytes, csv: CsvFormat) -> tuple[int, int]:
 
 def _shortened(text: bytes, csv: CsvFormat) -> bytes:
     """A short text behind which a row ends just where it would behind this one."""
-    if not csv.newlines:
+    separator, quote = csv.marks
+    if not csv.newlines or quote is None:
         return b""
-    body = text.rstrip(b'"')
-    if line_ends(body + b"\n", newlines=True)[1][-1]:
-        before = b'"x'
+    body = text.rstrip(quote)
+    if line_ends(body + b"\n", newlines=True, marks=csv.marks)[1][-1]:
+        before = quote + b"x"
     else:
-        before = b"," if body.endswith(b",") or not body else b"x"
-    return before + b'"' * ((len(text) - len(body)) % 2)
+        before = separator if body.endswith(separator) or not body else b"x"
+    return before + quote * ((len(text) - len(body)) % 2)
 
 
 def _without_malformed(text: bytes, csv: CsvFormat) -> bytes:
     """A text of whole rows without those that are malformed."""
-    if b'"' not in text and is_utf8(text):
+    if not _has_quote(text, csv) and is_utf8(text):
         return text
     ends, malformed = _rows(text, csv)
     if not malformed.any():
@@ -150,7 +169,7 @@ def _without_malformed(text: bytes, csv: CsvFormat) -> bytes:
 
 def _rows(text: bytes, csv: CsvFormat) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Where the rows of a text end, (n,), and whether each is malformed, (n,)."""
-    ends, malformed = line_ends(text, newlines=csv.newlines)
+    ends, malformed = line_ends(text, newlines=csv.newlines, marks=csv.marks)
     if csv.newlines:
         row_ends = ~malformed
         row_ends[-1] = True  # open there only at the end of the file

@@ -12,6 +12,8 @@ Whether a field is open is then the parity of the runs of the first kind since t
 second.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,15 +21,26 @@ _Places = npt.NDArray[np.int64]
 _Codes = npt.NDArray[np.uint8]
 _Flags = npt.NDArray[np.bool_]
 
-QUOTE, DELIMITER, NEWLINE, RETURN = b'",\n\r'
+NEWLINE, RETURN = b"\n\r"
 
 
-def line_ends(text: bytes, *, newlines: bool) -> tuple[_Places, _Flags]:
+class Marks(NamedTuple):
+    """The bytes that part fields: one each; None where no byte quotes."""
+
+    separator: bytes = b","
+    quote: bytes | None = b'"'
+
+
+COMMAS = Marks()
+
+
+def line_ends(text: bytes, *, newlines: bool, marks: Marks = COMMAS) -> tuple[_Places, _Flags]:
     """The ends of lines, and which of them lie inside a quoted field.
 
     Args:
         text: begins with a row.
         newlines: a quoted field goes on over the end of a line; otherwise each line is a row.
+        marks: what parts fields, and what quotes them.
 
     Returns:
         The places of the bytes that end lines, (n,): of both bytes of CR LF, an empty line between;
@@ -38,46 +51,52 @@ def line_ends(text: bytes, *, newlines: bool) -> tuple[_Places, _Flags]:
     ([2, 7, 8], [True, False, False])
     """
     codes = np.frombuffer(text, np.uint8)
-    if QUOTE not in text:
+    if marks.quote is None or marks.quote not in text:
         ends = np.flatnonzero(_ends_line(codes))
         return ends, np.zeros(len(ends), bool)
-    places = np.flatnonzero((codes == QUOTE) | _ends_line(codes))
+    places = np.flatnonzero(_is_quote(codes, marks) | _ends_line(codes))
     before = codes[places - 1]
     if places[0] == 0:
         before[0] = NEWLINE
-    quoting = codes[places] == QUOTE
+    quoting = _is_quote(codes[places], marks)
     ends = np.flatnonzero(~quoting)
-    if _in_pairs(before[quoting], ends):
+    if _in_pairs(before[quoting], ends, marks):
         return places[ends], np.zeros(len(ends), bool)
-    return _inside(places, before, quoting, newlines=newlines)
+    return _inside(places, before, quoting, newlines=newlines, marks=marks)
 
 
 def _ends_line(codes: _Codes) -> _Flags:
     return np.asarray((codes == NEWLINE) | (codes == RETURN))
 
 
-def _starts_field(before: _Codes) -> _Flags:
+def _is_quote(codes: _Codes, marks: Marks) -> _Flags:
+    assert marks.quote is not None
+    return np.asarray(codes == ord(marks.quote))
+
+
+def _starts_field(before: _Codes, marks: Marks) -> _Flags:
     """Whether what follows some bytes is at the start of a field, if none is open."""
-    return np.asarray((before == DELIMITER) | _ends_line(before))
+    return np.asarray((before == ord(marks.separator)) | _ends_line(before))
 
 
-def _in_pairs(before: _Codes, ends: _Places) -> bool:
+def _in_pairs(before: _Codes, ends: _Places, marks: Marks) -> bool:
     """Whether it is plain that no field is open at the end of any line, as in most files: every
     line has an even number of quotes, and none of the first, third, fifth, ... is a text's.
 
     Args:
         before: the bytes before the quotes.
         ends: the places of ends of lines among these and the quotes.
+        marks: as in `line_ends`.
     """
     opening = before[::2]
     return bool(
         (np.diff(ends, prepend=-1) % 2 == 1).all()
-        and (_starts_field(opening) | (opening == QUOTE)).all()
+        and (_starts_field(opening, marks) | _is_quote(opening, marks)).all()
     )
 
 
 def _inside(
-    places: _Places, before: _Codes, quoting: _Flags, *, newlines: bool
+    places: _Places, before: _Codes, quoting: _Flags, *, newlines: bool, marks: Marks
 ) -> tuple[_Places, _Flags]:
     """As `line_ends`.
 
@@ -85,12 +104,12 @@ def _inside(
         places: of quotes and ends of lines, ascending.
         before: the byte before each.
         quoting: which are quotes.
-        newlines: as there.
+        newlines, marks: as there.
     """
-    heads = np.flatnonzero(~(quoting & (before == QUOTE)))  # of runs, and ends of lines
+    heads = np.flatnonzero(~(quoting & _is_quote(before, marks)))  # of runs, and ends of lines
     odd = heads[np.diff(heads, append=len(places)) % 2 == 1]
     places, before, quoting = places[odd], before[odd], quoting[odd]
-    toggles = quoting & _starts_field(before)
+    toggles = quoting & _starts_field(before, marks)
     counts = np.cumsum(toggles.astype(np.int32))
     closes = quoting & ~toggles if newlines else ~toggles
     # Counts never fall: the largest at something that closes is that at the last.

@@ -6,7 +6,7 @@ and Arrow's parser leaves out those with too many or too few fields. A field bec
 its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -17,13 +17,10 @@ from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.readers.csv_encodings import UTF_8, as_utf8
 from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
-from transforms.readers.csv_lines import (
-    MalformedHeader,
-    MalformedRow,
-    read_header,
-    well_formed_rows,
-)
+from transforms.readers.csv_header import column_names, parse_options
+from transforms.readers.csv_lines import MalformedRow, well_formed_rows
 from transforms.readers.csv_values import typed
 
 COUNTS_ROWS = 0
@@ -35,11 +32,13 @@ def splits(
     """One split, and no count of rows: a CSV file does not tell it.
 
     Raises:
-        InputError: there is no header, or it is malformed, lacks a column or has it twice.
+        InputError: there is no header, or it is malformed, lacks a column or has it twice; or the
+            dialect does not go with the plan.
     """
+    check_texts(column_types(plan), csv)
     try:
-        with closing(_stream(file)) as stream:
-            _header(stream, path, plan, csv)
+        with closing(_stream(file, csv)) as stream:
+            column_names(stream, path, plan.columns, csv)
     except MemoryError:  # Arrow's too; it tells nothing of the file
         raise
     except (pa.ArrowException, OSError) as error:
@@ -56,15 +55,19 @@ def batches(
         InputError: as `splits`; or a row is malformed, and the policy is to fail.
     """
     types = column_types(plan)
+    check_texts(types, csv)
+    texts = {name: csv.texts.of(name) for name in plan.columns}
     try:
-        with closing(_stream(file)) as stream:
-            names, rest = _header(stream, split.path, plan, csv)
+        with closing(_stream(file, csv)) as stream:
+            names, rest = column_names(stream, split.path, plan.columns, csv)
             for text in well_formed_rows(rest, stream, csv):
                 for batch in _parsed(text, names, plan, csv):
-                    columns = [typed(batch.column(name), types[name]) for name in plan.columns]
+                    columns = [
+                        typed(batch.column(name), types[name], texts[name]) for name in plan.columns
+                    ]
                     yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
     except MalformedRow:
-        raise _malformed(split.path) from None
+        raise _malformed(split.path, csv) from None
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -98,6 +101,37 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
     return dict.fromkeys(plan.unit.columns, pa.string()) | types
 
 
+def check_texts(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
+    """Refuses dialects that say what no column can be.
+
+    Args:
+        types: in which columns are read, by their names.
+        csv: what their texts are.
+
+    Raises:
+        InputError: an entry names a column that is not read or is read as no date; or texts that
+            tell no zone are to be instants, or the other way round.
+    """
+    for key, columns in csv.texts.named.items():
+        for column in columns:
+            if column not in types:
+                raise InputError(f"input.{key}.{column}: no tree reads such a column")
+    for column, wanted in types.items():
+        how = csv.texts.of(column).date_format
+        if how is None or pa.types.is_date(wanted):
+            continue
+        if not pa.types.is_timestamp(wanted):
+            if column in csv.texts.named.get("date_format", ()):
+                raise InputError(f"input.date_format.{column}: the column is read as {wanted}")
+        elif how.has_zone != (wanted.tz is not None):
+            lacks = "has %z" if how.has_zone else "has no %z"
+            zone = "with" if wanted.tz is not None else "without"
+            raise InputError(
+                f"input.date_format: {how.text!r} {lacks}, and the column {column!r} is read as "
+                f"times {zone} a zone, as the bounds of its tree are"
+            )
+
+
 def _value_types(question: Question) -> dict[str, pa.DataType]:
     try:
         return question.value_types
@@ -105,28 +139,10 @@ def _value_types(question: Question) -> dict[str, pa.DataType]:
         raise InputError(f"trees: {question.name}: {error}") from None
 
 
-def _stream(file: Any) -> Any:
-    return pa.input_stream(file, compression="detect") if isinstance(file, str) else file
-
-
-def _header(stream: Any, path: str, plan: ReleasePlan, csv: CsvFormat) -> tuple[list[str], bytes]:
-    """The names of the columns, and what has been read behind them."""
-    try:
-        header, rest = read_header(stream, csv)
-    except MalformedHeader:
-        raise InputError(
-            f"input: {path} is not a CSV file in UTF-8 that begins with a header, in which every "
-            "quote is closed"
-        ) from None
-    names = pa_csv.read_csv(
-        pa.BufferReader(header), parse_options=pa_csv.ParseOptions(newlines_in_values=True)
-    ).column_names
-    for name in plan.columns:
-        if name not in names:
-            raise InputError(f"input: {path} has no column {name!r}")
-        if names.count(name) > 1:
-            raise InputError(f"input: {path} has the column {name!r} twice")
-    return names, rest
+def _stream(file: Any, csv: CsvFormat) -> Any:
+    """The bytes of a file, in UTF-8."""
+    stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file
+    return as_utf8(stream, csv.encoding)
 
 
 def _parsed(
@@ -138,7 +154,8 @@ def _parsed(
         table = pa_csv.read_csv(
             pa.BufferReader(text),
             read_options=pa_csv.ReadOptions(column_names=names, block_size=len(text) + 1),
-            parse_options=pa_csv.ParseOptions(
+            parse_options=parse_options(
+                csv,
                 newlines_in_values=csv.newlines,
                 invalid_row_handler=_skip if csv.malformed == "drop" else None,
             ),
@@ -161,10 +178,12 @@ def _skip(_: pa_csv.InvalidRow) -> str:
     return "skip"
 
 
-def _malformed(path: str) -> InputError:
+def _malformed(path: str, csv: CsvFormat) -> InputError:
     return InputError(
-        f"input: {path} has a malformed row, and input.malformed is fail: as many fields as in the "
-        f"header, every quote closed, UTF-8, and at most {ROW_BYTES // 2**20} MiB"
+        f"input: {path} has a malformed row, and input.malformed is fail: as many fields as "
+        f"{'in the header' if not csv.columns else 'columns'}, every quote closed, "
+        f"{'UTF-8' if csv.encoding == UTF_8 else csv.encoding}, and at most "
+        f"{ROW_BYTES // 2**20} MiB"
     )
 
 

@@ -4,34 +4,98 @@ What becomes of a text depends on that text alone, whatever stands in the rows a
 that is no value is null, and follows the column's policy.
 """
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from transforms.readers.csv_dates import moments
+from transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
 # Texts that are surely values; the others, few in most files, are tried one by one.
 _NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
-_DATE = r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"
+_DATE = (
+    r"^[12][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+    r"|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)$"
+)
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
+# A time and its zone are no part of the day that is written before them.
+_DAY_OF_TIME = (
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
+    r" ?(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?$"
+)
+_NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
 
-def typed(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN) -> pa.Array:
     """The values that texts stand for; null where a text stands for none.
 
     Args:
         texts: of a column, (rows,), null where a field is empty.
         wanted: the type of the values.
+        how: they are written.
     """
+    if how is not PLAIN_COLUMN:
+        texts = _present(texts, how, trim=how.trim or not pa.types.is_string(wanted))
     if pa.types.is_string(wanted):
         return texts
+    if how.date_format is not None and _is_moment(wanted):
+        return moments(texts, how.date_format, wanted)
+    if pa.types.is_floating(wanted) or pa.types.is_integer(wanted):
+        texts = _plain_numbers(texts, how)
     try:
         return pc.cast(texts, wanted)
     except pa.ArrowException:
         # What becomes of a row must not depend on others: each text is a value or none by itself.
-        distinct = pc.utf8_trim_whitespace(texts).dictionary_encode()
+        distinct = _iso(pc.utf8_trim_whitespace(texts), wanted).dictionary_encode()
         return _values(distinct.dictionary, wanted).take(distinct.indices)
+
+
+def _present(texts: pa.Array, how: ColumnTexts, *, trim: bool) -> pa.Array:
+    """The texts, trimmed if so, without those that stand for nothing."""
+    nothing = pa.scalar(None, pa.string())
+    if trim:
+        whole, texts = texts, pc.utf8_trim_whitespace(texts)
+        # A text of no character at all was in quotes, and is one.
+        blank = pc.and_(pc.equal(texts, ""), pc.not_equal(whole, ""))
+        texts = pc.if_else(blank, nothing, texts)
+    if how.nulls:
+        texts = pc.if_else(pc.is_in(texts, pa.array(how.nulls, pa.string())), nothing, texts)
+    return texts
+
+
+def _is_moment(wanted: pa.DataType) -> bool:
+    return bool(pa.types.is_date(wanted) or pa.types.is_timestamp(wanted))
+
+
+def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
+    """Numbers with a decimal point and nothing between their digits; null where a text has the
+    marks of numbers at places where it would be another number."""
+    mark = re.escape(how.decimal)
+    if how.thousands is not None:
+        between = f"[{THOUSANDS[how.thousands]}]"
+        grouped = rf"^[-+]?[0-9]{{1,3}}({between}[0-9]{{3}})+({mark}[0-9]*)?$"
+        is_grouped = pc.match_substring_regex(texts, grouped)
+        ungrouped = pc.replace_substring_regex(texts, between, "")
+        texts = pc.if_else(is_grouped, ungrouped, texts)
+    if how.decimal != ".":
+        pointed = pc.match_substring(texts, ".")
+        texts = pc.if_else(pointed, pa.scalar(None, pa.string()), texts)
+        texts = pc.replace_substring(texts, how.decimal, ".")
+    return texts
+
+
+def _iso(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Dates without the time that stands behind them; times of no more than microseconds."""
+    if pa.types.is_date(wanted):
+        return pc.replace_substring_regex(texts, _DAY_OF_TIME, r"\1")
+    if pa.types.is_timestamp(wanted):
+        return pc.replace_substring_regex(texts, _NANOSECONDS, r"\1")
+    return texts
 
 
 def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -261,7 +261,9 @@ def test_a_missing_column(tmp_path) -> None:
     path = written(tmp_path, f"value,b\n1,{SECRET}\n")
     with pytest.raises(InputError) as caught:
         read(path, plan_of(number(), number("other")))
-    assert caught.value.sentence == f"input: {path} has no column 'other'"
+    assert caught.value.sentence == (
+        f"input: {path} has no column 'other'; its columns are value, b"
+    )
 
 
 def test_a_column_twice(tmp_path) -> None:

@@ -1,0 +1,113 @@
+"""CSV files in other encodings than UTF-8, read as if they were in UTF-8.
+
+What is malformed stays so: in its place stand bytes that are not UTF-8, so that the line which
+holds it, and no other, is malformed. That takes encodings in which a line end is always a line end,
+whatever stands before it; those with states that outlast a line are not known here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+from typing import Any
+
+UTF_8 = "utf-8"
+_UTF_16 = ("utf-16", "utf-16-le", "utf-16-be")
+_SEVERAL_BYTES = ("big5", "cp932", "cp949", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
+_ONE_BYTE = (
+    *("ascii", "iso8859-1", "mac-roman", "koi8-r", "koi8-u", "cp437", "cp850", "cp852", "cp866"),
+    *(f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16)),
+    *(f"cp125{number}" for number in range(9)),
+    "cp874",
+)
+_KNOWN = frozenset((UTF_8, *_UTF_16, *_SEVERAL_BYTES, *_ONE_BYTE))
+_MALFORMED = "dptrees.malformed"
+
+
+def encoding_named(name: str) -> str:
+    """An encoding by one name of the many that Python knows.
+
+    Raises:
+        ValueError: there is none, or none whose lines can be told apart.
+
+    >>> encoding_named("Latin-1"), encoding_named("windows-1252"), encoding_named("UTF8")
+    ('iso8859-1', 'cp1252', 'utf-8')
+    """
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):  # a zero byte is no part of any name
+        found = ""
+    found = UTF_8 if found == "utf-8-sig" else found
+    if found not in _KNOWN:
+        near = difflib.get_close_matches(name.lower(), [*_KNOWN, "latin-1", "windows-1252"], n=1)
+        hint = f"did you mean {near[0]}?" if near else "known are utf-8, utf-16, latin-1, cp1252"
+        more = "" if near else ", most others of one byte, and gb18030, shift_jis, euc_kr and big5"
+        raise ValueError(f"encoding: {name!r} is not an encoding that is read; {hint}{more}")
+    return found
+
+
+def as_utf8(stream: Any, encoding: str) -> Any:
+    """A binary file in UTF-8, whatever it was in.
+
+    Args:
+        stream: a binary file at its start.
+        encoding: as `encoding_named` gives it.
+
+    Returns:
+        What has `read` and `close`.
+    """
+    return stream if encoding == UTF_8 else _Transcoded(stream, encoding)
+
+
+class _Transcoded:
+    """A binary file in UTF-8, read from one in another encoding.
+
+    >>> import io
+    >>> _Transcoded(io.BytesIO(b"caf\\xe9"), "iso8859-1").read(100).decode()
+    'café'
+    """
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        self._stream, self._encoding = stream, encoding
+        self._decoder: Any = None
+        self._ready, self._at, self._ended = b"", 0, False
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end of the file."""
+        while self._at == len(self._ready) and not self._ended:
+            data = self._stream.read(size)
+            self._ready, self._at, self._ended = self._decoded(data), 0, not data
+        start = self._at
+        self._at = min(start + size, len(self._ready))
+        return self._ready[start : self._at]
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stream.close()
+
+    def _decoded(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            data = self._begun(data)
+        text = self._decoder.decode(data, not data)
+        # A lone surrogate passes, as bytes that are not UTF-8.
+        return bytes(text.encode(UTF_8, "surrogatepass"))
+
+    def _begun(self, data: bytes) -> bytes:
+        """The first bytes, enough of them to tell the order of those of UTF-16."""
+        encoding = self._encoding
+        if encoding == "utf-16":
+            while len(data) < 2 and (more := self._stream.read(2)):
+                data += more
+            encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors=_MALFORMED)
+        return data
+
+
+def _malformed(error: UnicodeError) -> tuple[str, int]:
+    """Stands in place of what is malformed, of which a line end is never a part."""
+    assert isinstance(error, UnicodeDecodeError)
+    is_wide = error.encoding.lower().startswith("utf")
+    return "\ud800", error.end if is_wide else error.start + 1
+
+
+codecs.register_error(_MALFORMED, _malformed)

@@ -1,0 +1,114 @@
+"""The names of the columns of a CSV file, and what is said where they are not those of a plan.
+
+The names in a header are public. But who reads a file without a header as if it had one takes its
+first row for names: where one of them is a number, a date or nothing, none is shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from transforms.errors import InputError
+from transforms.readers.csv_encodings import UTF_8
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
+
+_SHOWN_NAMES, _SHOWN_LETTERS = 20, 40
+_SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
+_DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
+
+
+def column_names(
+    stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
+) -> tuple[list[str], bytes]:
+    """The names of all columns of a file, and what has been read behind them.
+
+    Args:
+        stream: a binary file in UTF-8 at its start.
+        path: of it, for messages.
+        wanted: the columns that are read.
+        csv: what a row is.
+
+    Raises:
+        InputError: there is no header where one is awaited, or it is malformed; or a column that is
+            wanted is not there, or is there twice.
+    """
+    if csv.columns:
+        for name in wanted:
+            if name not in csv.columns:
+                raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
+        return list(csv.columns), read_mark(stream, csv)
+    try:
+        header, rest = read_header(stream, csv)
+    except MalformedHeader:
+        raise _no_header(path, csv) from None
+    names = _fields(header, csv)
+    for name in wanted:
+        if name not in names:
+            raise InputError(f"input: {path} has no column {name!r}; {_hint(name, header, csv)}")
+        if names.count(name) > 1:
+            raise InputError(f"input: {path} has the column {name!r} twice")
+    return names, rest
+
+
+def parse_options(csv: CsvFormat, **options: Any) -> pa_csv.ParseOptions:
+    """How Arrow parts fields."""
+    return pa_csv.ParseOptions(
+        delimiter=csv.separator, quote_char=False if csv.quote is None else csv.quote, **options
+    )
+
+
+def _fields(header: bytes, csv: CsvFormat) -> list[str]:
+    names = pa_csv.read_csv(
+        pa.BufferReader(header), parse_options=parse_options(csv, newlines_in_values=True)
+    ).column_names
+    return [name.strip() for name in names] if csv.texts.trim else list(names)
+
+
+def _no_header(path: str, csv: CsvFormat) -> InputError:
+    encoding = "UTF-8" if csv.encoding == UTF_8 else csv.encoding
+    quoted = "" if csv.quote is None else ", in which every quote is closed"
+    more = "" if csv.encoding != UTF_8 else "; if it is in another encoding, say input.encoding"
+    return InputError(
+        f"input: {path} is not a CSV file in {encoding} that begins with a header{quoted}{more}"
+    )
+
+
+def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
+    """What a file has instead of a column, and what may be meant."""
+    names = _fields(header, csv)
+    if any(_DATA.fullmatch(each) for each in names):
+        return (
+            "its first line does not look like a header, since a name in it is empty, a number or "
+            "a date (none is shown); if the file has none, say header: false and columns: [...]"
+        )
+    listed = ", ".join(map(_shown, names[:_SHOWN_NAMES]))
+    more = "" if len(names) <= _SHOWN_NAMES else f" and {len(names) - _SHOWN_NAMES} more"
+    found = f"its columns are {listed}{more}" if len(names) > 1 else f"its one column is {listed}"
+    meant = _meant(name, names, header, csv)
+    return f"{found}; {meant}" if meant else found
+
+
+def _meant(name: str, names: list[str], header: bytes, csv: CsvFormat) -> str:
+    for separator, written in _SEPARATORS.items():
+        if separator != csv.separator and separator != csv.quote:
+            other = CsvFormat(separator=separator, quote=csv.quote, texts=csv.texts)
+            if name in _fields(header, other):
+                return f"with separator: {written} it has the column"
+    if name in [each.strip() for each in names]:
+        return "with trim: true it has the column"
+    plain = {each.strip().casefold(): each for each in reversed(names)}
+    near = difflib.get_close_matches(name.casefold(), plain, n=1)
+    return f"did you mean {_shown(plain[near[0]])}?" if near else ""
+
+
+def _shown(name: str) -> str:
+    """A name as it is, where it is plain; shortened."""
+    text = name if name.isprintable() and name == name.strip() else repr(name)
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..."
