@@ -19,6 +19,7 @@ from dpcore.refusal import Refusal
 from pipelines.hierarchy.universe import read_universe
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
+from pipelines.sections.yaml_document import moment
 
 _COLUMN_FORMS = ("digits", "separator", "parent", "calendar")
 # The keys beside which a key may stand, and what is said where none of them is there.
@@ -271,10 +272,6 @@ def _calendar(value: object) -> tuple[str, ...]:
     return tuple(map(str, levels))
 
 
-def _any(value: object) -> object:
-    return value
-
-
 _RULES: dict[str, Callable[[object], object]] = {
     "kind": rules.choice("hierarchy"),
     "column": rules.text,
@@ -284,8 +281,8 @@ _RULES: dict[str, Callable[[object], object]] = {
     "parent": rules.text,
     "calendar": _calendar,
     "levels": _level_names,
-    "lower": _any,
-    "upper": _any,
+    "lower": moment,
+    "upper": moment,
     "table": rules.text,
     "table_column": rules.text,
     "table_columns": _names,

@@ -15,6 +15,7 @@ from dpcore.ordered.make import OrderedDomain
 from pipelines.ordered.domain import read_domain
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
+from pipelines.sections.yaml_document import moment
 
 # How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
 NUMBER_DEPTH = 32
@@ -82,7 +83,7 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
     """The domain of a column; numbers of no stated cells have as many as the depth tells apart."""
     given = dict(section)
     halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
-    if halved and not any(isinstance(given.get(key), date) for key in _BOUNDS):
+    if halved and not any(isinstance(moment(given.get(key)), date) for key in _BOUNDS):
         given["cells"] = 1 << depth
     try:
         return read_domain(given)

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
+from pipelines.sections.yaml_document import moment
 
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
@@ -37,6 +38,8 @@ def read_domain(value: object) -> OrderedDomain:
     365
     """
     given = rules.section(value)
+    if "type" not in given:  # where it is, it says what a text in quotes stands for
+        given |= {key: moment(given[key]) for key in ("lower", "upper") if key in given}
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -104,6 +105,16 @@ def plain_scalar(text: str) -> object:
         return loader.construct_object(yaml.ScalarNode(tag, text))
     except yaml.YAMLError:
         return text
+
+
+def moment(value: object) -> object:
+    """A date or time in quotes as one without them; any other value as it is.
+
+    >>> moment("2013-01-31"), moment("31/01/2013"), moment(31)
+    (datetime.date(2013, 1, 31), '31/01/2013', 31)
+    """
+    found = plain_scalar(value) if isinstance(value, str) else value
+    return found if isinstance(found, date) else value
 
 
 class _Loader(yaml.SafeLoader):
