@@ -21,7 +21,12 @@ _ONE_BYTE = (
     "cp874",
 )
 _KNOWN = frozenset((UTF_8, *_UTF_16, *_SEVERAL_BYTES, *_ONE_BYTE))
+_ORDERS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _MALFORMED = "dptrees.malformed"
+
+
+class NoByteOrderMark(Exception):
+    """A file that is to be in UTF-16 does not tell the order of its bytes, or is in none."""
 
 
 def encoding_named(name: str) -> str:
@@ -54,7 +59,7 @@ def as_utf8(stream: Any, encoding: str) -> Any:
         encoding: as `encoding_named` gives it.
 
     Returns:
-        What has `read` and `close`.
+        What has `read` and `close`; the first `read` raises `NoByteOrderMark`.
     """
     return stream if encoding == UTF_8 else _Transcoded(stream, encoding)
 
@@ -98,7 +103,9 @@ class _Transcoded:
         if encoding == "utf-16":
             while len(data) < 2 and (more := self._stream.read(2)):
                 data += more
-            encoding = "utf-16-be" if data.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+            if data and data[:2] not in _ORDERS:
+                raise NoByteOrderMark
+            encoding = _ORDERS.get(data[:2], UTF_8)
         self._decoder = codecs.getincrementaldecoder(encoding)(errors=_MALFORMED)
         return data
 

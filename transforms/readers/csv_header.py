@@ -1,11 +1,12 @@
 """The names of the columns of a CSV file, and what is said where they are not those of a plan.
 
 The names in a header are public. But who reads a file without a header as if it had one takes its
-first row for names: where one of them is a number, a date or nothing, none is shown.
+first row for names: where one of them is a number, a date or nothing, or too long, none is shown.
 """
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from transforms.errors import InputError
-from transforms.readers.csv_encodings import UTF_8
+from transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
 
-_SHOWN_NAMES, _SHOWN_LETTERS = 20, 40
+_SHOWN_NAMES = 20
+_LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way
 _SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
 _DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
 
@@ -39,15 +41,26 @@ def column_names(
         InputError: there is no header where one is awaited, or it is malformed; or a column that is
             wanted is not there, or is there twice.
     """
+    try:
+        return _names_and_rest(stream, path, wanted, csv)
+    except MalformedHeader as error:
+        raise _no_header(path, error.start, csv) from None
+    except NoByteOrderMark:
+        raise InputError(
+            f"input: {path} is not in utf-16, which begins with a byte order mark; without one it "
+            "is utf-16-le or utf-16-be"
+        ) from None
+
+
+def _names_and_rest(
+    stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
+) -> tuple[list[str], bytes]:
     if csv.columns:
         for name in wanted:
             if name not in csv.columns:
                 raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
         return list(csv.columns), read_mark(stream, csv)
-    try:
-        header, rest = read_header(stream, csv)
-    except MalformedHeader:
-        raise _no_header(path, csv) from None
+    header, rest = read_header(stream, csv)
     names = _fields(header, csv)
     for name in wanted:
         if name not in names:
@@ -71,10 +84,12 @@ def _fields(header: bytes, csv: CsvFormat) -> list[str]:
     return [name.strip() for name in names] if csv.texts.trim else list(names)
 
 
-def _no_header(path: str, csv: CsvFormat) -> InputError:
+def _no_header(path: str, start: bytes, csv: CsvFormat) -> InputError:
     encoding = "UTF-8" if csv.encoding == UTF_8 else csv.encoding
     quoted = "" if csv.quote is None else ", in which every quote is closed"
-    more = "" if csv.encoding != UTF_8 else "; if it is in another encoding, say input.encoding"
+    more = "; if it is in another encoding, say which by encoding" if csv.encoding == UTF_8 else ""
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        more = "; it begins as UTF-16 does: say encoding: utf-16"
     return InputError(
         f"input: {path} is not a CSV file in {encoding} that begins with a header{quoted}{more}"
     )
@@ -83,10 +98,11 @@ def _no_header(path: str, csv: CsvFormat) -> InputError:
 def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
     """What a file has instead of a column, and what may be meant."""
     names = _fields(header, csv)
-    if any(_DATA.fullmatch(each) for each in names):
+    if any(_DATA.fullmatch(each) or len(each) > _LETTERS for each in names):
         return (
-            "its first line does not look like a header, since a name in it is empty, a number or "
-            "a date (none is shown); if the file has none, say header: false and columns: [...]"
+            "its first line does not look like a header, since a name in it is empty, a number, a "
+            f"date or over {_LETTERS} letters (none is shown); if the file has no header, say "
+            "header: false and columns: [...]"
         )
     listed = ", ".join(map(_shown, names[:_SHOWN_NAMES]))
     more = "" if len(names) <= _SHOWN_NAMES else f" and {len(names) - _SHOWN_NAMES} more"
@@ -109,6 +125,5 @@ def _meant(name: str, names: list[str], header: bytes, csv: CsvFormat) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as it is, where it is plain; shortened."""
-    text = name if name.isprintable() and name == name.strip() else repr(name)
-    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..."
+    """A name as it is, where it is plain."""
+    return name if name.isprintable() and name == name.strip() else repr(name)

@@ -32,7 +32,15 @@ class MalformedRow(Exception):
 
 
 class MalformedHeader(Exception):
-    """The first row of the file is malformed, or there is none."""
+    """The first row of the file is malformed, or there is none.
+
+    Args:
+        start: the first bytes of the file.
+    """
+
+    def __init__(self, start: bytes) -> None:
+        super().__init__()
+        self.start = start
 
 
 def read_header(stream: Any, csv: CsvFormat) -> tuple[bytes, bytes]:
@@ -57,9 +65,9 @@ def read_header(stream: Any, csv: CsvFormat) -> tuple[bytes, bytes]:
         end, _ = _bounds(header, csv)
         if not data:
             break
-    header, rest = header[:end], header[end:]
+    start, header, rest = text[:4], header[:end], header[end:]
     if not 0 < len(header) - 1 <= csv.row_bytes or _rows(header, csv)[1].any():
-        raise MalformedHeader
+        raise MalformedHeader(start)
     return header, rest
 
 
