@@ -196,6 +196,24 @@ def test_lone_surrogates_spoil_their_line_alone(encoding, lines, block, odd) -> 
         assert read(whole + b"x", block, 64, encoding=encoding) == apart
 
 
+@pytest.mark.parametrize(
+    "encoding, odd",
+    [("cp1252", b"\x81"), ("gb18030", b"\xff"), ("shift_jis", b"\x81"), ("ascii", b"\xe9")],
+)
+def test_what_is_malformed_in_its_encoding_drops_its_line(encoding, odd) -> None:
+    data = b"value,b\n1,x\n2," + odd + b"\n3,x\n" + odd + b",x\n4,x"
+    assert read(data, encoding=encoding) == ["1", "3", "4"]
+    with pytest.raises(InputError, match=f"every quote closed, {encoding}, and at most"):
+        read(data, encoding=encoding, malformed="fail")
+
+
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_a_row_is_as_long_as_it_is_in_utf_8(block) -> None:
+    lines = ["value,b", "1,x", "0," + "é" * 40, "2," + "é" * 31, "4," + "é" * 32, "3,x"]
+    data = "\n".join(lines).encode("latin-1")
+    assert read(data, block, 64, encoding="latin-1") == ["1", "2", "3"]
+
+
 def test_utf_16_begins_with_its_mark() -> None:
     assert read("value,b\n1,é\n".encode("utf-16"), 3, 64, encoding="utf-16") == ["1"]
     with pytest.raises(NoByteOrderMark):
