@@ -27,6 +27,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.csv_values import typed
 from transforms.readers.read import Split
 
 DOMAINS = (
@@ -117,7 +118,7 @@ def bare(path: Path, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
     )
     with reader:
         for batch in reader:
-            columns = [csv_rows._typed(batch.column(name), types[name]) for name in names]
+            columns = [typed(batch.column(name), types[name]) for name in names]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 

@@ -26,8 +26,8 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
-from transforms.readers import csv_rows
-from transforms.readers.csv_rows import _typed
+from transforms.readers import csv_rows, csv_values
+from transforms.readers.csv_values import typed
 from transforms.readers.read import Split
 
 SECRET = "Miriam-4711"
@@ -141,11 +141,11 @@ def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
 
 
 TEXTS = st.one_of(
-    st.from_regex(csv_rows._NUMBER),
-    st.from_regex(csv_rows._INTEGER),
-    st.from_regex(csv_rows._DATE),
-    st.from_regex(csv_rows._TIME),
-    st.from_regex(csv_rows._ZONED_TIME),
+    st.from_regex(csv_values._NUMBER),
+    st.from_regex(csv_values._INTEGER),
+    st.from_regex(csv_values._DATE),
+    st.from_regex(csv_values._TIME),
+    st.from_regex(csv_values._ZONED_TIME),
     st.floats().map(str),
     st.integers(-(2**70), 2**70).map(str),
     st.dates().map(str),
@@ -161,8 +161,8 @@ TEXTS = st.one_of(
 @example(texts=["2013-02-31", "2013-02-28"])
 @example(texts=["1234567890123456789", "oops", "0x1F"])
 def test_a_row_s_fate_depends_on_that_row_alone(wanted: pa.DataType, texts) -> None:
-    together = _typed(pa.array(texts, pa.string()), wanted)
-    alone = pa.concat_arrays([_typed(pa.array([text], pa.string()), wanted) for text in texts])
+    together = typed(pa.array(texts, pa.string()), wanted)
+    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), wanted) for text in texts])
     # In bits, so that NaN equals NaN.
     assert together.is_null().equals(alone.is_null())
     assert bits(together).equals(bits(alone))
@@ -177,11 +177,11 @@ def bits(values: pa.Array) -> pa.Array:
 @pytest.mark.parametrize(
     "wanted, pattern",
     [
-        (NUMBER, csv_rows._NUMBER),
-        (INTEGER, csv_rows._INTEGER),
-        (DAY, csv_rows._DATE),
-        (TIME, csv_rows._TIME),
-        (ZONED, csv_rows._ZONED_TIME),
+        (NUMBER, csv_values._NUMBER),
+        (INTEGER, csv_values._INTEGER),
+        (DAY, csv_values._DATE),
+        (TIME, csv_values._TIME),
+        (ZONED, csv_values._ZONED_TIME),
     ],
     ids=str,
 )
@@ -304,4 +304,4 @@ def test_units_of_their_own_are_told_apart_as_texts() -> None:
 
 def test_integers_with_a_decimal_point_are_integers() -> None:
     texts = pa.array(["3", "4.0", "-5.", "6.5", "7.0e1", None])
-    assert _typed(texts, pa.int64()).to_pylist() == [3, 4, -5, 6, 70, None]
+    assert typed(texts, pa.int64()).to_pylist() == [3, 4, -5, 6, 70, None]
