@@ -28,6 +28,7 @@ from transforms.held_files import SCHEME, HeldFiles
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.formats import format_of_names
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
 
@@ -70,13 +71,10 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
 
 
 def rows_of_files(paths: Sequence[str]) -> Rows:
-    """The rows of files that are named themselves; CSV where they are called so."""
-    is_csv = all(path.endswith((".csv", ".csv.gz")) for path in paths)
-    return Rows(
-        paths=tuple(paths),
-        format="csv" if is_csv else "parquet",
-        options={"csv": CsvFormat()} if is_csv else {},
-    )
+    """The rows of files that are named themselves, of the format that all are called by."""
+    format = format_of_names(paths)
+    options: dict[str, Any] = {"csv": CsvFormat()} if format == "csv" else {}
+    return Rows(paths=tuple(paths), format=format, options=options)
 
 
 def check_replay(

@@ -12,22 +12,35 @@ from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.section import Section, Text
 from transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
+from transforms.readers.formats import FORMATS
+from transforms.readers.json_format import JsonFormat
 
 
 class InputSection(Section):
-    """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
+    """Where the rows lie: `path` is one folder or glob, or several. The others tell what a row of
+    text is."""
 
-    format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
+    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, later=("bigquery",)))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
     newlines: Annotated[bool | None, PlainValidator(rules.truth)] = None
     malformed: Annotated[str | None, PlainValidator(rules.choice(*POLICIES))] = None
 
     @section_rule(mode="after")
     def _csv_only(self) -> Self:
-        for key in ("newlines", "malformed"):
-            if self.format != "csv" and getattr(self, key) is not None:
-                raise RuleBroken("stands beside the format csv only", at=f".{key}")
+        if self.format != "csv" and self.newlines is not None:
+            raise RuleBroken("stands beside the format csv only", at=".newlines")
+        if self.format not in ("csv", "json") and self.malformed is not None:
+            raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
         return self
+
+    @property
+    def options(self) -> dict[str, CsvFormat | JsonFormat]:
+        """Of the reader of the format, by name."""
+        if self.format == "csv":
+            return {"csv": self.csv}
+        if self.format == "json":
+            return {"json": JsonFormat(malformed=self.malformed or DEFAULT_FORMAT.malformed)}
+        return {}
 
     @property
     def csv(self) -> CsvFormat:

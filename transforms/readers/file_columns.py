@@ -57,16 +57,6 @@ class FileColumns:
         return found
 
     @property
-    def is_flat(self) -> bool:
-        """Whether each is a column of the file."""
-        return not self.constants and all(len(names) == 1 for names in self.within.values())
-
-    @property
-    def tops(self) -> list[str]:
-        """The columns of the file that hold them, each once."""
-        return list(dict.fromkeys(names[0] for names in self.within.values()))
-
-    @property
     def dotted(self) -> list[str]:
         """What is to be read of the file, fields with dots."""
         return [".".join(names) for names in self.within.values()]

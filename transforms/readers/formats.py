@@ -6,7 +6,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,13 @@ import pyarrow as pa
 from dpcore.release.plan import ReleasePlan
 
 FORMATS = ("parquet", "csv", "arrow", "json")
+
+# How files of a format are called, where only their names tell it; others are Parquet.
+_ENDINGS = {
+    "csv": (".csv", ".csv.gz"),
+    "arrow": (".arrow", ".arrows", ".feather"),
+    "json": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
+}
 
 
 class Reader(Protocol):
@@ -50,3 +57,15 @@ def reader_of(format: str) -> Reader:
     1
     """
     return cast(Reader, import_module(f"transforms.readers.{format}_rows"))
+
+
+def format_of_names(paths: Sequence[str]) -> str:
+    """The format that all of some files are called by; Parquet where they are not.
+
+    >>> format_of_names(["a.jsonl", "b.jsonl.gz"]), format_of_names(["a.csv", "b"])
+    ('json', 'parquet')
+    """
+    for format, endings in _ENDINGS.items():
+        if all(path.endswith(endings) for path in paths):
+            return format
+    return "parquet"

@@ -53,7 +53,7 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
                 # Arrow's threads may hold a Python file as a process ends, which then aborts.
                 use_threads=isinstance(file, str),
             )
-            yield from found if columns.is_flat else map(columns.batch, found)
+            yield from map(columns.batch, found)
         except MemoryError:  # tells nothing of the file
             raise
         except (pa.ArrowException, OSError):
