@@ -5,8 +5,6 @@ A name that is no column of the file may be that of a field, with dots (`address
 folder of the path (`year=2024/`), in this order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -36,7 +34,7 @@ class FileColumns:
     order: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: pa.Schema, path: str, plan: ReleasePlan) -> FileColumns:
+    def of(cls, schema: pa.Schema, path: str, plan: ReleasePlan) -> "FileColumns":
         """Where the columns of a plan lie in a file.
 
         Raises:

@@ -6,8 +6,6 @@ folders. Whatever else lies there must be a file of rows: one that is none is an
 rows are left out in silence.
 """
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -4,8 +4,6 @@ A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` sa
 here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast

@@ -4,8 +4,6 @@ A folder `NAME=VALUE` gives every row of the files below it the value VALUE of t
 may be written with %XX. `__HIVE_DEFAULT_PARTITION__` stands for null.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from urllib.parse import unquote
 
