@@ -14,6 +14,7 @@ _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _DATE = r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+_CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
 
 
@@ -69,6 +70,8 @@ def _pattern(wanted: pa.DataType) -> str:
         return _UNSIGNED if pa.types.is_unsigned_integer(wanted) else _INTEGER
     if pa.types.is_date(wanted):
         return _DATE
+    if pa.types.is_time(wanted):
+        return _CLOCK
     if pa.types.is_timestamp(wanted):
         return _TIME if wanted.tz is None else _ZONED_TIME
     return _NUMBER
