@@ -55,6 +55,7 @@ from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_tr
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.json_format import JsonFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
 
@@ -107,8 +108,8 @@ class Configuration:
     Args:
         source: the path of the file.
         release: the release's id.
-        input_format: "parquet" or "csv".
-        input_paths: files or globs, at least one.
+        input_format: one of `transforms.readers.formats.FORMATS`.
+        input_paths: files, folders or globs, at least one.
         input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
             them.
         output: the folder of the release.
@@ -131,7 +132,7 @@ class Configuration:
     release: str
     input_format: str
     input_paths: tuple[str, ...]
-    input_options: Mapping[str, CsvFormat]
+    input_options: Mapping[str, CsvFormat | JsonFormat]
     output: str
     key: KeyReference
     guarantee: Guarantee
@@ -331,7 +332,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
     series = None if section.series is None else section.series.series
-    formats = {"csv": section.input.csv} if section.input.format == "csv" else {}
+    formats = section.input.options
     configuration = Configuration(
         source=source,
         release=section.release,

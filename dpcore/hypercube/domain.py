@@ -82,7 +82,7 @@ class HypercubeDomain:
     @property
     def value_types(self) -> dict[str, pa.DataType]:
         """Of each column, where a file does not tell it."""
-        return {axis.column: axis.value_type for axis in self.axes}
+        return {name: type for axis in self.axes for name, type in axis.value_types.items()}
 
     @property
     def drops_rows(self) -> bool:

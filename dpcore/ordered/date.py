@@ -1,13 +1,14 @@
-"""Ordered domains of dates and of timestamps; see dpcore/ordered/step.py for the map.
+"""Ordered domains of dates, timestamps and times of day; see dpcore/ordered/step.py for the map.
 
 Steps are days and microseconds since 1970-01-01 in the proleptic Gregorian calendar, as in Arrow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from typing import ClassVar
 
 import numpy as np
@@ -16,13 +17,14 @@ import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
 from dpcore.ordered.domain import check_cells
-from dpcore.ordered.step import StepDomain
+from dpcore.ordered.step import StepDomain, multiplied
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64, is_utc
 from dpcore.rows.policies import is_integer
 
 _SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
+_HOUR = 3600 * _SECOND
+_DAY = 24 * _HOUR
 _MICROSECONDS = {"s": (_SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 _EPOCH = datetime(1970, 1, 1)
 
@@ -228,17 +230,140 @@ class TimestampDomain(StepDomain):
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         if pa.types.is_date32(type):
-            return _multiplied(_DAY)
+            return multiplied(_DAY)
         times, parts = _MICROSECONDS["ms" if pa.types.is_date64(type) else type.unit]
         if parts > 1:
             return lambda block: block // parts
-        return as_int64 if times == 1 else _multiplied(times)
+        return as_int64 if times == 1 else multiplied(times)
 
 
-def _multiplied(factor: int) -> Callable[[AnyArray], Integers]:
-    # Saturating first keeps the product inside int64, and beyond every bound.
-    largest = (2**63 - 1) // factor
-    return lambda block: np.clip(block.astype(np.int64), -largest, largest) * factor
+@dataclass(frozen=True, kw_only=True)
+class TimeDomain(StepDomain):
+    """The microseconds of the day from lower to upper, equally many to a cell.
+
+    Accepts columns of times of day, and timestamps without a zone or in UTC (the time of the UTC
+    day); a timestamp in another zone is refused, because its time of day depends on the zone. Edges
+    and quantiles are hours since midnight, as no type of times has 24:00.
+
+    Attributes:
+        column: the name of the column.
+        lower: the first moment, a text HH:MM or HH:MM:SS.
+        upper: the moment after the last, at most 24:00.
+        cells: K; must divide the microseconds from lower to upper evenly.
+        outside: "clamp" (to the first or last cell) or "drop".
+        missing: what happens to null: "drop", "first" or "last" cell.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> day = TimeDomain(column="time", cells=48)
+    >>> day.cell_of("09:45"), day.labels(19, 20)[0].as_py(), day.upper_edges(19, 20)[0].as_py()
+    (19, '[09:30, 10:00)', 10.0)
+    """
+
+    kind: ClassVar[str] = "time"
+    unit: ClassVar[str] = "microseconds"
+    column: str
+    lower: str = "00:00"
+    upper: str = "24:00"
+    cells: int
+    outside: str = "clamp"
+    missing: str = "drop"
+    _first: int = field(init=False, repr=False, compare=False)
+    _width: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        check_cells(self.column, self.cells)
+        first, end = (self._bound(name) for name in ("lower", "upper"))
+        self._check_order(self.lower, self.upper, first, end)
+        if (end - first) % self.cells:
+            raise Refusal.of_value(
+                "cells",
+                f"{self.cells} must divide the {end - first} "
+                f"microseconds from lower {self.lower} to upper {self.upper} evenly.",
+                column=self.column,
+            )
+        self._set_cells(first, end, self.cells, (end - first) // self.cells)
+
+    def _bound(self, name: str) -> int:
+        bound = getattr(self, name)
+        found = _read_clock(bound)
+        if found is None:
+            raise Refusal.of_value(
+                name, f"{bound!r} must be a time of day, as 09:30.", column=self.column
+            )
+        return found
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return pa.float64()
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {self.column: pa.time64("us")}
+
+    def spec(self) -> dict[str, object]:
+        return self._spec(lower=self.lower, upper=self.upper, cells=self.cells)
+
+    def _step_of(self, value: object) -> int:
+        found = _read_clock(value)
+        if found is None:
+            raise ValueError(f"column {self.column!r}: {value!r} must be a time of day, as 09:30.")
+        return found
+
+    def _from_steps(self, steps: Integers) -> pa.Array:
+        return pa.array(steps / _HOUR)
+
+    def _texts(self, steps: Integers) -> pa.StringArray:
+        # 24:00 is the midnight of the next day, which begins with its date.
+        times = pc.cast(pa.array(steps % _DAY, pa.int64()).cast(pa.time64("us")), pa.string())
+        times = pc.if_else(pa.array(steps == _DAY), "24:00:00.000000", times)
+        whole = self._first % _SECOND == 0 and self._width % _SECOND == 0
+        shown = "HH:MM:SS" if whole else "HH:MM:SS.ffffff"
+        if self._first % (60 * _SECOND) == 0 and self._width % (60 * _SECOND) == 0:
+            shown = "HH:MM"
+        return pc.utf8_slice_codeunits(times, 0, len(shown))
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        if pa.types.is_time(type) or (
+            pa.types.is_timestamp(type) and (type.tz is None or is_utc(type.tz))
+        ):
+            return None
+        return "a column of times of day, or of timestamps without a zone or in UTC"
+
+    def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
+        times, parts = _MICROSECONDS[type.unit]
+        if pa.types.is_time(type):
+            return lambda block: as_int64(block) * times // parts
+        return lambda block: block % (_DAY * parts // times) * times // parts
+
+
+def clock_text(value: object) -> object:
+    """A time of day as the text of a bound; anything else as it is.
+
+    >>> clock_text(time(9, 30)), clock_text("24:00")
+    ('09:30:00', '24:00')
+    """
+    return value.isoformat() if isinstance(value, time) else value
+
+
+def _read_clock(value: object) -> int | None:
+    """The microseconds of the day of a time or its text; None when it is none."""
+    text = str(clock_text(value)).strip()
+    if re.fullmatch("24:00(:00)?", text):
+        return _DAY
+    if not re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?", text):
+        return None
+    hours, minutes, seconds = (*text.split(":"), "0")[:3]
+    if int(hours) > 23 or int(minutes) > 59 or float(seconds) >= 60:
+        return None
+    whole, _, part = seconds.partition(".")
+    return (
+        (int(hours) * 60 + int(minutes)) * 60 * _SECOND
+        + int(whole) * _SECOND
+        + int(part.ljust(6, "0"))
+    )
 
 
 def read_moment(value: object) -> datetime | None:

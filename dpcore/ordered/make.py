@@ -1,8 +1,8 @@
 """The ordered domains: one door to all kinds, and their making from plain values.
 
 A domain maps the values of a column to int64 cells 0..K-1 in order, and cells back to labels and
-values. The kinds live in number_domain, integer_domain, date_domain (dates and timestamps) and
-category_domain.
+values. The kinds live in `number`, `integer` (integers, durations and the rows of units), `date`
+(dates, timestamps and times of day) and `category`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from datetime import date, datetime
 
 from dpcore.ordered.category import CategoryDomain
-from dpcore.ordered.date import DateDomain, TimestampDomain, read_moment
+from dpcore.ordered.date import DateDomain, TimeDomain, TimestampDomain, clock_text, read_moment
 from dpcore.ordered.domain import MAX_CELLS, OrderedDomain
-from dpcore.ordered.integer import IntegerDomain, UnitRowsDomain
+from dpcore.ordered.integer import DurationDomain, IntegerDomain, UnitRowsDomain
 from dpcore.ordered.number import NumberDomain
 from dpcore.refusal import Refusal
-from dpcore.rows.keys import KeyList
+from dpcore.rows.keys import KeyList, listed_values
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_version, made
 
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
@@ -26,6 +26,8 @@ DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
         IntegerDomain,
         DateDomain,
         TimestampDomain,
+        TimeDomain,
+        DurationDomain,
         CategoryDomain,
         UnitRowsDomain,
     )
@@ -85,7 +87,9 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
 
 def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> object:
     if isinstance(value, list):
-        return tuple(value)
+        return listed_values(value)
+    if domain is TimeDomain:
+        return clock_text(value)
     if field not in ("lower", "upper"):
         return value
     if domain is DateDomain and isinstance(value, str):

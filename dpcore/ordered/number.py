@@ -25,6 +25,7 @@ from dpcore.ordered.grid import Grid
 from dpcore.refusal import Refusal
 from dpcore.rows.column import decimal_values, fixed_width_values, missing_rows
 from dpcore.rows.policies import DROPPED, check_column, check_policy
+from dpcore.rows.whole_numbers import is_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +123,7 @@ class NumberDomain(OrderedDomain):
         return pa.array(np.clip(inside, lower, np.nextafter(upper, -np.inf)))
 
     def _accepts(self, type: pa.DataType) -> str | None:
-        types = pa.types
-        if types.is_integer(type) or types.is_floating(type) or types.is_decimal(type):
+        if is_number(type) or pa.types.is_decimal(type):
             return None
         return "a column of integers, floating-point numbers or decimals"
 

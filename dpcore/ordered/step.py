@@ -30,6 +30,12 @@ from dpcore.rows.whole_numbers import floored_decimals
 LARGEST_STEP = 2**61
 
 
+def multiplied(factor: int) -> Callable[[AnyArray], Integers]:
+    """The product with a whole number, saturated inside int64 and beyond every bound."""
+    largest = (2**63 - 1) // factor
+    return lambda block: np.clip(block.astype(np.int64), -largest, largest) * factor
+
+
 class StepDomain(OrderedDomain):
     """K cells of `_width` whole steps each, over the steps [_first, _first + K _width)."""
 

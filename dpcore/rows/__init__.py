@@ -27,6 +27,7 @@ FACE = {
         "MAX_KEYS",
         "OTHER",
         "keys_from_spec",
+        "listed_values",
         "needed_type",
         "position_of",
         "value_list",

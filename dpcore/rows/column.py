@@ -29,13 +29,15 @@ _EXACT_POWER_OF_TEN = 22
 
 
 def fixed_width_values(column: pa.Array) -> AnyArray:
-    """The stored numbers of a column of integers, floats, dates or timestamps, without a copy.
+    """The stored numbers of a column of integers, floats, dates or times, without a copy; truth
+    values as 0 and 1.
 
-    Dates are days (date32) or milliseconds (date64), timestamps are counts of their own unit. Rows
-    that are null hold arbitrary numbers: see `null_rows`.
+    Dates are days (date32) or milliseconds (date64); timestamps, times of day and durations are
+    counts of their own unit. Rows that are null hold arbitrary numbers: see `null_rows`.
 
     Args:
-        column: integers, floats, date32, date64 or timestamps, (rows,); slices are fine.
+        column: integers, floats, truth values, dates, timestamps, times or durations, (rows,);
+            slices are fine.
 
     Returns:
         A read-only view, (rows,), of the column's own storage type.
@@ -43,8 +45,10 @@ def fixed_width_values(column: pa.Array) -> AnyArray:
     >>> fixed_width_values(pa.array([3, 1, 2], pa.int16())[1:])
     array([1, 2], dtype=int16)
     """
-    dtype = _storage_dtype(column.type)
     buffer = column.buffers()[1]
+    if pa.types.is_boolean(column.type):
+        return _bits(buffer, column.offset, len(column)).view(np.uint8)
+    dtype = _storage_dtype(column.type)
     if buffer is None or len(column) == 0:
         return np.empty(0, dtype)
     start = column.offset * dtype.itemsize
@@ -53,7 +57,7 @@ def fixed_width_values(column: pa.Array) -> AnyArray:
 
 def _storage_dtype(type: pa.DataType) -> np.dtype[np.generic]:
     # Arrow's own translation of a type imports pandas, which need not be installed.
-    if pa.types.is_date(type) or pa.types.is_timestamp(type):
+    if pa.types.is_temporal(type):
         return np.dtype(f"int{type.bit_width}")
     kind = "float" if pa.types.is_floating(type) else "int"
     sign = "u" if pa.types.is_unsigned_integer(type) else ""
@@ -74,10 +78,16 @@ def null_rows(column: pa.Array) -> Flags | None:
     """
     if column.null_count == 0:
         return None
-    first, shift = divmod(column.offset, 8)
-    bits = np.frombuffer(column.buffers()[0], np.uint8, offset=first)
-    valid = np.unpackbits(bits, count=shift + len(column), bitorder="little")[shift:]
-    return np.logical_not(valid.view(np.bool_))
+    return np.logical_not(_bits(column.buffers()[0], column.offset, len(column)))
+
+
+def _bits(buffer: pa.Buffer, offset: int, count: int) -> Flags:
+    """Some bits of a bitmap, (count,)."""
+    if count == 0:
+        return np.empty(0, np.bool_)
+    first, shift = divmod(offset, 8)
+    bytes = np.frombuffer(buffer, np.uint8, offset=first)
+    return np.unpackbits(bytes, count=shift + count, bitorder="little")[shift:].view(np.bool_)
 
 
 def filled_indices(indices: pa.Array) -> Integers:
@@ -190,7 +200,8 @@ def _map_chunk(chunk: pa.Array, mapping: Callable[[pa.Array], Integers], missing
 
 def _taken(values: pa.Array, places: Integers) -> pa.Array:
     # Arrow cannot take from views.
-    plain = large_texts(values) if is_text(values.type) else values
+    is_bits = pa.types.is_boolean(values.type)
+    plain = large_texts(values) if is_text(values.type) and not is_bits else values
     return plain.take(pa.array(places))
 
 
@@ -204,12 +215,13 @@ def value_type(type: pa.DataType) -> pa.DataType:
 
 
 def is_text(type: pa.DataType) -> bool:
-    """Whether columns of this plain type hold texts, as letters or as bytes.
+    """Whether columns of this plain type hold texts, as letters or as bytes, or truth values, which
+    are the texts `true` and `false` where texts are read.
 
     Writers make bytes of a whole column of texts in which one value is bytes.
 
-    >>> is_text(pa.string()), is_text(pa.large_binary()), is_text(pa.int8())
-    (True, True, False)
+    >>> is_text(pa.string()), is_text(pa.large_binary()), is_text(pa.bool_()), is_text(pa.int8())
+    (True, True, True, False)
     """
     types = pa.types
     return bool(
@@ -219,6 +231,7 @@ def is_text(type: pa.DataType) -> bool:
         or types.is_binary(type)
         or types.is_large_binary(type)
         or types.is_binary_view(type)
+        or types.is_boolean(type)
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
@@ -29,6 +29,7 @@ from dpcore.rows.value_list import ValueList
 from dpcore.rows.whole_numbers import is_number
 
 OTHER = "other"
+_TRUTHS = {True: "true", False: "false"}
 KEY_POLICIES = ("drop", "other")
 MAX_KEYS = 1_000_000
 _PLAIN = "a column of texts"
@@ -231,6 +232,15 @@ def value_list(column: str, name: str, values: object) -> ValueList:
         ) from None
 
 
+def listed_values(values: Sequence[object]) -> tuple[object, ...]:
+    """The values of a list as a tuple; truth values as the texts that columns of them are read as.
+
+    >>> listed_values([True, False, "unknown"])
+    ('true', 'false', 'unknown')
+    """
+    return tuple(_TRUTHS[each] if isinstance(each, bool) else each for each in values)
+
+
 def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
         return None if is_text(type) else _PLAIN
@@ -261,6 +271,6 @@ def make_key_list(values: Mapping[str, object]) -> KeyList:
     """
     given = dict(values)
     check_version(given)
-    if isinstance(given.get("keys"), list):
-        given["keys"] = tuple(given["keys"])  # type: ignore[arg-type]
+    if isinstance(keys := given.get("keys"), list):
+        given["keys"] = listed_values(keys)
     return made(KeyList, "a key list", given)

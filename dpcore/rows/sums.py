@@ -121,6 +121,7 @@ class MeasureColumn:
         if not (
             types.is_null(plain)
             or types.is_integer(plain)
+            or types.is_boolean(plain)
             or types.is_floating(plain)
             or types.is_decimal(plain)
         ):

@@ -22,13 +22,17 @@ _LIMB = 2**32 - 1
 
 
 def is_number(type: pa.DataType) -> bool:
-    """Whether columns of this plain type hold integers, floats or decimals.
+    """Whether columns of this plain type hold integers, floats or decimals, or truth values, which
+    are 0 and 1 where numbers are read.
 
-    >>> is_number(pa.float64()), is_number(pa.decimal128(20, 0)), is_number(pa.bool_())
+    >>> is_number(pa.float64()), is_number(pa.decimal128(20, 0)), is_number(pa.date32())
     (True, True, False)
     """
-    types = pa.types
-    return bool(types.is_integer(type) or types.is_floating(type) or is_exact_decimal(type))
+    return _is_whole(type) or bool(pa.types.is_floating(type)) or is_exact_decimal(type)
+
+
+def _is_whole(type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type) or pa.types.is_boolean(type))
 
 
 def is_exact_decimal(type: pa.DataType) -> bool:
@@ -58,7 +62,7 @@ def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray
     ([3, 2, -7], [False, True, False])
     """
     nulls = null_rows(column)
-    if pa.types.is_integer(column.type):
+    if _is_whole(column.type):
         return fixed_width_values(column), nulls
     read = _whole_decimals if pa.types.is_decimal(column.type) else _whole_floats
     values, is_none = read(column, unsigned=unsigned)

@@ -28,6 +28,7 @@ from transforms.held_files import SCHEME, HeldFiles
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.formats import format_of_names
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
 
@@ -44,7 +45,7 @@ class Rows:
 
     paths: tuple[str, ...]
     format: str
-    options: Mapping[str, CsvFormat]
+    options: Mapping[str, Any]
 
 
 def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
@@ -70,21 +71,23 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
 
 
 def rows_of_files(paths: Sequence[str], dialect: Mapping[str, Any] | None = None) -> Rows:
-    """The rows of files that are named themselves.
+    """The rows of files that are named themselves, of the format that all are called by.
 
     Args:
-        paths: of them; CSV where they are called so.
+        paths: of them.
         dialect: of the release's specification, which only CSV has.
 
     Raises:
         CheckFailed: this program does not know the dialect.
     """
-    is_csv = bool(dialect) or all(path.endswith((".csv", ".csv.gz")) for path in paths)
-    try:
-        options = {"csv": CsvFormat.from_spec(dialect or {})} if is_csv else {}
-    except ValueError as error:
-        raise CheckFailed(f"spec.dialect.{error}") from None
-    return Rows(paths=tuple(paths), format="csv" if is_csv else "parquet", options=options)
+    format = "csv" if dialect else format_of_names(paths)
+    options: dict[str, Any] = {}
+    if format == "csv":
+        try:
+            options["csv"] = CsvFormat.from_spec(dialect or {})
+        except ValueError as error:
+            raise CheckFailed(f"spec.dialect.{error}") from None
+    return Rows(paths=tuple(paths), format=format, options=options)
 
 
 def check_replay(

@@ -31,7 +31,7 @@ from transforms.commit import check_committed
 from transforms.key_reference import KeyReference
 from transforms.layout import PART_KINDS, planned_parts
 from transforms.nonce import key_id_of_folder
-from transforms.readers import csv_rows, parquet_rows
+from transforms.readers.formats import reader_of
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
@@ -100,8 +100,7 @@ class Stage:
         """The input's files with their sizes, once the first one is seen to have what is read."""
         check_filesystems(self.configuration.input_paths)
         matched = match_files(self.configuration.input_paths)
-        reader = {"parquet": parquet_rows, "csv": csv_rows}[self.configuration.input_format]
-        path = matched[0][0]
+        reader, path = reader_of(self.configuration.input_format), matched[0][0]
         reader.splits(open_file(path), path, self.plan, **self.configuration.input_options)
         return matched
 

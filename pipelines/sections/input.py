@@ -12,17 +12,34 @@ from pipelines.sections import rules
 from pipelines.sections.csv_input import CsvInput
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.section import Text
+from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
+from transforms.readers.formats import FORMATS
+from transforms.readers.json_format import JsonFormat
 
 
 class InputSection(CsvInput):
-    """Where the rows lie: `path` is one glob or several. The others tell what a row of CSV is."""
+    """Where the rows lie: `path` is one folder or glob, or several. The others tell what a row of
+    text is."""
 
-    format: Annotated[str, PlainValidator(rules.choice("parquet", "csv", later=("bigquery",)))]
+    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, later=("bigquery",)))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
 
     @section_rule(mode="after")
     def _csv_only(self) -> Self:
         for key in CsvInput.model_fields:
-            if self.format != "csv" and getattr(self, key) is not None:
+            if self.format == "csv" or getattr(self, key) is None:
+                continue
+            if key != "malformed":
                 raise RuleBroken("stands beside the format csv only", at=f".{key}")
+            if self.format != "json":
+                raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
         return self
+
+    @property
+    def options(self) -> dict[str, CsvFormat | JsonFormat]:
+        """Of the reader of the format, by name."""
+        if self.format == "csv":
+            return {"csv": self.csv}
+        if self.format == "json":
+            return {"json": JsonFormat(malformed=self.malformed or DEFAULT_FORMAT.malformed)}
+        return {}

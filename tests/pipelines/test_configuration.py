@@ -320,7 +320,11 @@ TOP = [
     ("colour", "x", "x.yaml: colour: unknown key; known are release, input, output, key_file, key"),
     ("input", "data.csv", "x.yaml: input: 'data.csv' must be a section of keys and values"),
     ("input", "{format: bigquery, path: x}", "input.format: bigquery is not supported yet; use "),
-    ("input", "{format: excel, path: x}", "input.format: 'excel' must be parquet or csv"),
+    (
+        "input",
+        "{format: excel, path: x}",
+        "input.format: 'excel' must be parquet, csv, arrow or json",
+    ),
     ("input", "{path: x}", "input.format: is required"),
     ("input", "{format: csv}", "input.path: is required"),
     ("input", "{format: csv, path: []}", "input.path: must hold at least one value"),
@@ -333,7 +337,7 @@ TOP = [
     (
         "input",
         "{format: parquet, path: a, malformed: drop}",
-        "input.malformed: stands beside the format csv only",
+        "input.malformed: stands beside the formats csv and json only",
     ),
     (
         "input",

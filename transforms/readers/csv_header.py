@@ -19,6 +19,7 @@ from transforms.errors import InputError
 from transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
+from transforms.readers.path_columns import path_columns
 
 _SHOWN_NAMES = 20
 _LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way
@@ -55,15 +56,16 @@ def column_names(
 def _names_and_rest(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
 ) -> tuple[list[str], bytes]:
+    told = path_columns(path)
     if csv.columns:
         for name in wanted:
-            if name not in csv.columns:
+            if name not in csv.columns and name not in told:
                 raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
         return list(csv.columns), read_mark(stream, csv)
     header, rest = read_header(stream, csv)
     names = _fields(header, csv)
     for name in wanted:
-        if name not in names:
+        if name not in names and name not in told:
             raise InputError(f"input: {path} has no column {name!r}; {_hint(name, header, csv)}")
         if names.count(name) > 1:
             raise InputError(f"input: {path} has the column {name!r} twice")

@@ -6,7 +6,7 @@ and Arrow's parser leaves out those with too many or too few fields. A field bec
 its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -22,6 +22,7 @@ from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.readers.csv_header import column_names, parse_options
 from transforms.readers.csv_lines import MalformedRow, well_formed_rows
 from transforms.readers.csv_values import typed
+from transforms.readers.path_columns import path_columns, repeated
 
 COUNTS_ROWS = 0
 
@@ -60,10 +61,14 @@ def batches(
     try:
         with closing(_stream(file, csv)) as stream:
             names, rest = column_names(stream, split.path, plan.columns, csv)
+            told = _told(split.path, names, types)
             for text in well_formed_rows(rest, stream, csv):
                 for batch in _parsed(text, names, plan, csv):
                     columns = [
-                        typed(batch.column(name), types[name], texts[name]) for name in plan.columns
+                        repeated(told[name], batch.num_rows)
+                        if name in told
+                        else typed(batch.column(name), types[name], texts[name])
+                        for name in plan.columns
                     ]
                     yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
     except MalformedRow:
@@ -74,8 +79,15 @@ def batches(
         raise _unreadable(split.path, error) from None
 
 
-def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
+def column_types(
+    plan: ReleasePlan, *, of: str = "CSV", only: Collection[str] | None = None
+) -> dict[str, pa.DataType]:
     """The type in which each column is read: that of the values of its domain or key list.
+
+    Args:
+        plan: whose columns they are.
+        of: what tells no types, for messages.
+        only: the columns of which it is asked; None: all.
 
     Raises:
         InputError: two trees read one column as different types; or a tree reads a column of the
@@ -85,15 +97,17 @@ def column_types(plan: ReleasePlan) -> dict[str, pa.DataType]:
     types: dict[str, pa.DataType] = {}
     for question in plan.questions:
         for column, wanted in _value_types(question).items():
+            if only is not None and column not in only:
+                continue
             if types.setdefault(column, wanted) != wanted:
                 raise InputError(
-                    f"trees: the CSV column {column!r} is read as {types[column]} by one tree and "
+                    f"trees: the {of} column {column!r} is read as {types[column]} by one tree and "
                     f"as {wanted} by another"
                 )
     for column in plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ():
         if types.get(column, pa.string()) not in (pa.string(), pa.large_string()):
             raise InputError(
-                f"privacy.null_unit: own does not go with the CSV column {column!r}, which names "
+                f"privacy.null_unit: own does not go with the {of} column {column!r}, which names "
                 f"the unit and is read as {types[column]} by a tree: a text that is none would be "
                 "as many units as it has rows; drop them, or write Parquet"
             )
@@ -145,11 +159,20 @@ def _stream(file: Any, csv: CsvFormat) -> Any:
     return as_utf8(stream, csv.encoding)
 
 
+def _told(path: str, names: list[str], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
+    """The values, (1,), of columns that the path tells and the file has not."""
+    return {
+        name: typed(pa.array([text], pa.string()), types[name])
+        for name, text in path_columns(path).items()
+        if name in types and name not in names
+    }
+
+
 def _parsed(
     text: bytes, names: list[str], plan: ReleasePlan, csv: CsvFormat
 ) -> list[pa.RecordBatch]:
     """The rows of a text that have as many fields as there are names; all columns are texts."""
-    columns = list(plan.columns)
+    columns = [name for name in plan.columns if name in names]  # the others are in the path
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(text),

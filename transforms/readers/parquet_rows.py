@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.bounding.unit_ids import check_unit_types
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.readers.file_columns import FileColumns
 
 # Whether a file tells its number of rows before they are read.
 COUNTS_ROWS = 1
@@ -26,7 +26,7 @@ def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
-        check_schema(parquet.schema_arrow, path, plan)
+        FileColumns.of(parquet.schema_arrow, path, plan)  # refuses what cannot be read
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -37,24 +37,6 @@ def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int
         return runs, metadata.num_rows
 
 
-def check_schema(schema: pa.Schema, path: str, plan: ReleasePlan) -> None:
-    """Refuses a file that lacks a column, or has one of another type than its domain reads.
-
-    Raises:
-        InputError: naming the file, the column and the rule.
-    """
-    for name in plan.columns:
-        if schema.get_field_index(name) < 0:
-            raise InputError(f"input: {path} has no column {name!r}, or has it twice")
-    types = {name: schema.field(name).type for name in plan.columns}
-    try:
-        check_unit_types(plan.unit.columns, types)
-        for question in plan.questions:
-            question.check_types(types)
-    except ValueError as error:
-        raise InputError(f"input: {path}: {error}") from None
-
-
 def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
     """The record batches of a split, with the columns that the plan reads.
 
@@ -62,14 +44,16 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
         InputError: the file is damaged.
     """
     with _open(file, split.path) as parquet:
+        columns = FileColumns.of(parquet.schema_arrow, split.path, plan)
         try:
-            yield from parquet.iter_batches(
+            found = parquet.iter_batches(
                 batch_size=_BATCH_ROWS,
                 row_groups=range(split.start, split.stop),
-                columns=list(plan.columns),
+                columns=columns.dotted,
                 # Arrow's threads may hold a Python file as a process ends, which then aborts.
                 use_threads=isinstance(file, str),
             )
+            yield from map(columns.batch, found)
         except MemoryError:  # tells nothing of the file
             raise
         except (pa.ArrowException, OSError):

@@ -1,4 +1,4 @@
-"""Rows as Arrow record batches, from Parquet or CSV files on any Beam filesystem.
+"""Rows as Arrow record batches, from files of several formats on any Beam filesystem.
 
     patterns -> files -> splits (runs of row groups; whole files of CSV) -> Reshuffle -> batches
 
@@ -19,14 +19,15 @@ from transforms.errors import InputError
 from transforms.files import is_local, reason_of
 from transforms.metrics import SPLITS_READ
 from transforms.progress import advance
-from transforms.readers import csv_rows, parquet_rows
+from transforms.readers.folders import all_below, holds_rows, may_name_folder, names_folder
+from transforms.readers.formats import reader_of
 
 BALANCE = "balance"
-FORMATS = {"parquet": parquet_rows, "csv": csv_rows}
 
 
 class Split(NamedTuple):
-    """A part of a file: a run of row groups of Parquet, or a whole file of CSV (0, 0)."""
+    """A part of a file: a run of row groups of Parquet or of batches of Arrow, or a whole file of
+    CSV or JSON lines (0, 0)."""
 
     path: str
     start: int
@@ -35,18 +36,28 @@ class Split(NamedTuple):
 
 
 def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The files that globs match, as (path, bytes), each once and in order.
+    """The files of rows that globs match, or that lie below folders, as (path, bytes), each once
+    and in order.
 
     Raises:
-        InputError: a glob matches no file, or the filesystem does not tell.
+        InputError: there is none of a glob or a folder, or the filesystem does not tell.
     """
+    globs = [all_below(each) if names_folder(each) else each for each in patterns]
     sizes: dict[str, int] = {}
-    for pattern, result in zip(patterns, _matches(patterns), strict=True):
-        files = [found for found in result.metadata_list if not found.path.endswith("/")]
+    for pattern, glob, result in zip(patterns, globs, _matches(tuple(globs)), strict=True):
+        files = _of_rows(result, glob)
+        if not files and may_name_folder(glob):
+            (result,) = _matches((all_below(glob),))
+            files = _of_rows(result, all_below(glob))
         if not files:
             raise InputError(f"input.path: no file matches {pattern}")
-        sizes |= {found.path: found.size_in_bytes for found in files}
+        sizes |= files
     return sorted(sizes.items())
+
+
+def _of_rows(result: Any, glob: str) -> dict[str, int]:
+    found = result.metadata_list
+    return {each.path: each.size_in_bytes for each in found if holds_rows(each.path, glob)}
 
 
 def _matches(patterns: tuple[str, ...]) -> list[Any]:
@@ -76,10 +87,11 @@ class ReadBatches(beam.PTransform):
     """The record batches of all files, with the columns that a plan reads.
 
     Args:
-        patterns: globs.
-        format: ``parquet`` or ``csv``.
+        patterns: globs, or folders, of which all files below are read.
+        format: one of `transforms.readers.formats.FORMATS`.
         plan: says which columns are read and which types they may have.
-        options: of the reader of the format: ``csv``, a `transforms.readers.csv_format.CsvFormat`.
+        options: of the reader of the format: ``csv``, a `transforms.readers.csv_format.CsvFormat`,
+            or ``json``, a `transforms.readers.json_format.JsonFormat`.
 
     Returns:
         a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
@@ -151,9 +163,8 @@ class _SplitFile(beam.DoFn):
 
     def process(self, file: tuple[str, int]) -> Iterator[Any]:
         path, size = file
-        runs, rows = FORMATS[self._format].splits(
-            open_file(path), path, self._plan, **self._options
-        )
+        reader = reader_of(self._format)
+        runs, rows = reader.splits(open_file(path), path, self._plan, **self._options)
         for start, stop in runs:
             yield Split(path, start, stop, size // len(runs))
         yield beam.pvalue.TaggedOutput(BALANCE, ("files", -1))
@@ -170,7 +181,7 @@ class _ReadSplit(beam.DoFn):
 
     def process(self, split: Split) -> Iterator[Any]:
         split = Split(*split)
-        reader, rows = FORMATS[self._format], 0
+        reader, rows = reader_of(self._format), 0
         for batch in reader.batches(open_file(split.path), split, self._plan, **self._options):
             rows += batch.num_rows
             yield batch

@@ -1,0 +1,212 @@
+"""JSON lines: what a line and a value stand for, and that no line depends on another."""
+
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.ordered.make import make_domain
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import NullUnits, PrivacyUnit
+from tests.transforms.readers.test_csv_rows import plan_of
+from transforms.errors import InputError
+from transforms.readers import json_rows
+from transforms.readers.json_format import JsonFormat
+from transforms.readers.json_objects import Objects
+from transforms.readers.read import Split
+
+PLAN = plan_of(
+    make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10}),
+    make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10}),
+    make_domain({"column": "word", "type": "category", "categories": ["a", "b"]}),
+    make_domain({"column": "day", "type": "date", "lower": "2024-01-01", "upper": "2025-01-01"}),
+    make_domain({"column": "at.home", "type": "category", "categories": ["a", "b"]}),
+)
+TYPES = {
+    "number": pa.float64(),
+    "whole": pa.int64(),
+    "word": pa.string(),
+    "day": pa.date32(),
+    "at.home": pa.string(),
+}
+
+
+def rows_of(text: bytes, json: JsonFormat | None = None) -> list[dict[str, object]]:
+    split = Split("rows.jsonl", 0, 0, len(text))
+    found = json_rows.batches(io.BytesIO(text), split, PLAN, json or JsonFormat())
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def value_of(name: str, literal: str) -> object:
+    (row,) = rows_of(f'{{"{name}": {literal}}}'.encode())
+    return row[name]
+
+
+@pytest.mark.parametrize(
+    "name, literal, value",
+    [
+        ("number", "1.5", 1.5),
+        ("number", '"1.5"', 1.5),
+        ("number", "1e2", 100.0),
+        ("number", "true", 1.0),
+        ("number", "null", None),
+        ("number", '"many"', None),
+        ("number", "[1]", None),
+        ("number", "1e400", float("inf")),
+        ("whole", "7", 7),
+        ("whole", "7.0", 7),
+        ("whole", "7.9", 7),
+        ("whole", "-0", 0),
+        ("whole", "9223372036854775808", None),
+        ("whole", "false", 0),
+        ("word", '"a"', "a"),
+        ("word", "12", "12"),
+        ("word", "1.50", "1.50"),
+        ("word", "true", "true"),
+        ("word", '""', ""),
+        ("word", "null", None),
+        ("word", '{"a": 1}', None),
+        ("word", '"\\ud83d\\ude00"', "😀"),
+        ("word", '"\\ud83d"', None),
+        ("day", '"2024-07-01"', date(2024, 7, 1)),
+        ("day", '"07/04/2024"', None),
+        ("day", "20240701", None),
+        ("at", '{"home": "b"}', None),
+    ],
+)
+def test_a_value_becomes_what_its_domain_reads(name: str, literal: str, value: object) -> None:
+    if name == "at":
+        assert rows_of(f'{{"at": {literal}}}'.encode())[0]["at.home"] == "b"
+    else:
+        assert value_of(name, literal) == value
+
+
+@pytest.mark.parametrize(
+    "line, home",
+    [
+        ('{"at.home": "a", "at": {"home": "b"}}', "a"),
+        ('{"at.home": null, "at": {"home": "b"}}', "b"),
+        ('{"at": {"home": {"home": "b"}}}', None),
+        ('{"at": "home"}', None),
+        ('{"at": null}', None),
+        ('{"word": "a", "word": "b", "at": {"home": "b"}}', "b"),
+    ],
+)
+def test_fields_are_found_by_names_with_dots(line: str, home: str | None) -> None:
+    assert rows_of(line.encode())[0]["at.home"] == home
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]",
+        b"1",
+        b"null",
+        b'"{}"',
+        b"{",
+        b"}",
+        b'{"whole": 1} {"whole": 2}',
+        b'{"whole": 1,',
+        b'"word": "x"}',
+        b"{'whole': 1}",
+        b'{"whole": 01}',
+        b'{"whole": +1}',
+        b'{"number": .5}',
+        b'{"number": Inf}',
+        b'{"whole": 1} // one',
+        b'{"word": "\xff"}',
+        b'{"word": "a\tb"}',
+        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"word": "' + b"x" * 300 + b'"}',
+    ],
+)
+def test_a_malformed_line_is_left_out_by_itself(line: bytes) -> None:
+    limited = JsonFormat(row_bytes=250_000 if len(line) > 1000 else 200, block_bytes=64)
+    good = b'{"whole": 5}'
+    text = b"\n".join([good, line, good, b"", b"  ", good])
+    assert [row["whole"] for row in rows_of(text, limited)] == [5, 5, 5]
+    with pytest.raises(InputError, match="has a malformed line"):
+        rows_of(text, JsonFormat(malformed="fail", row_bytes=limited.row_bytes, block_bytes=64))
+
+
+def test_ends_of_lines_and_of_files() -> None:
+    assert len(rows_of(b'\xef\xbb\xbf{"whole": 1}\r\n{"whole": 2}\r\n\r\n{"whole": 3}')) == 3
+    assert rows_of(b"") == []
+
+
+LINES = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "number": st.one_of(st.floats(), st.integers(), st.text(), st.none()),
+                "whole": st.one_of(st.integers(), st.floats(), st.booleans()),
+                "word": st.one_of(st.text(), st.integers(), st.none()),
+                "day": st.one_of(st.dates().map(str), st.none()),
+                "at": st.fixed_dictionaries({}, optional={"home": st.text(), "x": st.none()}),
+                "at.home": st.one_of(st.none(), st.text()),
+                "other": st.recursive(st.none(), st.lists, max_leaves=3),
+            },
+        ).map(lambda row: json.dumps(row).encode()),
+        st.sampled_from([b"", b"{}", b'{"whole": 1', b"}", b'{"whole": 1, "whole": 2}', b"[{}]"]),
+    ),
+    max_size=6,
+)
+
+
+@given(LINES, st.integers(1, 40))
+def test_a_line_means_the_same_alone_as_among_others(lines: Sequence[bytes], block: int) -> None:
+    alone = [row for line in lines for row in rows_of(line)]
+    together = rows_of(b"\n".join(lines), JsonFormat(block_bytes=block))
+    assert repr(together) == repr(alone)  # as NaN differs from itself
+
+
+@given(LINES)
+def test_both_roads_say_the_same(lines: Sequence[bytes]) -> None:
+    text = b"".join(line + b"\n" for line in lines if line)
+    objects = Objects(TYPES, fails=False)
+    fast = objects._parsed(text) if text else None
+    if fast is None:
+        return
+    rows, slow = objects._line_by_line(text)
+    assert fast[0] == rows
+    for name, wanted in TYPES.items():
+        both = [json_rows._read(each[name], wanted).to_pylist() for each in (fast[1], slow)]
+        assert repr(both[0]) == repr(both[1])
+
+
+def test_most_blocks_go_the_fast_road() -> None:
+    lines = [{"number": n / 7, "whole": n, "at": {"home": "a"}} for n in range(100)]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert Objects(TYPES, fails=False)._parsed(text) is not None
+
+
+def test_a_compressed_file_and_one_that_is_not_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.jsonl.gz")
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"whole": 1}\n')
+    assert json_rows.splits(path, path, PLAN) == ([(0, 0)], 0)
+    (batch,) = json_rows.batches(path, Split(path, 0, 0, 1), PLAN)
+    assert batch.num_rows == 1
+    with pytest.raises(InputError, match="does not exist"):
+        json_rows.splits("none.jsonl", "none.jsonl", PLAN)
+
+
+def test_a_column_is_read_as_one_type() -> None:
+    two = plan_of(
+        make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 10}),
+        make_domain({"column": "x", "type": "category", "categories": ["a"]}),
+    )
+    with pytest.raises(InputError, match="the JSON column 'x' is read as int64 by one tree"):
+        json_rows.splits(io.BytesIO(), "a", two)
+    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("whole",), nulls=NullUnits.OWN)
+    whole = make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10})
+    with pytest.raises(InputError, match="own does not go with the JSON column"):
+        json_rows.splits(io.BytesIO(), "a", plan_of(whole, unit=unit))

@@ -1,0 +1,82 @@
+"""Arrow IPC files (Feather version 2) as splits of record batches, and IPC streams as one split.
+
+A file and a stream begin differently, so their names do not matter.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+from transforms.errors import InputError
+from transforms.readers.file_columns import FileColumns
+
+COUNTS_ROWS = 0  # it would take all batches' heads
+
+# About as much as a split of Parquet has.
+_SPLIT_BATCHES = 32
+# Batches may have any number of rows; what is made of one should fit a core's caches.
+_BATCH_ROWS = 2**17
+_FILE_MARK = b"ARROW1"
+
+
+def splits(file: Any, path: str, plan: ReleasePlan) -> tuple[list[tuple[int, int]], int]:
+    """The runs of batches of a file, as (start, stop); of a stream one, (0, 0). No count of rows.
+
+    Raises:
+        InputError: not Arrow's IPC format, a column missing or of a type that cannot be used.
+    """
+    with _opened(file, path) as found:
+        FileColumns.of(found.schema, path, plan)  # refuses what cannot be read
+        if isinstance(found, pa.RecordBatchStreamReader):
+            return [(0, 0)], 0
+        total = found.num_record_batches
+    starts = range(0, total, _SPLIT_BATCHES)
+    return [(start, min(start + _SPLIT_BATCHES, total)) for start in starts], 0
+
+
+def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+    """The record batches of a split, with the columns that the plan reads.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with _opened(file, split.path) as found:
+        columns = FileColumns.of(found.schema, split.path, plan)
+        is_stream = isinstance(found, pa.RecordBatchStreamReader)
+        whole = found if is_stream else map(found.get_batch, range(split.start, split.stop))
+        for batch in whole:
+            batch.validate()  # a damaged one could make others read beyond their memory
+            read = columns.batch(batch)
+            for start in range(0, read.num_rows, _BATCH_ROWS):
+                yield read.slice(start, _BATCH_ROWS)
+
+
+@contextmanager
+def _opened(file: Any, path: str) -> Iterator[Any]:
+    """The reader of an IPC file or stream, its errors told as the input's.
+
+    Raises:
+        InputError: there is none, or it is damaged or cut short.
+    """
+    try:
+        with closing(pa.memory_map(file) if isinstance(file, str) else file) as stream:
+            mark = stream.read(len(_FILE_MARK))
+            stream.seek(0)
+            # Arrow's threads may hold a Python file as a process ends, which then aborts.
+            options = pa.ipc.IpcReadOptions(use_threads=isinstance(file, str))
+            opened = pa.ipc.open_file if mark == _FILE_MARK else pa.ipc.open_stream
+            with opened(stream, options=options) as found:
+                yield found
+    except MemoryError:  # tells nothing of the file
+        raise
+    except FileNotFoundError:
+        raise InputError(f"input: {path} does not exist") from None
+    except PermissionError:
+        raise InputError(f"input: {path} cannot be read: permission denied") from None
+    except (pa.ArrowException, OSError, EOFError):
+        raise InputError(
+            f"input: {path} is not an Arrow IPC file or stream, or is damaged or cut short"
+        ) from None

@@ -1,0 +1,133 @@
+"""Where the columns that a plan reads lie in a file: its own columns, fields within them, or its
+path.
+
+A name that is no column of the file may be that of a field, with dots (`address.zip`), or of a
+folder of the path (`year=2024/`), in this order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.bounding.unit_ids import check_unit_types
+from dpcore.release.plan import ReleasePlan
+from transforms.errors import InputError
+from transforms.readers.csv_rows import column_types
+from transforms.readers.csv_values import typed
+from transforms.readers.path_columns import path_columns, repeated
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileColumns:
+    """Where each column lies.
+
+    Attributes:
+        within: of columns that the file has, the names from a column of the file to a field in it.
+        constants: of columns that the path tells, the value, (1,).
+        order: of the columns.
+    """
+
+    within: Mapping[str, tuple[str, ...]]
+    constants: Mapping[str, pa.Array]
+    order: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, path: str, plan: ReleasePlan) -> "FileColumns":
+        """Where the columns of a plan lie in a file.
+
+        Raises:
+            InputError: one is missing, or of another type than its domain reads; it names the file,
+                the column and the rule.
+        """
+        within, told = {}, path_columns(path)
+        for name in plan.columns:
+            names = _names_within(schema, name)
+            if names is not None:
+                within[name] = names
+            elif name not in told:
+                raise InputError(f"input: {path} has no column {name!r}, or has it twice")
+        # Only of those that the path tells: a file's own may be read differently by two trees.
+        constants = constants_of(path, [name for name in plan.columns if name not in within], plan)
+        found = cls(within=within, constants=constants, order=plan.columns)
+        check_types(found._types(schema), path, plan)
+        return found
+
+    @property
+    def dotted(self) -> list[str]:
+        """What is to be read of the file, fields with dots."""
+        return [".".join(names) for names in self.within.values()]
+
+    def batch(self, read: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a batch that was read of the file."""
+        columns = []
+        for name in self.order:
+            if name in self.constants:
+                columns.append(repeated(self.constants[name], read.num_rows))
+            else:
+                columns.append(_field_of(read, self.within[name]))
+        return pa.RecordBatch.from_arrays(columns, names=list(self.order))
+
+    def _types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
+        types = {name: each.type for name, each in self.constants.items()}
+        for name, names in self.within.items():
+            types[name] = _type_within(schema, names)
+        return types
+
+
+def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:
+    """The values, (1,), of columns that a path tells, of the types that their domains read.
+
+    Raises:
+        InputError: two trees read one of them as different types.
+    """
+    told, wanted = path_columns(path), tuple(names)
+    types = column_types(plan, of="path", only=wanted)
+    return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
+
+
+def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) -> None:
+    """Refuses columns of a file of types that their domains do not read.
+
+    Raises:
+        InputError: naming the file, the column and the rule.
+    """
+    try:
+        check_unit_types(plan.unit.columns, types)
+        for question in plan.questions:
+            question.check_types(types)
+    except ValueError as error:
+        raise InputError(f"input: {path}: {error}") from None
+
+
+def _names_within(schema: pa.Schema, name: str) -> tuple[str, ...] | None:
+    """The names that lead to a column; None where there is none, or there are two."""
+    if schema.get_field_index(name) >= 0:
+        return (name,)
+    # A name with dots of its own may hold fields: the longest one that is there.
+    parts = name.split(".")
+    for stop in reversed(range(1, len(parts))):
+        top = ".".join(parts[:stop])
+        if schema.get_field_index(top) >= 0:
+            type = schema.field(top).type
+            if not pa.types.is_struct(type):
+                return None
+            inner = _names_within(pa.schema(list(type)), ".".join(parts[stop:]))
+            return None if inner is None else (top, *inner)
+    return None
+
+
+def _type_within(schema: pa.Schema, names: tuple[str, ...]) -> pa.DataType:
+    field = schema.field(names[0])
+    for name in names[1:]:
+        field = field.type.field(field.type.get_field_index(name))
+    return field.type
+
+
+def _field_of(read: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
+    column = read.column(names[0])
+    for name in names[1:]:
+        # A field of what is null is null.
+        column = pc.struct_field(column, column.type.get_field_index(name))
+    return column

@@ -1,0 +1,69 @@
+"""The formats of files that rows are read from: one module each, imported once it is asked for.
+
+A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` says, and its name
+here.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+
+FORMATS = ("parquet", "csv", "arrow", "json")
+
+# How files of a format are called, where only their names tell it; others are Parquet.
+_ENDINGS = {
+    "csv": (".csv", ".csv.gz"),
+    "arrow": (".arrow", ".arrows", ".feather"),
+    "json": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
+}
+
+
+class Reader(Protocol):
+    """What reads a format. `options` are the format's own, by name."""
+
+    # Whether a file tells its number of rows before they are read.
+    COUNTS_ROWS: int
+
+    def splits(
+        self, file: Any, path: str, plan: ReleasePlan, **options: Any
+    ) -> tuple[list[tuple[int, int]], int]:
+        """The parts of a file that workers read each by itself, as (start, stop), and its number of
+        rows, 0 where it does not tell.
+
+        Raises:
+            InputError: not such a file, or a column is missing or of a type that cannot be used.
+        """
+
+    def batches(
+        self, file: Any, split: Any, plan: ReleasePlan, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, with the columns that a plan reads.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+
+
+def reader_of(format: str) -> Reader:
+    """The reader of one of `FORMATS`.
+
+    >>> reader_of("parquet").COUNTS_ROWS
+    1
+    """
+    return cast(Reader, import_module(f"transforms.readers.{format}_rows"))
+
+
+def format_of_names(paths: Sequence[str]) -> str:
+    """The format that all of some files are called by; Parquet where they are not.
+
+    >>> format_of_names(["a.jsonl", "b.jsonl.gz"]), format_of_names(["a.csv", "b"])
+    ('json', 'parquet')
+    """
+    for format, endings in _ENDINGS.items():
+        if all(path.endswith(endings) for path in paths):
+            return format
+    return "parquet"

@@ -1,0 +1,207 @@
+"""Objects of JSON, one a line, as columns of texts and numbers.
+
+Arrow's parser reads a block at a time and refuses all of it for one line, joins lines, and takes
+several objects of one line as rows. So it is asked only about blocks of which it is certain to say
+what the slow road says, which reads each line by itself with Python's parser:
+
+- each line begins with `{` and ends with `}`, and there are as many rows as lines. Then no object
+  goes on over the end of a line: what follows a complete value in an object or a list is a comma or
+  a bracket, and no text of JSON holds an end of line;
+- all is UTF-8, and there is no letter of half a pair (`\\ud83d`), and no `NaN` or `Inf`, of which
+  the two parsers think differently;
+- every value is of the type that its column is read as; else Arrow refuses.
+
+A name that an object has twice has its last value; Arrow refuses such a block.
+"""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from transforms.readers.csv_utf8 import is_utf8
+
+_OPEN, _CLOSE, _RETURN = b"{}\r"
+_DOUBTFUL = (b"\\ud", b"\\uD", b"NaN", b"Inf")
+_TRUTHS = {True: "true", False: "false"}
+
+# Numbers as they are written: what they stand for depends on their column.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+class MalformedLine(Exception):
+    """There is a malformed line, and the policy is to fail."""
+
+
+class Objects:
+    """Reads blocks of lines.
+
+    Args:
+        columns: by name, the type that is read of each. A name with dots is that of a field, unless
+            an object has a value of this very name.
+        fails: whether a malformed line is refused.
+    """
+
+    def __init__(self, columns: dict[str, pa.DataType], *, fails: bool) -> None:
+        self._columns, self._fails = columns, fails
+        self._schema = _schema_of(columns)
+        self._finders = {name: _finder(name) for name in columns}
+
+    def read(self, text: bytes) -> tuple[int, dict[str, pa.Array]]:
+        """The number of rows of a block and its columns: of numbers as they are wanted or as texts,
+        all others as texts.
+
+        Args:
+            text: whole lines.
+
+        Raises:
+            MalformedLine: a line holds no object.
+        """
+        return self._parsed(text) or self._line_by_line(text)
+
+    def _parsed(self, text: bytes) -> tuple[int, dict[str, pa.Array]] | None:
+        lines = None if self._schema is None else _plain_lines(text)
+        if lines is None:
+            return None
+        try:
+            table = pa_json.read_json(
+                io.BytesIO(text),
+                read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                parse_options=pa_json.ParseOptions(
+                    explicit_schema=self._schema, unexpected_field_behavior="ignore"
+                ),
+            )
+        except pa.ArrowException:
+            return None
+        if table.num_rows != lines:
+            return None
+        whole = table.combine_chunks()
+        return lines, {name: _within(whole, name) for name in self._columns}
+
+    def _line_by_line(self, text: bytes) -> tuple[int, dict[str, pa.Array]]:
+        objects = []
+        for line in text.split(b"\n"):
+            if line.isspace() or not line:
+                continue
+            found = _object_of(line)
+            if found is not None:
+                objects.append(found)
+            elif self._fails:
+                raise MalformedLine
+        return len(objects), {name: self._texts(name, objects) for name in self._columns}
+
+    def _texts(self, name: str, objects: Sequence[dict[str, Any]]) -> pa.Array:
+        find, number = self._finders[name], _is_number(self._columns[name])
+        return _array([_text(find(each), as_number=number) for each in objects])
+
+
+def _schema_of(columns: dict[str, pa.DataType]) -> pa.Schema | None:
+    """What Arrow is asked for; None where a column is both a value and an object."""
+    tree: dict[str, Any] = {}
+    for name, type in columns.items():
+        read = type if _is_number(type) else pa.string()
+        parts = name.split(".")
+        places = [parts, [name]] if len(parts) > 1 else [parts]
+        for place in places:
+            inner = tree
+            for part in place[:-1]:
+                inner = inner.setdefault(part, {})
+                if not isinstance(inner, dict):
+                    return None
+            if inner.setdefault(place[-1], read) != read:
+                return None
+    return pa.schema(_fields(tree))
+
+
+def _fields(tree: dict[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_fields(type)) if isinstance(type, dict) else type)
+        for name, type in tree.items()
+    ]
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type) or pa.types.is_floating(type))
+
+
+def _plain_lines(text: bytes) -> int | None:
+    """How many lines there are; None where Arrow might read one otherwise."""
+    if any(mark in text for mark in _DOUBTFUL) or not is_utf8(text):
+        return None
+    codes = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(codes == ord(b"\n"))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    last = ends - 1 - (codes[np.maximum(ends - 1, 0)] == _RETURN)
+    if not (starts < last).all():
+        return None
+    plain = (codes[starts] == _OPEN) & (codes[last] == _CLOSE)
+    return len(ends) if plain.all() else None
+
+
+def _within(table: pa.Table, name: str) -> pa.Array:
+    """A column of what Arrow read: of its very name, or of a field."""
+    own = _whole(table, name)
+    if "." not in name:
+        return own
+    first, *inner = name.split(".")
+    column = _whole(table, first)
+    for part in inner:
+        column = pc.struct_field(column, column.type.get_field_index(part))
+    return pc.coalesce(own, column)
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    (chunk,) = table.column(name).chunks
+    return chunk
+
+
+def _object_of(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = _DECODER.decode(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _finder(name: str) -> Callable[[dict[str, Any]], Any]:
+    """What finds the value of a column in an object."""
+    if "." not in name:
+        return lambda found: found.get(name)
+    parts = name.split(".")
+
+    def find(found: dict[str, Any]) -> Any:
+        own = _text(found.get(name), as_number=False)
+        if own is not None:
+            return found[name]
+        value: Any = found
+        for part in parts:
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    return find
+
+
+def _text(value: Any, *, as_number: bool) -> str | None:
+    """The text of a value; None of null, and of an object or list, which is no value."""
+    if isinstance(value, bool):
+        return str(int(value)) if as_number else _TRUTHS[value]
+    return value if isinstance(value, str) else None
+
+
+def _array(texts: list[str | None]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:  # half of a pair is no letter
+        return pa.array([each if _is_written(each) else None for each in texts], pa.string())
+
+
+def _is_written(text: str | None) -> bool:
+    try:
+        return text is not None and bool(text.encode() or True)
+    except UnicodeEncodeError:
+        return False

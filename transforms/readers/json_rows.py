@@ -1,0 +1,123 @@
+"""Files of JSON lines as record batches, each file one split.
+
+A row is a line with one object; what becomes of it depends on it alone. A value becomes the type
+that its domain reads, whatever the values of other lines look like: a number and the text of one
+are the same, and a value that is none of the type is missing, and follows the column's policy. So
+does what is absent, null, a list or an object.
+"""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+from transforms.errors import InputError
+from transforms.readers.csv_format import ROW_BYTES
+from transforms.readers.csv_rows import column_types
+from transforms.readers.csv_values import typed
+from transforms.readers.file_columns import constants_of
+from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
+from transforms.readers.json_objects import MalformedLine, Objects
+from transforms.readers.path_columns import path_columns, repeated
+
+COUNTS_ROWS = 0
+
+_MARK = b"\xef\xbb\xbf"  # the byte order mark
+
+
+def splits(
+    file: Any, path: str, plan: ReleasePlan, json: JsonFormat = DEFAULT_FORMAT
+) -> tuple[list[tuple[int, int]], int]:
+    """One split, and no count of rows. Names are not looked for: which an object has is data.
+
+    Raises:
+        InputError: the file cannot be read, or two trees read one column as different types.
+    """
+    column_types(plan, of="JSON")
+    try:
+        with closing(_stream(file)) as stream:
+            stream.read(1)
+    except MemoryError:  # Arrow's too; it tells nothing of the file
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+    return [(0, 0)], 0
+
+
+def batches(
+    file: Any, split: Any, plan: ReleasePlan, json: JsonFormat = DEFAULT_FORMAT
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file, each column of the type that its domain reads.
+
+    Raises:
+        InputError: the file is damaged; or a line is malformed, and the policy is to fail.
+    """
+    types = column_types(plan, of="JSON")
+    told = constants_of(split.path, path_columns(split.path).keys() & types.keys(), plan)
+    inner = {name: type for name, type in types.items() if name not in told}
+    objects = Objects(inner, fails=json.malformed == "fail")
+    try:
+        with closing(_stream(file)) as stream:
+            for text in _whole_lines(stream, json):
+                rows, texts = objects.read(text)
+                if not rows:
+                    continue
+                columns = [
+                    repeated(told[name], rows) if name in told else _read(texts[name], types[name])
+                    for name in plan.columns
+                ]
+                yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
+    except MalformedLine:
+        raise _malformed(split.path) from None
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(split.path, error) from None
+
+
+def _read(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type == wanted else typed(column, wanted)
+
+
+def _stream(file: Any) -> Any:
+    return pa.input_stream(file, compression="detect") if isinstance(file, str) else file
+
+
+def _whole_lines(stream: Any, json: JsonFormat) -> Iterator[bytes]:
+    """Texts that end where a line ends, without lines that are too long.
+
+    Raises:
+        MalformedLine: a line is too long, and the policy is to fail.
+    """
+    text, too_long = stream.read(len(_MARK)).removeprefix(_MARK), False
+    for data in itertools.chain(iter(partial(stream.read, json.block_bytes), b""), [b"\n"]):
+        text += data
+        first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
+        too_long = too_long or (first - 1 if first else len(text)) > json.row_bytes
+        if too_long and json.malformed == "fail":
+            raise MalformedLine
+        if last:
+            # Only the first line has begun in an earlier block: the others are no longer than one.
+            yield text[first if too_long else 0 : last]
+            text, too_long = text[last:], False
+        elif too_long:
+            text = b""
+
+
+def _malformed(path: str) -> InputError:
+    return InputError(
+        f"input: {path} has a malformed line, and input.malformed is fail: each holds one JSON "
+        f"object, in UTF-8, in at most {ROW_BYTES // 2**20} MiB"
+    )
+
+
+def _unreadable(path: str, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"input: {path} does not exist")
+    if isinstance(error, PermissionError):
+        return InputError(f"input: {path} cannot be read: permission denied")
+    return InputError(f"input: {path} cannot be read as JSON lines, or is damaged or cut short")
