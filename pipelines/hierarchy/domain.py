@@ -204,7 +204,7 @@ def _of_calendar(given: Mapping[str, Any]) -> Universe:
     try:
         return universe_from_calendar(given["calendar"], given.get("lower"), given.get("upper"))
     except ValueError as error:
-        raise from_dpcore(error, {"lower": None, "upper": None} | given) from None
+        raise from_dpcore(error, {"lower": None, "upper": None, **given}) from None
 
 
 def _of_table(given: Mapping[str, Any], form: str) -> Universe:
