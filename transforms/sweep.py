@@ -3,21 +3,25 @@
 Interrupted runs leave parts that no manifest names, and half-written files. Should an engine have
 drawn a chunk twice (it computed counts anew from files that changed meanwhile), both draws lie
 there: published together, they would spend the budget twice. So once the manifest stands, what it
-does not name goes. Files that are not ours stay.
+does not name goes, and so does a public table that it does not name: of a run that was killed, or
+that was to be another release. Files that are not ours stay; a release is not begun beside them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.plan import ReleasePlan
 from transforms import files
+from transforms.errors import ReleaseError
 from transforms.layout import (
     MANIFEST,
     NONCE,
     PART_KINDS,
     RECORD,
     SHARED_NAMES,
+    SIGNATURE,
     concluded_file,
     part_names,
 )
@@ -27,7 +31,7 @@ _TEMPORARY = re.compile(r"\.[0-9a-f]{32}" + re.escape(files.TEMPORARY_SUFFIX))
 
 
 def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
-    """Deletes the parts that the manifest which stands in a folder does not name.
+    """Deletes the parts and public tables that the manifest which stands in a folder does not name.
 
     Args:
         folder: of a finished release.
@@ -38,9 +42,39 @@ def sweep_unnamed(folder: str, plan: ReleasePlan) -> None:
         OutputError: the filesystem does not let it be read.
     """
     manifest = read_manifest(files.join(folder, MANIFEST))
-    named = {files.join(folder, *part["file"].split("/")) for part in manifest["parts"]}
+    listed = (*(part["file"] for part in manifest["parts"]), *manifest.get("files", {}))
+    named = {files.join(folder, *file.split("/")) for file in listed}
     trees = [question.name for question in plan.questions]
-    files.delete(sorted(_parts(folder, trees) - named))
+    files.delete(sorted((_parts(folder, trees) | _shared(folder)) - named))
+
+
+@contextmanager
+def swept_if_failed(folder: str) -> Iterator[None]:
+    """A job, whose public tables go from its folder again if it fails before anything is drawn."""
+    before = _shared(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(ReleaseError):  # the job's own failure is what is to be told
+            if not (drawn(folder) or files.exists(files.join(folder, MANIFEST))):
+                files.delete(sorted(_shared(folder) - before))
+        raise
+
+
+def strangers(folder: str, own: Iterable[str]) -> list[str]:
+    """The names of files directly in a folder that no release has. Hidden ones are left out.
+
+    Args:
+        folder: of a release.
+        own: names of files beside those that a job writes.
+    """
+    known = {MANIFEST, SIGNATURE, RECORD, NONCE, concluded_file(QUANTILES), *own}
+    names = map(_name, files.names_below(folder))
+    return sorted(
+        name
+        for name in names
+        if not (name in known or name.startswith(".") or SHARED_NAMES.fullmatch(name))
+    )
 
 
 def sweep_temporary(folder: str) -> None:
@@ -62,16 +96,13 @@ def discard(folder: str) -> None:
         StandingError: the folder holds a finished release, or nothing of a release.
     """
     _check_unfinished(folder)
-    present, parts = _present(folder), _parts(folder, None)
+    present, parts = _present(folder), _parts(folder, None) | _shared(folder)
     if not begun(folder):
         raise StandingError(f"output: {folder} holds nothing that --discard could remove")
     for name in (NONCE, RECORD):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
-    shared = {path for path in present if SHARED_NAMES.fullmatch(_name(path))}
-    files.delete(
-        sorted(parts | shared | (present & {files.join(folder, concluded_file(QUANTILES))}))
-    )
+    files.delete(sorted(parts | (present & {files.join(folder, concluded_file(QUANTILES))})))
     sweep_temporary(folder)
 
 
@@ -116,6 +147,11 @@ def _parts(folder: str, trees: Iterable[str] | None) -> set[str]:
     part = part_names(trees)
     below = (files.names_below(files.join(folder, kind)) for kind in PART_KINDS)
     return {path for paths in below for path in paths if part.fullmatch(_name(path))}
+
+
+def _shared(folder: str) -> set[str]:
+    """The paths of all files that are named as public tables are."""
+    return {path for path in files.names_below(folder) if SHARED_NAMES.fullmatch(_name(path))}
 
 
 def _name(path: str) -> str:

@@ -5,7 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "calendar": ("CALENDAR_LEVELS", "universe_from_calendar"),
+    "calendar": ("check_calendar", "universe_from_calendar"),
     "domain": ("HierarchyDomain", "POLICIES"),
     "entry": ("hierarchy_levels_of",),
     "leaves": (

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
-from dpcore.hierarchy.calendar import CALENDAR_UNITS
+from dpcore.hierarchy.calendar import CalendarLeaves
 from dpcore.hierarchy.universe import Universe
 from dpcore.rows.column import (
     AnyArray,
@@ -30,7 +30,6 @@ from dpcore.rows.whole_numbers import is_number, whole_numbers
 
 MISSING = -2
 _PATHS_AT_ONCE = 2**20
-_SECONDS = {"year": 86_400, "month": 86_400, "day": 86_400, "hour": 3600}
 _PARTS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -171,10 +170,7 @@ class _CalendarReader(ColumnReader):
     """Dates and times as the leaves of a calendar."""
 
     def __init__(self, universe: Universe) -> None:
-        self._name, self._utc, self._leaves = universe.levels[-1], universe.utc, universe.leaves
-        self._unit = f"M8[{CALENDAR_UNITS[self._name]}]"
-        start = universe.paths(universe.height, np.zeros(1, np.int64))[0].as_py()
-        self._first = int(np.datetime64(start).astype(self._unit).astype(np.int64))
+        self._utc, self._leaves = universe.utc, CalendarLeaves(universe)
         self.value_type = pa.timestamp("us", tz="UTC" if self._utc else None)
         self.needed = (
             "a column of timestamps with a time zone, as its bounds have one"
@@ -184,24 +180,15 @@ class _CalendarReader(ColumnReader):
 
     def accepts(self, type: pa.DataType) -> bool:
         if pa.types.is_timestamp(type):
-            return bool((type.tz is not None) == self._utc)
+            return self._leaves.is_recurring or bool((type.tz is not None) == self._utc)
         return bool(pa.types.is_date(type)) and not self._utc
 
     def positions(self, column: pa.Array) -> Integers:
-        steps = self._steps(column)
-        if self._name in ("year", "month"):
-            # Days far outside are brought near before the calendar is asked about them.
-            bounds = np.array([self._first, self._first + self._leaves]).view(self._unit)
-            first, end = bounds.astype("M8[D]").view(np.int64).tolist()
-            steps = np.clip(steps, first - 1, end).view("M8[D]").astype(self._unit).view(np.int64)
-        # A number below the first wraps around, so one comparison finds both sides.
-        leaves = np.subtract(steps, self._first)
-        leaves[leaves.view(np.uint64) >= self._leaves] = ABSENT
-        return leaves
+        return self._leaves.of(self._steps(column))
 
     def _steps(self, column: pa.Array) -> Integers:
         """Hours or days since 1970-01-01."""
-        values, seconds = fixed_width_values(column), _SECONDS[self._name]
+        values, seconds = fixed_width_values(column), 3600 if self._leaves.hourly else 86_400
         if pa.types.is_date32(column.type):
             return values.astype(np.int64) * (86_400 // seconds)
         unit = "ms" if pa.types.is_date64(column.type) else column.type.unit

@@ -30,10 +30,12 @@ class LevelLabels:
         values: the label of each code, sorted: large_string or int64; None where codes are written
             as numbers.
         picture: how a code is written as a number, "0" for each digit; other characters stand for
-            themselves.
+            themselves. Or the names of the codes from 0 on, of one length, with "|" between them.
 
     >>> LevelLabels(codes=np.array([1, 12]), picture="000").texts(np.array([0, 1])).to_pylist()
     ['001', '012']
+    >>> LevelLabels(codes=np.array([1]), picture="Mon|Tue").texts(np.array([0])).to_pylist()
+    ['Tue']
     """
 
     codes: AnyArray
@@ -55,7 +57,7 @@ class LevelLabels:
         codes = self.codes.take(nodes)
         named = codes >= 0
         if self.values is None:
-            texts = write_numbers(np.where(named, codes, 0), self.picture)
+            texts = _written(np.where(named, codes, 0), self.picture)
             return texts if named.all() else pc.if_else(named, texts, pa.scalar(None, texts.type))
         values = self._escaped_values if escaped else self.values
         index = pa.array(codes.astype(np.int64), mask=None if named.all() else ~named)
@@ -69,7 +71,7 @@ class LevelLabels:
     def code_of(self, text: str) -> int | None:
         """The code of a label, or None."""
         if self.values is None:
-            code = int(read_numbers(pa.array([text], pa.large_string()), self.picture)[0])
+            code = int(read_labels(pa.array([text], pa.large_string()), self.picture)[0])
         elif pa.types.is_integer(self.values.type):
             if not re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text):
                 return None
@@ -82,13 +84,45 @@ class LevelLabels:
     def radix(self) -> int:
         """One more than the largest code that the level can have."""
         if self.values is None:
-            return int(10 ** self.picture.count("0"))
+            return len(_names(self.picture)) or int(10 ** self.picture.count("0"))
         return len(self.values)
+
+    @property
+    def width(self) -> int:
+        """How many characters a label has that is written as its picture shows."""
+        return len(self.picture.partition("|")[0])
 
     def with_unlabelled(self) -> LevelLabels:
         """The same with one more node without a label at the end."""
         codes = np.append(self.codes, self.codes.dtype.type(ABSENT))
         return LevelLabels(codes=codes, values=self.values, picture=self.picture)
+
+
+def read_labels(texts: pa.Array, picture: str) -> Integers:
+    """The codes of labels that are written as a picture shows, (n,) int64; -1 for others and null.
+
+    Args:
+        texts: (n,) large_string.
+        picture: as `LevelLabels` has it.
+
+    >>> read_labels(pa.array(["Tue", "Sun", None], pa.large_string()), "Mon|Tue").tolist()
+    [1, -1, -1]
+    """
+    if not (names := _names(picture)):
+        return read_numbers(texts, picture)
+    places = pc.index_in(texts, pa.array(names, texts.type))
+    return np.array(places.fill_null(ABSENT).cast(pa.int64()))
+
+
+def _names(picture: str) -> list[str]:
+    """The names that a picture lists; none of a number."""
+    return picture.split("|") if "|" in picture else []
+
+
+def _written(codes: AnyArray, picture: str) -> pa.Array:
+    if names := _names(picture):
+        return pa.array(names, pa.large_string()).take(pa.array(codes.astype(np.int64)))
+    return write_numbers(codes, picture)
 
 
 def _smallest(codes: AnyArray) -> AnyArray:

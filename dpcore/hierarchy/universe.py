@@ -301,7 +301,7 @@ class Universe:
         else:
             for separator, labels in zip(self.separators, self.level_labels, strict=True):
                 if path:
-                    label, width = path.removeprefix(separator), len(labels.picture)
+                    label, width = path.removeprefix(separator), labels.width
                     yield label[:width] if path.startswith(separator) else None
                     path = label[width:]
             if path:

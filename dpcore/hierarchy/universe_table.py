@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.hierarchy.leaf_codes import label_codes
-from dpcore.hierarchy.level_labels import LevelLabels
+from dpcore.hierarchy.level_labels import LevelLabels, read_labels
 from dpcore.hierarchy.universe import TABLE_METADATA, TABLE_SCHEMA, UNIVERSE_VERSION, Universe
 from dpcore.rows.column import fixed_width_values
-from dpcore.rows.number_texts import read_numbers
 
 
 def universe_from_table(table: pa.Table) -> Universe:
@@ -71,6 +70,6 @@ def _head_of(table: pa.Table) -> dict[str, Any]:
 
 def _labels_from(texts: pa.Array, picture: str, integer: bool) -> LevelLabels:
     if picture:
-        return LevelLabels(codes=read_numbers(texts, picture), picture=picture)
+        return LevelLabels(codes=read_labels(texts, picture), picture=picture)
     codes, values = label_codes(texts.cast(pa.int64()) if integer else texts)
     return LevelLabels(codes=codes, values=values)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import MISSING_POLICIES, OrderedDomain, check_cells, policy_cell
+from dpcore.refusal import Refusal
 from dpcore.rows.column import missing_rows
 from dpcore.rows.keys import needed_type, position_of, value_list
 from dpcore.rows.policies import DROPPED, check_column, check_policy
@@ -32,6 +33,8 @@ class CategoryDomain(OrderedDomain):
         categories: the values, all texts or all integers, without duplicates.
         unknown: what happens to a value that is not listed: "drop", "first" or "last" cell.
         missing: what happens to null and NaN: the same choices.
+        ordered: the order of the list means something. Where it does not, the categories are
+            counted, and have no CDF.
 
     Raises:
         ValueError: naming the field and the rule.
@@ -48,6 +51,7 @@ class CategoryDomain(OrderedDomain):
     categories: tuple[str, ...] | tuple[int, ...]
     unknown: str = "drop"
     missing: str = "drop"
+    ordered: bool = True
     cells: int = field(init=False)
     _list: ValueList = field(init=False, repr=False, compare=False)
 
@@ -55,9 +59,17 @@ class CategoryDomain(OrderedDomain):
         check_column(self.column)
         check_policy(self.column, "unknown", self.unknown, MISSING_POLICIES)
         check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        if not isinstance(self.ordered, bool):
+            raise Refusal.of_value(
+                "ordered", f"{self.ordered!r} must be true or false.", column=self.column
+            )
         object.__setattr__(self, "_list", value_list(self.column, "categories", self.categories))
         object.__setattr__(self, "cells", len(self.categories))
         check_cells(self.column, self.cells)
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.ordered
 
     @property
     def value_type(self) -> pa.DataType:
@@ -68,7 +80,9 @@ class CategoryDomain(OrderedDomain):
         return {"unknown": self.unknown, "missing": self.missing}
 
     def spec(self) -> dict[str, object]:
-        return self._spec(categories=list(self.categories))
+        # Releases from before there was a choice tell none, and are ordered.
+        order = {} if self.ordered else {"ordered": False}
+        return self._spec(categories=list(self.categories), **order)
 
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         self._check_range(start, stop)

@@ -54,6 +54,12 @@ class OrderedDomain(ABC):
         """Whether a policy can drop a row, so that N cannot be public."""
         return "drop" in self._policies.values()
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of the cells means something, so that there are a CDF, quantiles and
+        ranges."""
+        return True
+
     def of_units(self, rows: Integers) -> Integers | None:
         """The cells of privacy units by how many rows each has; None where rows have cells."""
         return None

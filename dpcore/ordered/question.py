@@ -66,6 +66,8 @@ class OrderedQuestion(TreeQuestion):
         super().__post_init__()
         if self.plan.public_total and self.domain.drops_rows:
             raise ValueError("plan: the total is not public where a policy drops rows")
+        if not self.is_ordered and self.quantiles:
+            raise ValueError("quantiles: categories without an order have none")
         if self.domain.counts_units and self.keys is not None:
             raise ValueError("keys: a unit has rows under several, and counts once")
         outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
@@ -76,6 +78,11 @@ class OrderedQuestion(TreeQuestion):
                 f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
                 f"closest CDF, which need a whole tree at once: at most {self.chunk_leaves}"
             )
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of the cells means something; else there are counts alone."""
+        return self.domain.is_ordered
 
     @property
     def _is_published(self) -> bool:

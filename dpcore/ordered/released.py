@@ -60,8 +60,9 @@ class ReleasedCdf(ReleasedTree):
 
         Raises:
             ValueError: the value is none of the domain's, or there is no such key; a band of one of
-                the papers' estimates.
+                the papers' estimates; categories have no order.
         """
+        self._check_order("cdf")
         stop = self.question.domain.boundary_of(value)
         return self._range(0, stop, key, simultaneous=simultaneous)
 
@@ -69,8 +70,10 @@ class ReleasedCdf(ReleasedTree):
         """The count of rows in [lower, upper), rounded down to edges of cells.
 
         Raises:
-            ValueError: lower above upper, no values of the domain, or no such key.
+            ValueError: lower above upper, no values of the domain, or no such key; categories have
+                no order.
         """
+        self._check_order("range")
         boundary_of = self.question.domain.boundary_of
         start, stop = boundary_of(lower), boundary_of(upper)
         if start > stop:
@@ -84,8 +87,9 @@ class ReleasedCdf(ReleasedTree):
             a row of the quantiles table (`dpcore.questions.tables`).
 
         Raises:
-            ValueError: no number between 0 and 1, or no such key.
+            ValueError: no number between 0 and 1, or no such key; categories have no order.
         """
+        self._check_order("quantile")
         try:
             quantile = float(quantile)
         except ValueError:
@@ -136,6 +140,12 @@ class ReleasedCdf(ReleasedTree):
         )
         return rows
 
+    def numbered_level(self, name: str | None) -> int:
+        # What is told of a category without an order is its count.
+        if name is None and not self.question.is_ordered:
+            return self.height
+        return super().numbered_level(name)
+
     def node_of(self, value: object, level: int) -> int:
         """The node of a level that holds a value.
 
@@ -145,6 +155,13 @@ class ReleasedCdf(ReleasedTree):
         self._check_level(level)
         below = self.question.plan.tree.leaves_below(level)
         return self.question.domain.cell_of(value) // below
+
+    def _check_order(self, asked: str) -> None:
+        if not self.question.is_ordered:
+            raise ValueError(
+                f"{asked}: the categories of tree {self.question.name} have no order; ask for node "
+                "or top (categories that have one say `ordered: true` in the domain of the tree)"
+            )
 
     def _prefix(self, boundary: int, code: int) -> tuple[float, int]:
         """The estimate and the count of all leaves before a boundary."""

@@ -14,6 +14,7 @@ FACE = {
         "CDF",
         "CdfObjective",
         "Guess",
+        "CountObjective",
         "NodeObjective",
         "Objective",
         "QuantileObjective",

@@ -6,6 +6,7 @@ Each objective is a mean of variances after estimation, in rows^2, of what will 
 - `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
   public guess of the distribution, their error in value.
 - `RangeObjective`: all ranges of leaves, or those of given widths.
+- `CountObjective`: the leaves, each by itself.
 - `NodeObjective`: the nodes of a given tree, by weights of its levels.
 
 Source: derived here; see `dpcore.uniform.prefix_error`, `range_error` and `node_error`.
@@ -285,6 +286,33 @@ class RangeObjective(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountObjective(Objective):
+    """The variance of the estimated count of a leaf, mean over the leaves: of categories that have
+    no order.
+
+    No linear unbiased plan beats measuring the leaves alone, with all of the budget, where rows are
+    added or removed: let the rows of A be what is measured, and its columns have an l2 norm of at
+    most 1 (as those of an l1 norm of at most 1 have). Then the diagonal of A^T A is at most 1, so
+    trace((A^T A)^-1) >= K, which A = I attains. Under substitute with a public total the same holds
+    on the sums of zero.
+
+    Source: derived here; Li, Miklau, Hay, McGregor, Rastogi, "The matrix mechanism", section 4.
+    """
+
+    kind: ClassVar[str] = "counts"
+
+    @property
+    def reads(self) -> str:
+        """What is counted."""
+        return "the count of a cell, over all cells"
+
+    def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
+        """See `dpcore.uniform.node_error`."""
+        variance: Scalars = node_variances(batch, precisions)[..., -1]
+        return variance
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeObjective(Objective):
     """The variance of an estimated node count: mean over the nodes of a level, then over the levels
     by weight. It speaks of the levels of a given tree, so its fan-outs must be given too.
@@ -351,6 +379,8 @@ def objective_from_spec(spec: Mapping[str, object]) -> Objective:
     kind = spec["kind"]
     if kind == "cdf":
         return CdfObjective()
+    if kind == "counts":
+        return CountObjective()
     if kind == "ranges":
         return RangeObjective(widths=tuple(_list(spec, "widths")))
     if kind == "nodes":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcore.hierarchy.calendar import CALENDAR_LEVELS, universe_from_calendar
+from dpcore.hierarchy.calendar import check_calendar, universe_from_calendar
 from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
 from dpcore.hierarchy.leaves import MAX_DIGITS
 from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
@@ -42,7 +42,7 @@ _REQUIRED = {
     "digits": ("levels", "table"),
     "separator": ("table",),
     "parent": ("table",),
-    "calendar": ("lower", "upper"),
+    "calendar": (),  # but lower and upper, where its units do not come again
 }
 
 
@@ -203,9 +203,9 @@ def _check_keys(section: Mapping[str, object], form: str) -> None:
 
 def _of_calendar(given: Mapping[str, Any]) -> Universe:
     try:
-        return universe_from_calendar(given["calendar"], given["lower"], given["upper"])
+        return universe_from_calendar(given["calendar"], given.get("lower"), given.get("upper"))
     except ValueError as error:
-        raise from_dpcore(error, given) from None
+        raise from_dpcore(error, {"lower": None, "upper": None, **given}) from None
 
 
 def _of_table(given: Mapping[str, Any], form: str) -> Universe:
@@ -266,10 +266,12 @@ def _separator(value: object) -> str:
 
 
 def _calendar(value: object) -> tuple[str, ...]:
-    levels = tuple(rules.several(value))
-    if list(levels) != [level for level in CALENDAR_LEVELS if level in levels]:
-        raise RuleBroken(f"must be some of {', '.join(CALENDAR_LEVELS)}, in this order")
-    return tuple(map(str, levels))
+    levels = tuple(map(str, rules.several(value)))
+    try:
+        check_calendar(levels)
+    except Refusal as refusal:
+        raise RuleBroken(refusal.rule) from None
+    return levels
 
 
 _RULES: dict[str, Callable[[object], object]] = {

@@ -18,7 +18,15 @@ from dpcore.hierarchy.workload import (
 )
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from pipelines.plain.lines import NODES_SHOWN, heading, key_number, largest, times_keys, totals
+from pipelines.plain.lines import (
+    NODES_SHOWN,
+    UNMEASURED,
+    heading,
+    key_number,
+    largest,
+    times_keys,
+    totals,
+)
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
@@ -130,6 +138,7 @@ def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Itera
         yield (
             f"  level {level} {name:<{width}}  {nodes:>12,} nodes, "
             f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {rmse[level]:.4g}"
+            f"{_why(question, level)}"
         )
     yield "  predicted errors, root mean square over the nodes of each level, root first;"
     name = "nodes_rmse" if objective is None else objective.metric
@@ -151,6 +160,21 @@ def _noise(question: HierarchyQuestion, level: int) -> str:
     if len(errors) == 1:
         return f"std error {errors[0]:.4g}"
     return f"std error {errors[0]:.4g} to {errors[-1]:.4g}"
+
+
+def _why(question: HierarchyQuestion, level: int) -> str:
+    """Why a level is not measured, or its nodes with several errors."""
+    plan = question.plan
+    if plan.public_level is not None and level <= plan.public_level:
+        return ""
+    classes = plan.classes(level)
+    if not classes:
+        return "; each node has a single child, which is measured once for both"
+    if all(plan.law(level, chain) is None for chain in classes):
+        return f"; {UNMEASURED}"
+    if len({plan.rate(level, chain) for chain in classes}) > 1:
+        return "; a single child and its parent are measured once, with the budget of both levels"
+    return ""
 
 
 def _threshold_entry(question: ThresholdQuestion) -> dict[str, Any]:

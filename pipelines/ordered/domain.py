@@ -19,6 +19,15 @@ _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
 
 
+def read_tree_domain(value: object) -> OrderedDomain:
+    """The domain of a tree of its own, as `read_domain`; its categories have no order where none is
+    said to be."""
+    given = rules.section(value)
+    if given.setdefault("type", _inferred_type(given)) == "category":
+        given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
+    return read_domain(given)
+
+
 def read_domain(value: object) -> OrderedDomain:
     """Make a domain of the plain values of a section.
 

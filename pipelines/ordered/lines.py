@@ -19,7 +19,15 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
-from pipelines.plain.lines import heading, key_number, times_keys, totals
+from pipelines.plain.lines import (
+    NODES_SHOWN,
+    UNMEASURED,
+    heading,
+    key_number,
+    largest,
+    times_keys,
+    totals,
+)
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
@@ -29,29 +37,34 @@ _HALVINGS = 15
 
 
 def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
-    """The plan of one tree as plain values, beside the published mechanisms."""
+    """The plan of one tree as plain values, beside the published mechanisms; of categories without
+    an order, beside those alone whose counts' errors are known."""
+    compared = candidates(question.plan, question.objective)
+    if not question.is_ordered:
+        compared = tuple(each for each in compared if each.plan.is_efficient)
     return {
         "name": question.name,
         "keys": key_number(question),
         **_described(question.plan),
-        "predicted": _predicted(question.plan, question.objective),
+        "predicted": _predicted(question.plan, question),
         "candidates": [
             {
                 "label": each.label,
                 "estimation": each.plan.estimator.value,
                 "estimate": estimate_in_words(each.plan),
                 **_described(each.plan),
-                "predicted": _predicted(each.plan, question.objective),
+                "predicted": _predicted(each.plan, question),
             }
-            for each in candidates(question.plan, question.objective)
+            for each in compared
         ],
     }
 
 
-def _predicted(plan: TreePlan, objective: Objective) -> dict[str, float]:
-    """The error of a CDF point, and of what the plan is for where that is known: of efficient
-    estimates, and of nodes only in the tree whose levels are weighted."""
-    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)}
+def _predicted(plan: TreePlan, question: OrderedQuestion) -> dict[str, float]:
+    """The error of a CDF point, where there is a CDF, and of what the plan is for where that is
+    known: of efficient estimates, and of nodes only in the tree whose levels are weighted."""
+    objective = question.objective
+    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)} if question.is_ordered else {}
     with suppress(ValueError):
         if plan.is_efficient:
             predicted[_error_name(objective)] = predicted_error(plan, objective)
@@ -89,12 +102,15 @@ def _levels(question: OrderedQuestion) -> Iterator[str]:
     shape = " x ".join(map(str, plan.tree.fanouts)) or "1"
     yield ""
     of_keys = times_keys(question)
-    yield f"{question.name}: {plan.tree.leaves:,} cells in a tree of {shape}{of_keys}"
+    what = f"cells in a tree of {shape}" if question.is_ordered else "categories without an order"
+    yield f"{question.name}: {plan.tree.leaves:,} {what}{of_keys}"
     for level, amount in enumerate(plan.level_amounts):
         law = plan.laws[level]
-        noise = "not measured" if law is None else f"std error {law.variance**0.5:.4g}"
-        if law is None and level == 0 and plan.public_total:
-            noise = "public"
+        noise = f"not measured: {UNMEASURED}"
+        if law is not None:
+            noise = f"std error {law.variance**0.5:.4g}"
+        elif level == 0 and plan.public_total:
+            noise = "public: neighbours have the same number of rows"
         ((what, count),) = counted(plan, level).items()
         yield f"  level {level}: {count:>12,} {what}, {measure} {float(amount):.4f}, {noise}"
 
@@ -102,6 +118,12 @@ def _levels(question: OrderedQuestion) -> Iterator[str]:
 def _errors(question: OrderedQuestion, tree: Mapping[str, Any]) -> Iterator[str]:
     objective = question.objective
     name, other = _error_name(objective), objective != CdfObjective()
+    if not question.is_ordered:
+        yield "  predicted error, root mean square, of the count of a category, in rows:"
+        for candidate in tree["candidates"]:
+            named = f"{candidate['label']}, {candidate['estimate']}"
+            yield f"    {named:<26} {candidate['predicted'][name]:>10.4g}"
+        return
     heading = "  predicted errors, root mean square, of a CDF point over all cells, in rows"
     yield f"{heading}{',' if other else ':'}"
     if other:
@@ -170,7 +192,7 @@ def _rounded_up(value: float) -> float:
 
 
 def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
-    """The counts of the roots with their quantiles."""
+    """The counts of the roots with their quantiles, or with the largest categories."""
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
@@ -179,8 +201,11 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
                 f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
             )
 
+    def categories(label: str | None, _: str) -> Iterator[str]:
+        return map(largest, tree.top(NODES_SHOWN, tree.height, label))
+
     yield from heading(tree.question, tree.question.domain.columns)
-    yield from totals(tree, "rows", quantiles)
+    yield from totals(tree, "rows", quantiles if tree.question.is_ordered else categories)
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

@@ -11,6 +11,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import (
     CdfObjective,
+    CountObjective,
     Guess,
     NodeObjective,
     Objective,
@@ -34,7 +35,7 @@ def make_objective(
     """The objective that a tree's section describes.
 
     Args:
-        kind: cdf, quantiles, ranges or nodes.
+        kind: cdf, quantiles, ranges, counts or nodes.
         domain: of the tree.
         quantiles: those that will be read.
         guess: the number of rows, and pairs of a value and the part of the rows below it.
@@ -53,6 +54,8 @@ def make_objective(
         return NodeObjective(weights=level_weights)
     if kind == "cdf":
         return CdfObjective()
+    if kind == "counts":
+        return CountObjective()
     if guess is None:
         return QuantileObjective(quantiles=quantiles)
     rows, below = guess

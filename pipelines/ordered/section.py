@@ -16,7 +16,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Terms
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
-from pipelines.ordered.domain import read_domain
+from pipelines.ordered.domain import read_tree_domain
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
@@ -24,6 +24,15 @@ from pipelines.sections.section import Amount, Section
 from pipelines.sections.tree import KnownLeavesSection
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+# What goes with categories that have no order; all else speaks of runs of them.
+_OF_COUNTS: Mapping[str, tuple[object, ...]] = {
+    "objective": (None, "counts"),
+    "quantiles": ((),),
+    "mechanism": ("planned", "histogram"),
+    "estimation": ("full",),
+    "consistency": (None, "top_down"),
+}
 
 Quantile = Annotated[float, PlainValidator(rules.quantile)]
 
@@ -44,10 +53,11 @@ class OrderedTree(KnownLeavesSection):
         **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
         "column": "domain.column",
     }
-    domain: Annotated[OrderedDomain, PlainValidator(read_domain)]
+    domain: Annotated[OrderedDomain, PlainValidator(read_tree_domain)]
     objective: Annotated[
-        str, PlainValidator(rules.choice("cdf", "quantiles", "ranges", "nodes"))
-    ] = "cdf"
+        str | None,
+        PlainValidator(rules.choice("cdf", "quantiles", "ranges", "counts", "nodes")),
+    ] = None
     quantiles: Annotated[
         tuple[Quantile, ...], BeforeValidator(rules.several), AfterValidator(rules.each_once)
     ] = ()
@@ -73,9 +83,10 @@ class OrderedTree(KnownLeavesSection):
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
         for key, kind in (("guess", "quantiles"), ("widths", "ranges"), ("level_weights", "nodes")):
-            if getattr(self, key) and self.objective != kind:
+            if getattr(self, key) and self.asked_objective != kind:
                 raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
-        if self.objective == "nodes":
+        self._check_order()
+        if self.asked_objective == "nodes":
             if self.fanouts is None:
                 raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")
             if not self.level_weights:
@@ -83,12 +94,30 @@ class OrderedTree(KnownLeavesSection):
         _ = self.planned_for
         return self
 
+    def _check_order(self) -> None:
+        """Categories that have no order are for counts."""
+        if self.domain.is_ordered:
+            return
+        for key, of_counts in _OF_COUNTS.items():
+            if (asked := getattr(self, key)) not in of_counts:
+                what = "" if isinstance(asked, tuple) else f"{asked} "
+                raise RuleBroken(
+                    f"{what}needs categories in order; if the list is in order, say ordered: true "
+                    "in the domain",
+                    at=f".{key}",
+                )
+
+    @property
+    def asked_objective(self) -> str:
+        """The one given; by default the counts of categories that have no order, else the CDF."""
+        return self.objective or ("cdf" if self.domain.is_ordered else "counts")
+
     @cached_property
     def planned_for(self) -> Objective:
         """What the plan is best for."""
         try:
             return make_objective(
-                self.objective,
+                self.asked_objective,
                 self.domain,
                 quantiles=self.asked_quantiles,
                 guess=None if self.guess is None else (self.guess.rows, self.guess.below),
@@ -136,6 +165,6 @@ class OrderedTree(KnownLeavesSection):
     @property
     def asked_quantiles(self) -> tuple[float, ...]:
         """The quantiles given, or the default ones where the tree is for quantiles."""
-        if self.quantiles or self.objective != "quantiles":
+        if self.quantiles or self.asked_objective != "quantiles":
             return self.quantiles
         return DEFAULT_QUANTILES

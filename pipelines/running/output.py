@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
+from pipelines.reporting import REPORT
 from pipelines.running.job import check_filesystems
+from pipelines.selection.plan import FOLDER as SELECTION
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
-from transforms.layout import MANIFEST
+from transforms.layout import MANIFEST, PART_KINDS, TO_DATE
 from transforms.standing import read_manifest, stands
-from transforms.sweep import begun, begun_without_record, discard, missing_files
+from transforms.sweep import begun, begun_without_record, discard, drawn, missing_files, strangers
+
+# Beside the files of a job: the page, and the times and versions of a run.
+_OWN = (REPORT, "run.json")
+_FOLDERS = (*PART_KINDS, TO_DATE, SELECTION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +132,13 @@ def check_wanted(output: str, plan: ReleasePlan, wanted: Wanted) -> None:
     """Sees that the folder can take what is asked of it.
 
     Raises:
-        UserError: there is no release to repair, or nothing tells whose parts lie there.
+        UserError: there is no release to repair, something lies there that is no part of one, or
+            nothing tells whose parts do.
     """
     if not stands(output, plan):
         check_repairable(output, wanted)
+        if not drawn(output):  # what is begun is finished, whatever came to lie beside it
+            _check_own(output)
     if not (wanted.repair or wanted.discard) and begun_without_record(output):
         raise UserError(
             f"output: {output} holds parts of a release without record.json, so nothing tells "
@@ -151,6 +160,25 @@ def clear_output(output: str, wanted: Wanted, *, reserved: bool) -> None:
         if begun(output) or not reserved:
             discard(output)
         print_line(f"{output}: what a run began is discarded; what it drew counts as spent")
+
+
+def _check_own(output: str) -> None:
+    """Sees that nothing lies in the folder that would be published with the release.
+
+    Raises:
+        UserError: something does that is no part of one.
+    """
+    found = strangers(output, _OWN)
+    if files.is_local(output) and os.path.isdir(output):
+        with os.scandir(output) as entries:
+            folders = (entry.name for entry in entries if entry.is_dir())
+            found += sorted(name for name in folders if name not in _FOLDERS and name[0] != ".")
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise UserError(
+            f"output: {output} holds {found[0]}{more}, which is no part of a release and would lie "
+            "beside it; choose a folder of its own"
+        )
 
 
 def _writable(folder: str) -> bool:

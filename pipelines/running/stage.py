@@ -35,6 +35,7 @@ from transforms.readers.formats import reader_of
 from transforms.readers.read import ReadBatches, match_files, open_file
 from transforms.record import Witness
 from transforms.release import ReleaseTrees
+from transforms.sweep import swept_if_failed
 from transforms.universe_file import share_universes
 
 if TYPE_CHECKING:
@@ -146,11 +147,19 @@ class Stage:
             yield
 
     def _run(self, key: KeyReference, wanted: Wanted, witness: Witness | None) -> None:
-        """Builds and runs the job."""
-        configuration, output = self.configuration, files.absolute(self.output)
+        """Shares the public tables of the plan, and runs the job."""
+        output = files.absolute(self.output)
         for question in self.plan.questions:
             question.prepare()  # before the plan is copied
-        plan = share_universes(self.plan, output)
+        with swept_if_failed(output):
+            self._run_with(share_universes(self.plan, output), key, wanted, witness)
+        check_committed(output)
+
+    def _run_with(
+        self, plan: ReleasePlan, key: KeyReference, wanted: Wanted, witness: Witness | None
+    ) -> None:
+        """Builds and runs the job of a plan whose public tables are shared."""
+        configuration, output = self.configuration, files.absolute(self.output)
         read = ReadBatches(
             patterns=tuple(map(files.absolute, configuration.input_paths)),
             format=configuration.input_format,
@@ -167,7 +176,6 @@ class Stage:
             parameters=configuration.parameters,
         )
         run_job(read, release, self.options)
-        check_committed(output)
 
 
 def _parts_present(output: str) -> int:

@@ -122,7 +122,7 @@ def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
     assert configuration.terms.confidence == DEFAULT_CONFIDENCE
-    assert (tree.objective, tree.weight) == ("cdf", Fraction(1))
+    assert (tree.asked_objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
     assert tree.asked_quantiles == ()
     assert tree.domain == NumberDomain(column="x", lower=0, upper=10, cells=20)
@@ -208,11 +208,17 @@ def test_amounts_are_exactly_what_is_written(written: str, amount: Fraction) -> 
         ),
         (
             "{column: x, categories: [low, NO, 02134], unknown: first}",
-            CategoryDomain(column="x", categories=("low", "NO", "02134"), unknown="first"),
+            CategoryDomain(
+                column="x", categories=("low", "NO", "02134"), unknown="first", ordered=False
+            ),
         ),
         (
             "{column: x, type: category, categories: [3, 1, 2]}",
-            CategoryDomain(column="x", categories=(3, 1, 2)),
+            CategoryDomain(column="x", categories=(3, 1, 2), ordered=False),
+        ),
+        (
+            "{column: x, categories: [S, M, L], ordered: true}",
+            CategoryDomain(column="x", categories=("S", "M", "L")),
         ),
     ],
 )
@@ -485,8 +491,8 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("domain", None, "trees[0].domain: is required"),
         ("mechanism", "privhp", "trees[0].mechanism: 'privhp' must be planned, tree, binary"),
         ("mechanism", "magic", "trees[0].mechanism: 'magic' must be planned, tree, binary"),
-        ("objective", "mean", "trees[0].objective: 'mean' must be cdf, quantiles, ranges or nodes"),
-        ("objective", "[cdf]", "trees[0].objective: a list must be cdf, quantiles, ranges or"),
+        ("objective", "mean", "trees[0].objective: 'mean' must be cdf, quantiles, ranges, counts"),
+        ("objective", "[cdf]", "trees[0].objective: a list must be cdf, quantiles, ranges,"),
         ("objective", "nodes", "trees[0].fanouts: is needed for the objective nodes"),
         ("widths", "[3]", "trees[0].widths: belongs to the objective ranges"),
         ("widths", "[0]", "trees[0].widths[0]: 0 must be a whole number above 0"),
@@ -620,6 +626,8 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ),
         ("{column: x, categories: [a, a]}", ".categories: hold 'a' more than once"),
         ("{column: x, categories: a}", ".categories: must be"),
+        ("{column: x, categories: [a], ordered: 1}", ".ordered: 1 must be true or false"),
+        ("{column: x, lower: 0, upper: 1, cells: 2, ordered: true}", ".ordered: unknown key"),
         ("{column: x, categories: [a], outside: drop}", ".outside: unknown key; known are"),
         ("{column: x, categories: [a], unknown: clamp}", ".unknown: 'clamp' must be one of drop"),
     ],

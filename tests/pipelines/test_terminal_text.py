@@ -64,7 +64,7 @@ class Hostile(Workspace):
 
     @property
     def settings(self) -> dict[str, Any]:
-        sizes = {"column": "size", "categories": ["north", EVIL]}
+        sizes = {"column": "size", "categories": ["north", EVIL], "ordered": True}
         place = {"kind": "hierarchy", "columns": [EVIL]}
         path = {"kind": "hierarchy", "column": "size", "separator": "/"}
         trees = [

@@ -74,6 +74,7 @@ EVERY_KIND: list[OrderedDomain] = [
     DAY_UTC,
     categories("S", "M", "L"),
     categories(7, -3, 10**12),
+    CategoryDomain(column="x", categories=("b", "a"), ordered=False),
 ]
 
 

@@ -306,12 +306,27 @@ def test_keys_that_do_not_fit(text: str, at: str, sentence: str) -> None:
         (
             "{column: t, calendar: [day, week], lower: 2013-01-01, upper: 2014-01-01}",
             ".calendar",
-            "must be some of year, month, day, hour, in this order",
+            "must be some of year, quarter, month, day, hour; or of year, week, weekday, hour...",
         ),
         (
             "{column: t, calendar: [day, month], lower: 2013-01-01, upper: 2014-01-01}",
             ".calendar",
-            "must be some of year, month, day, hour, in this order",
+            "must be some of year, quarter, month, day, hour; or of year, week, weekday, hour...",
+        ),
+        (
+            "{column: t, calendar: [month, week], lower: 2013-01-01, upper: 2014-01-01}",
+            ".calendar",
+            "must not hold month beside week: a week reaches from one month into the next...",
+        ),
+        (
+            "{column: t, calendar: [week], lower: 2013-01-01, upper: 2014-01-06}",
+            ".lower",
+            "2013-01-01 must be the beginning of a week, a Monday",
+        ),
+        (
+            "{column: t, calendar: [weekday], lower: 2013-01-01}",
+            ".lower",
+            "must be left out: days of the week come again in every week",
         ),
         (
             "{column: t, calendar: day, lower: 2013-01-01, upper: 2014-01-01}",

@@ -1,0 +1,71 @@
+"""The folder of a release holds the release alone: nothing of refused runs, nothing of somebody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+ORPHAN = "universe-0123456789abcdef.parquet"
+
+
+def over_places(workspace: Workspace, *places: str) -> str:
+    """A configuration of a tree over a table of places."""
+    table = workspace.folder / f"places-{len(places)}.csv"
+    table.write_text("\n".join(["place", *places]) + "\n")
+
+    def change(settings: dict[str, Any]) -> None:
+        domain = {"kind": "hierarchy", "columns": ["place"], "table": str(table)}
+        settings["trees"] = [{"name": "places", "domain": domain}]
+
+    return workspace.configure(change)
+
+
+def universes(workspace: Workspace) -> list[str]:
+    return sorted(path.name for path in workspace.output.glob("universe-*"))
+
+
+def test_a_run_that_fails_leaves_no_table_for_the_next_release(workspace: Workspace) -> None:
+    good = pq.read_table(workspace.file(2))
+    pq.write_table(
+        good.set_column(1, "place", pa.nulls(len(good), pa.float64())), workspace.file(2)
+    )
+    failed = workspace.run("release", over_places(workspace, "north", "south"))
+    assert failed.code == 2 and "column 'place' has type double" in failed.err
+    assert sorted(path.name for path in workspace.output.iterdir()) == ["nonce.json"]
+    pq.write_table(good, workspace.file(2))
+    outcome = workspace.run("release", over_places(workspace, "north", "south", "west"))
+    assert outcome.code == 0 and len(universes(workspace)) == 1, outcome.err
+
+
+def test_what_a_killed_run_left_goes_when_a_release_is_there(workspace: Workspace) -> None:
+    workspace.output.mkdir()
+    (workspace.output / ORPHAN).write_bytes(b"of another release")
+    outcome = workspace.run("release", over_places(workspace, "north", "south"))
+    assert outcome.code == 0, outcome.err
+    assert len(universes(workspace)) == 1 and ORPHAN not in universes(workspace)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "other/manifest.json", "manifest.json.bak"])
+def test_a_release_is_not_begun_beside_other_files(workspace: Workspace, name: str) -> None:
+    mine = workspace.output / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    outcome = workspace.release()
+    assert outcome.code == 2 and outcome.err == (
+        f"dptrees: output: {workspace.output} holds {name.split('/')[0]}, which is no part of a "
+        "release and would lie beside it; choose a folder of its own\n"
+    )
+    assert [path for path in workspace.output.rglob("*") if path.is_file()] == [mine]
+
+
+def test_hidden_files_are_left_out(workspace: Workspace) -> None:
+    workspace.output.mkdir()
+    (workspace.output / ".gitignore").write_text("*")
+    assert workspace.release().code == 0
+    assert Path(workspace.output / ".gitignore").read_text() == "*"
