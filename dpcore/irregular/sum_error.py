@@ -1,4 +1,4 @@
-"""The noise in the sum of some estimates of an irregular tree: the coefficient of every measurement.
+"""The noise in the sum of some estimates of an irregular tree: each measurement's coefficient.
 
 A sum of estimates u_v with weights w_v is followed backwards through the passes of
 `dpcore.trees.least_squares`. In the notation of `dpcore.irregular.errors`, with u_c = z_c +

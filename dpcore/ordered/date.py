@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from typing import ClassVar
 
 import numpy as np
@@ -99,6 +99,10 @@ class DateDomain(StepDomain):
         if moment is None or not (moment.tzinfo is None or moment.utcoffset() == timedelta(0)):
             raise ValueError(f"column {self.column!r}: {value!r} must be a date (YYYY-MM-DD).")
         return _day_number(moment.date())
+
+    def _is_whole(self, value: object) -> bool:
+        moment = read_moment(value)
+        return moment is not None and moment.time() == time()
 
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps.astype(np.int32), pa.int32()).cast(pa.date32())

@@ -1,4 +1,4 @@
-"""The error of a sum of estimates: by unit noise sent through the estimator, and by dense matrices."""
+"""The error of a sum of estimates: by unit noise sent through the estimator, and by matrices."""
 
 from __future__ import annotations
 
