@@ -100,12 +100,12 @@ def _check_rounding(told: Sequence[Told], name: str, chosen: argparse.Namespace)
     for each in found:
         if chosen.exact:
             raise UserError(
-                f"{chosen.release}: exact: tree {name} has no edges at the ends of {each.asked}; "
-                f"it can answer {each.answered}"
+                f"{chosen.release}: exact: asked for {each.asked}; tree {name} has no edges there, "
+                f"and can answer for {each.answered}"
             )
         print_line(
-            f"dptrees: note: asked for {each.asked}, answered for {each.answered}, the edges of "
-            f"tree {name} next below; --exact refuses this",
+            f"dptrees: note: asked for {each.asked}, answered for {each.answered}: tree {name} has "
+            "no edges at what was asked (--exact refuses this)",
             file=sys.stderr,
         )
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 _DIGITS = 2
 # Decimals at most, of any number.
 _MOST_DECIMALS = 6
+# Of the last digit: what rounding outwards passes over, which is the rounding of the ends.
+_ROUNDING = 1e-6
 # The least error with which no decimals are shown.
 _WHOLE = 10.0
 # Values of a column below this are written without a separator, as years are.
@@ -60,14 +62,14 @@ def interval(low: float | None, high: float | None, error: float | None) -> str:
     high = None if high is None or math.isinf(high) else high
     if low is None or high is None:
         if low is not None:
-            return f"{_rounded(low, _place(low, error), math.floor)} or more"
-        return "-" if high is None else f"{_rounded(high, _place(high, error), math.ceil)} or less"
+            return f"{_rounded(low, _place(low, error), _down)} or more"
+        return "-" if high is None else f"{_rounded(high, _place(high, error), _up)} or less"
     if low == high:
         return figure(low)
     error = (high - low) / 4 if error is None or error == 0 else error
     ends = (
-        _rounded(low, _place(low, error), math.floor),
-        _rounded(high, _place(high, error), math.ceil),
+        _rounded(low, _place(low, error), _down),
+        _rounded(high, _place(high, error), _up),
     )
     return " to ".join(ends)
 
@@ -86,8 +88,8 @@ def share(fraction: float | None, error: float | None) -> str:
 def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     """A value of a column and its interval, as numbers or as they are written.
 
-    >>> column_value(1360299.7, 1351000.0, 1372000.0), column_value(2013, 2012, 2014)
-    (('1,360,300', '1,351,000 to 1,372,000'), ('2013', '2012 to 2014'))
+    >>> column_value(130492.3, 54000.0, 1968000.0), column_value(2013, 2012, 2014)
+    (('130,000', '54,000 to 1,968,000'), ('2013', '2012 to 2014'))
     >>> column_value("2024-03-01", "2024-02-28", None), column_value(None, None, None)
     (('2024-03-01', '2024-02-28 or more'), ('-', '-'))
     """
@@ -99,13 +101,22 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
             return shown[0], "-" if low is None else f"{shown[1]} or more"
         return shown[0], f"{shown[1]} to {shown[2]}"
     ends = [None if each is None else float(each) for each in (value, low, high)]  # type: ignore[arg-type]
-    error = None if ends[1] is None or ends[2] is None else (ends[2] - ends[1]) / 4
+    error = _narrower_side(*ends)
     if all(isinstance(each, int) for each in known):
         error = max(_WHOLE, error or 0.0)
     texts = figure(ends[0], error), interval(ends[1], ends[2], error)
     if max(map(abs, numbers)) >= _SEPARATED:
         return texts
     return texts[0].replace(",", ""), texts[1].replace(",", "")
+
+
+def _narrower_side(value: float | None, low: float | None, high: float | None) -> float | None:
+    """Half the way from a value to the nearer end of its interval: of few intervals of values both
+    sides are alike."""
+    if value is None or low is None or high is None:
+        return None
+    sides = [side for side in (value - low, high - value) if side > 0]
+    return min(sides) / 2 if sides else None
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -121,6 +132,14 @@ def significant(value: float, digits: int = 4) -> str:
     place = math.floor(math.log10(abs(value))) - digits + 1
     text = _rounded(value, place, round, most=12)
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _down(value: float) -> float:
+    return math.floor(value + _ROUNDING)
+
+
+def _up(value: float) -> float:
+    return math.ceil(value - _ROUNDING)
 
 
 def _place(value: float, error: float | None) -> int:

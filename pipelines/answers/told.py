@@ -12,6 +12,8 @@ from pipelines.answers.table import Column, Table
 
 # What a program is told of the interval of a value.
 _VALUE = ("value", "ci_low", "ci_high")
+# What the root is called, whose path is empty.
+_ROOT = "(all)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ def told_table(answers: Sequence[Told], confidence: float) -> Table:
         columns += [Column("asked", asked, is_text=True)]
         columns += [Column("answered", [each.label for each in counts], is_text=True)]
     else:
-        columns += [Column(first.noun, [each.label for each in counts], is_text=True)]
+        columns += [Column(first.noun, [each.label or _ROOT for each in counts], is_text=True)]
     columns += [
         Column("estimate", [figure(each.estimate, _error(each)) for each in counts]),
         Column("standard error", [error_figure(each.std_error) for each in counts]),

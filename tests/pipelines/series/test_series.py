@@ -162,7 +162,7 @@ def test_every_question_is_answered_of_a_window(days: Days) -> None:
     outcome = days.run(
         "query", days.output, "quantile", "0.5", "--tree", "places", "--key", "north"
     )
-    assert outcome.code == 0 and outcome.out.split()[0] == "q"
+    assert outcome.code == 0 and outcome.out.split()[0] == "quantile"
 
 
 def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> None:
