@@ -102,7 +102,7 @@ def share(fraction: float | None, error: float | None) -> str:
 def column_value(value: object, low: object, high: object) -> tuple[str, str]:
     """A value of a column and its interval, as numbers or as they are written.
 
-    >>> column_value(130492.3, 54000.0, 1968000.0), column_value(2013, 2012, 2014)
+    >>> column_value(130492.3, 54000.0, 1968000.0), column_value(2013.0, 2012.0, 2014.0)
     (('130,000', '54,000 to 1,968,000'), ('2013', '2012 to 2014'))
     >>> column_value("2024-03-01", "2024-02-28", None), column_value(None, None, None)
     (('2024-03-01', '2024-02-28 or more'), ('-', '-'))
@@ -116,7 +116,7 @@ def column_value(value: object, low: object, high: object) -> tuple[str, str]:
         return shown[0], f"{shown[1]} to {shown[2]}"
     ends = [None if each is None else float(each) for each in (value, low, high)]  # type: ignore[arg-type]
     error = _narrower_side(*ends)
-    if all(isinstance(each, int) for each in known):
+    if all(number.is_integer() for number in numbers):
         error = max(_WHOLE, error or 0.0)
     texts = figure(ends[0], error), interval(ends[1], ends[2], error)
     if max(map(abs, numbers)) >= _SEPARATED:

@@ -138,6 +138,10 @@ def test_windows_and_totals_to_date_are_asked_of_the_series(
     assert answer["count"] == below(other, 50, *periods)
     (between,) = asked(days, days.output, "range", "25", "75", *arguments)
     assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
+    (parts,) = asked(days, days.output, "sum", "--paths", "[25, 50)", "[50, 75)", *arguments)
+    assert {name: parts[name] for name in ("estimate", "std_error", "count")} == {
+        name: between[name] for name in ("estimate", "std_error", "count")
+    }
 
 
 def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
