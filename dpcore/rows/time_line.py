@@ -19,9 +19,13 @@ _UNITS = {
     "month": ("M", 1),
     "week": ("D", 7),
     "day": ("D", 1),
+    "weekday": ("D", 1),
     "hour": ("h", 1),
 }
-_TEXT = re.compile(r"(\d{4})(?:-?Q([1-4]))?(?:-?W(\d\d))?((?:-\d\d)*)(?:T(\d\d))?")
+_TEXT = re.compile(
+    r"(\d{4})(?:-Q([1-4]))?(?:-W(\d\d))?(?:-([A-Z][a-z]{2}))?((?:-\d\d)*)(?:T(\d\d))?"
+)
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +109,9 @@ def time_line(
     """The units of a calendar; None where they are no line of time.
 
     Args:
-        name: of the unit: year, quarter, month, week, day or hour.
-        texts: of the first unit and of the last, as ISO 8601 writes them, or 2024-Q3.
+        name: of the unit: year, quarter, month, week, day, weekday or hour.
+        texts: of the first unit and of the last, as ISO 8601 writes them, or with quarters and days
+            of the week: 2024-Q3, 2024-W27-Thu.
         leaves: how many there are.
         utc: they are instants, in UTC.
 
@@ -130,14 +135,17 @@ def _unit_of(text: str, unit: str) -> int | None:
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
-    year, quarter, week, rest, hour = found.groups()
+    year, quarter, week, weekday, rest, hour = found.groups()
+    begin = f"{year}{rest}"
     try:
-        if week and not rest:
-            begin = str(date.fromisocalendar(int(year), int(week), 1))
+        if week:
+            day = _WEEKDAYS.index(weekday) + 1 if weekday else 1
+            begin = date.fromisocalendar(int(year), int(week), day).isoformat() + rest
+        elif weekday:  # of a week that is not told
+            return None
         elif quarter and not rest:
             begin = f"{year}-{3 * int(quarter) - 2:02d}"
-        else:
-            begin = f"{year}{rest}" + (f"T{hour}" if hour else "")
-        return int(np.datetime64(begin, unit).view(np.int64))  # type: ignore[call-overload]
+        moment = np.datetime64(f"{begin}T{hour}" if hour else begin, unit)  # type: ignore[call-overload]
     except ValueError:
         return None
+    return int(moment.view(np.int64))
