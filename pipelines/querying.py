@@ -3,38 +3,111 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
+from pipelines.answers.table import csv_lines
+from pipelines.answers.told import Told, told_table
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder, opened
-from pipelines.terminal_text import escaped, print_json, print_line
+from pipelines.terminal_text import print_csv, print_json, print_line
 from pipelines.user_error import UserError
+
+# Asks for the answers of every key.
+ALL_KEYS = "all"
+# Of each question, what is counted; whether it has bounds, which may be rounded.
+_NOUNS = {
+    "cdf": ("range", True),
+    "range": ("range", True),
+    "box": ("box", True),
+    "sum": ("sum", True),
+    "node": ("node", False),
+    "top": ("node", False),
+    "quantile": ("value", False),
+}
 
 
 def run_query(chosen: argparse.Namespace) -> int:
     """Answers what the arguments of the command ask and prints it.
 
     Raises:
-        UserError: the tree, the key or a value is none of the release's.
+        UserError: the tree, the key or a value is none of the release's; or the answer would be
+            rounded, and only exact ones are wanted.
     """
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
+    told, confidence = list[Told](), 0.0
     try:
-        rows = [
-            each.told | row
-            for each in folders
-            for row in _answers(_asked(each.folder.release.tree(name), chosen), chosen)
-        ]
+        for each in folders:
+            tree = _asked(each.folder.release.tree(name), chosen)
+            confidence = _confidence(tree, chosen)
+            told += _told(tree, each.told, chosen)
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
+    _check_rounding(told, name, chosen)
     if chosen.json:
-        print_json({"tree": name, "key": chosen.key, "answers": rows}, default=str)
+        answers = [each.to_program() for each in told]
+        print_json({"tree": name, "key": chosen.key, "answers": answers}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(each.to_program() for each in told):
+            print_csv(line)
     else:
-        _print(rows)
+        _print(told, confidence, together=getattr(chosen, "simultaneous", False))
     return 0
+
+
+def _confidence(tree: Released, chosen: argparse.Namespace) -> float:
+    """Of the intervals."""
+    asked: float | None = chosen.confidence
+    return float(tree.question.confidence) if asked is None else asked
+
+
+def _told(tree: Released, before: dict[str, object], chosen: argparse.Namespace) -> Iterator[Told]:
+    """The answers of one key, or of all."""
+    noun, bounded = _NOUNS[chosen.kind]
+    for key in _keys(tree, chosen.key):
+        of_key = {"key": key} if key != chosen.key else {}
+        for answer in _answers(tree, key, chosen):
+            yield Told(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
+
+
+def _keys(tree: Released, asked: str | None) -> Sequence[str | None]:
+    """The keys that are asked: of a tree that has a key of that name, "all" is this one."""
+    keys = tree.question.keys
+    if asked != ALL_KEYS or keys is None:
+        return [asked]
+    labels: Sequence[str | None] = tree.question.labels_between(0, tree.question.key_count)
+    return [asked] if ALL_KEYS in labels else labels
+
+
+class _Rounding(NamedTuple):
+    """An answer to something else than was asked."""
+
+    asked: str
+    answered: str
+
+
+def _check_rounding(told: Sequence[Told], name: str, chosen: argparse.Namespace) -> None:
+    """Says once what was rounded.
+
+    Raises:
+        UserError: only exact answers are wanted.
+    """
+    found = dict.fromkeys(_Rounding(*each.rounding) for each in told if each.rounding)
+    for each in found:
+        if chosen.exact:
+            raise UserError(
+                f"{chosen.release}: exact: asked for {each.asked}; tree {name} has no edges there, "
+                f"and can answer for {each.answered}"
+            )
+        print_line(
+            f"dptrees: note: asked for {each.asked}, answered for {each.answered}: tree {name} has "
+            "no edges at what was asked (--exact refuses this)",
+            file=sys.stderr,
+        )
 
 
 def _asked(tree: Released, chosen: argparse.Namespace) -> Released:
@@ -60,77 +133,85 @@ def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) 
     return name
 
 
-def _answers(tree: Released, chosen: argparse.Namespace) -> Iterator[dict[str, object]]:
-    if chosen.kind == "quantile":
-        for quantile in chosen.values:
-            yield _quantile(tree.quantile(quantile, chosen.key))
-        return
-    asked = {"top": _top, "node": _nodes, "range": _range, "cdf": _cdf, "box": _box}
-    for answer in asked[chosen.kind](tree, chosen):
-        yield {name: _known(value) for name, value in asdict(answer).items()}
+def _answers(
+    tree: Released, key: str | None, chosen: argparse.Namespace
+) -> Sequence[Answer | dict[str, object]]:
+    """The answers of one key."""
+    match chosen.kind:
+        case "quantile":
+            return [tree.quantile(each, key) for each in chosen.values]
+        case "cdf":
+            together = chosen.simultaneous
+            return [tree.cdf(each, key, simultaneous=together) for each in chosen.values]
+        case "range":
+            return [tree.range(chosen.lower, chosen.upper, key)]
+        case "box":
+            return [_box(tree, key, chosen)]
+        case "sum":
+            return [tree.sum(_paths(chosen), key)]
+        case "top":
+            return _top(tree, key, chosen)
+        case _:
+            return _nodes(tree, key, chosen)
 
 
-def _known(value: object) -> object:
-    """None for an end of an interval of which nothing is known: JSON has no infinity."""
-    return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def _cdf(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
-    together = chosen.simultaneous
-    return [tree.cdf(value, chosen.key, simultaneous=together) for value in chosen.values]
-
-
-def _range(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
-    return [tree.range(chosen.lower, chosen.upper, chosen.key)]
-
-
-def _box(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+def _box(tree: Released, key: str | None, chosen: argparse.Namespace) -> Answer:
     sides = {column: (lower, upper) for column, lower, upper in chosen.side}
     if len(sides) < len(chosen.side):
         raise ValueError("side: a column is there twice")
-    return [tree.box(sides, chosen.key)]
+    return tree.box(sides, key)
 
 
-def _top(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+def _paths(chosen: argparse.Namespace) -> list[str]:
+    """The paths of the arguments, or those of a file, one a line."""
+    if chosen.paths is not None:
+        return list(chosen.paths)
+    try:
+        text = Path(chosen.paths_file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f"--paths-file {chosen.paths_file}: cannot be read: {why}") from None
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
     level = tree.height if chosen.level is None else tree.level_of(chosen.level)
     if chosen.n < 1:
         raise ValueError(f"n: {chosen.n} is not above 0")
-    return tree.top(chosen.n, level, chosen.key)
+    if chosen.path is None:
+        return tree.top(chosen.n, level, key)
+    return tree.top_below(chosen.path, chosen.n, level, key)
 
 
-def _nodes(tree: Released, chosen: argparse.Namespace) -> list[Answer]:
+def _nodes(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
+    if chosen.by is not None and not chosen.children:
+        raise ValueError("by: goes with --children")
     if chosen.path is not None:
-        node = tree.at_path(chosen.path, chosen.key)
+        node = tree.at_path(chosen.path, key)
         if chosen.level is not None:
             raise ValueError("level: a path names its node; leave --level out")
-        return [node, *tree.children(chosen.path, chosen.key)] if chosen.children else [node]
+        return [node, *_children(tree, key, chosen)] if chosen.children else [node]
     if chosen.children:
         raise ValueError("children: goes with --path")
     level = tree.numbered_level(chosen.level)
     number = tree.node_of(chosen.value, level) if chosen.node is None else chosen.node
-    return [tree.node(level, number, chosen.key)]
+    return [tree.node(level, number, key)]
 
 
-def _quantile(row: Mapping[str, object]) -> dict[str, object]:
-    """The numbers where the domain's values are numbers, else the texts."""
-    names = ("value", "ci_low", "ci_high")
-    numeric = any(row[name] is not None for name in names)
-    return {"q": row["q"]} | {name: row[name if numeric else f"{name}_text"] for name in names}
+def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
+    """In their natural order, or the largest first."""
+    children = tree.children(chosen.path, key)
+    if chosen.by == "count":
+        children.sort(key=lambda child: -child.count)
+    return children
 
 
-def _print(rows: Sequence[Mapping[str, object]]) -> None:
-    """A table with a heading, numbers to the right."""
-    if not rows:
+def _print(told: Sequence[Told], confidence: float, *, together: bool) -> None:
+    """A table with a heading, and what its intervals mean."""
+    if not told:
         print_line("nothing was published there")
         return
-    heading = list(rows[0])
-    cells = [heading, *([_text(row[name]) for name in heading] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(heading))]
-    for line in cells:
-        print_line("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else escaped(str(value))
+    for line in told_table(told, confidence).lines():
+        print_line(line)
+    held = "all values together" if together else "each by itself"
+    print_line(f"Intervals hold with {100 * confidence:g} % confidence, {held}.")

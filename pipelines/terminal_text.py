@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TextIO
 
-__all__ = ["escaped", "print_json", "print_line"]
+__all__ = ["escaped", "print_csv", "print_json", "print_line"]
 
 _CONTROLS = (
     *range(0x00, 0x20),  # C0
@@ -57,6 +57,11 @@ def print_line(text: str = "", *, file: TextIO | None = None) -> None:
     2 nodes of \x1b[31mred
     """
     print(escaped(text), file=file)
+
+
+def print_csv(line: str) -> None:
+    """Prints one line of CSV, which ends as RFC 4180 has it."""
+    print(escaped(line), end="\r\n")
 
 
 def print_json(

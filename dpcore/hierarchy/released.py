@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from dpcore.errors.law import ROUNDING, ErrorLaw
+from dpcore.errors.merged_law import MergedLaw
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe import OTHER
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.irregular.as_measured import AsMeasuredForest
+from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.widths import IrregularWidths, irregular_widths
+from dpcore.questions.natural_order import in_natural_order
+from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree, named_level
+from dpcore.rows.time_line import TimeLine, time_line
+
+# Forms of universes whose labels a separator joins.
+_SEPARATED = ("path", "columns", "parents")
 
 
 class ReleasedHierarchy(ReleasedTree):
@@ -47,12 +60,20 @@ class ReleasedHierarchy(ReleasedTree):
         return named_level(self.question.domain.tree.level_names, name)
 
     def find(self, path: str) -> tuple[int, int]:
-        """The level and the node that a path leads to; "" is the root.
+        """The level and the node that a path leads to; "" is the root. A separator before the first
+        label is passed over.
 
         Raises:
             ValueError: there is none.
         """
-        return self.question.domain.tree.find(path)
+        tree = self.question.domain.tree
+        try:
+            return tree.find(path)
+        except ValueError:
+            separator = tree.separators[-1] or "/"
+            if tree.form not in _SEPARATED or not path.startswith(separator):
+                raise
+        return tree.find(path.removeprefix(separator))
 
     def node_of(self, value: object, level: int) -> int:
         """The node of a level that lies on a path.
@@ -81,4 +102,121 @@ class ReleasedHierarchy(ReleasedTree):
             raise ValueError(f"path {path!r}: leads to a leaf, which has no children")
         code, total = self._code(key), self._total_count(self._code(key))
         rows = self._rows_between(level + 1, nodes[0], nodes[-1], code)
-        return [self._answer(row, total) for row in rows.to_pylist()]
+        answers = [self._answer(row, total) for row in rows.to_pylist()]
+        return answers if self._is_calendar else _other_last(in_natural_order(answers))
+
+    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+        """As `Released.top_below`."""
+        self._check_level(level)
+        found, node = self.find(path)
+        if level <= found:
+            names = self.question.domain.tree.level_names
+            raise ValueError(f"level: {names[level]} is not below path {path!r}")
+        first, stop = self.question.plan.tree.node_ranges(found, node, node + 1)[level - found]
+        return self._largest_between(level, first, stop - 1, count, self._code(key))
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """As `Released.sum`, of the nodes that paths lead to."""
+        tree, names = self.question.plan.tree, [str(path) for path in paths]
+        nodes = [self.find(name) for name in names]
+        runs = [
+            NamedRun(name, below.start, below.stop)
+            for name, below in zip(names, (tree.leaf_range(*node) for node in nodes), strict=True)
+        ]
+        check_apart(runs)
+        return self._sum_of(nodes, sum_label(names), key)
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """Of a calendar the count of rows before a moment.
+
+        Raises:
+            ValueError: it is no calendar, or no such moment or key; bands are of ordered trees.
+        """
+        if simultaneous:
+            raise ValueError(f"cdf: tree {self._name} has no simultaneous band")
+        time = self._time("cdf")
+        asked = None if time.is_exact(value) else f"before {value}"
+        return self._between(0, time.boundary_of(value), key, asked)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """Of a calendar the count of rows from one moment to before another.
+
+        It is the sum of the largest nodes that lie inside, whose number is least; moments within
+        one of the smallest are rounded down to its beginning.
+
+        Raises:
+            ValueError: it is no calendar; lower after upper, or no such moments or key.
+        """
+        time = self._time("range")
+        start, stop = time.boundary_of(lower), time.boundary_of(upper)
+        if start > stop:
+            raise ValueError(f"range: {lower} is after {upper}")
+        exact = time.is_exact(lower) and time.is_exact(upper)
+        return self._between(start, stop, key, None if exact else f"[{lower}, {upper})")
+
+    @property
+    def _is_calendar(self) -> bool:
+        return self.question.domain.universe.form == "calendar"
+
+    def _time(self, asking: str) -> TimeLine:
+        """The leaves of a calendar in time."""
+        universe = self.question.domain.universe
+        if not self._is_calendar:
+            raise self._has_no_order(asking)
+        name, leaves = universe.levels[-1], universe.leaves
+        first, last = universe.paths(universe.height, np.array([0, leaves - 1])).to_pylist()
+        found = time_line(name, (first, last), leaves, utc=universe.utc)
+        if found is None:
+            raise ValueError(
+                f"{asking}: tree {self._name} is a calendar by {name}, which is no line of time"
+            )
+        return found
+
+    def _between(self, start: int, stop: int, key: object, asked: str | None) -> Answer:
+        """The leaves ``start`` to ``stop`` - 1 of a calendar."""
+        time = self._time("range")
+        label = "nothing" if start == stop else f"[{time.text(start)}, {time.text(stop)})"
+        nodes = self.question.domain.tree.shape.covering(start, stop)
+        return replace(self._sum_of(nodes, label, key), asked=asked)
+
+    def _sum_of(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
+        """The count of some nodes together, of which none is below another."""
+        if len(nodes) == 1:
+            return replace(self.node(*nodes[0], key), label=label)
+        error = self._sum_error(nodes)
+        code, estimates, count = self._code(key), list[float](), 0
+        for level in sorted({level for level, _ in nodes}):
+            own = [node for at, node in nodes if at == level]
+            rows = self._rows_of(level, own, code)
+            assert len(rows) == len(own)
+            estimates += rows["estimate"].to_pylist()
+            count += sum(rows["count"].to_pylist())
+        return self._answer_of(label, math.fsum(estimates), error, count, code)
+
+    def _sum_error(self, nodes: Sequence[tuple[int, int]]) -> tuple[float, float]:
+        """The variance of the sum of the estimates of some nodes, and half its interval."""
+        if not isinstance(self.question, HierarchyQuestion):
+            raise ValueError(
+                f"sum: the counts of tree {self._name} were found between thresholds, and the "
+                "error of their sum is not known; ask for the nodes above them"
+            )
+        forest = self.question.forest
+        law: ErrorLaw | MergedLaw
+        if isinstance(forest, AsMeasuredForest):
+            law = forest.sum_law(nodes)
+        else:
+            law = self._errors.sum(nodes)
+        if law.variance <= ROUNDING:
+            return 0.0, 0.0
+        # An atom at the very end stays inside whatever the estimate's last bits are.
+        return law.variance, law.half_width(self.confidence) * (1 + 1e-9)
+
+    @cached_property
+    def _errors(self) -> IrregularErrors:
+        assert isinstance(self.question, HierarchyQuestion)
+        return IrregularErrors(self.question.plan)
+
+
+def _other_last(answers: list[Answer]) -> list[Answer]:
+    """The leaf of rows that are nowhere else, if it is there, after all others."""
+    return sorted(answers, key=lambda answer: answer.label == OTHER)

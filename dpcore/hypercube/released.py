@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -118,13 +119,19 @@ class ReleasedHypercube(Released):
         self._check_key(key)
         asked = {self._axis(column): bounds for column, bounds in sides.items()}
         cells = [(0, axis.cells) for axis in self.question.domain.axes]
+        rounded = False
         for place, (lower, upper) in asked.items():
             axis = self.question.domain.axes[place]
             start, stop = _boundary(axis, lower, 0), _boundary(axis, upper, axis.cells)
             if start > stop:
                 raise ValueError(f"box: {lower} is above {upper}")
             cells[place] = start, stop
-        return self.sum_of(cells, self._label(cells))
+            rounded |= not (_is_edge(axis, lower) and _is_edge(axis, upper))
+        answer = self.sum_of(cells, self._label(cells))
+        if not rounded:
+            return answer
+        told = [f"{column} [{lower}, {upper})" for column, (lower, upper) in sides.items()]
+        return replace(answer, asked=", ".join(told))
 
     def sum_of(self, sides: Sides, label: str) -> Answer:
         """The count of the rows in a box of cells.
@@ -279,6 +286,10 @@ class ReleasedColumn(Released):
             "ci_low_text": None,
             "ci_high_text": None,
         }
+
+
+def _is_edge(axis: OrderedDomain, value: object) -> bool:
+    return value in ("", None) or axis.is_edge(value)
 
 
 def _boundary(axis: OrderedDomain, value: object, open_: int) -> int:

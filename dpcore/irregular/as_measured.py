@@ -9,15 +9,18 @@ Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Corollary 2.7 (the baselines).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.arrays import Floats, Integers
+from dpcore.errors.law import ErrorLaw
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.noise.laws import NoiseLaw
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import Measurements, RootSolutions
 from dpcore.trees.linear_forest import Known
@@ -130,6 +133,26 @@ class AsMeasuredForest(IrregularForest):
         parents = slice(*ranges[-2])
         by_parent, fanouts = self.node_variances[-1][parents], self.plan.tree.fanouts[-1][parents]
         return [*levels[:-1], np.repeat(by_parent, fanouts)]
+
+    def sum_law(self, nodes: Iterable[tuple[int, int]]) -> ErrorLaw:
+        """The law of the error of the sum of the counts of some nodes.
+
+        Args:
+            nodes: (level, node), of which none is below another.
+        """
+        tree, terms = self.plan.tree, Counter[NoiseLaw]()
+        for level, node in nodes:
+            while level < tree.height and self._is_repeated(level)[node]:
+                level, node = level + 1, int(tree.child_starts[level][node])
+            if level == tree.height > 0:
+                parent = int(np.searchsorted(tree.child_starts[-1], node, side="right")) - 1
+                chain = int(tree.chains[-1][parent]) + 1 if tree.fanouts[-1][parent] == 1 else 0
+            else:
+                chain = int(tree.chains[level][node]) if level < tree.height else 0
+            law = self.plan.law(level, chain)
+            if law is not None:
+                terms[law] += 1
+        return ErrorLaw(terms=tuple((law, 1.0, count) for law, count in terms.items()))
 
     def margins(self, confidence: float) -> list[Floats]:
         """The half-widths of the intervals of every node, in rows, from the law of its own noise.

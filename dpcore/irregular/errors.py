@@ -24,6 +24,7 @@ Source: derived here; equal to unit noise sent through the estimator (tests).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,7 @@ from dpcore.errors.merged_law import (
 )
 from dpcore.errors.moments import NodeMoments, noise_cumulant
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.sum_error import sum_coefficients
 from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.laws import NoiseLaw
 
@@ -260,6 +262,44 @@ class IrregularErrors:
         if rest.difference > _CLOSE * (known.variance + rest.variance):
             rest = self._rest(self._siblings, path[top + 1], outside)
         return sum_of([known, rest])
+
+    def sum(self, nodes: Iterable[tuple[int, int]]) -> MergedLaw:
+        """The law of the error of the sum of some nodes' estimates.
+
+        Args:
+            nodes: (level, node) of the tree, each once.
+
+        Returns:
+            the law: exact, or merged where it has very many coefficients. It takes the time of one
+            pass over the inner nodes.
+
+        Raises:
+            ValueError: the tree has no such node.
+        """
+        sizes, chosen = self._tree.level_sizes, [list[int]() for _ in self._tree.level_sizes]
+        for level, node in nodes:
+            if not (0 <= level < len(sizes) and 0 <= node < sizes[level]):
+                raise ValueError(f"node: level {level} has no node {node}")
+            chosen[level].append(node)
+        if not self._tree.height:
+            return self.node(0, 0)
+        found = sum_coefficients(
+            self._tree,
+            self._children,
+            self._gains,
+            [np.array(each, dtype=np.int64) for each in chosen],
+        )
+        ones, last = np.ones(1, dtype=np.int64), self._tree.height
+        parts = [
+            self._own(level, chains, (1 - children) * own, np.broadcast_to(ones, own.shape))
+            for level, (chains, children, own) in enumerate(
+                zip(self._tree.chains, self._children, found.inner, strict=True)
+            )
+        ]
+        others = self._tree.fanouts[-1] - found.chosen
+        parts.append(self._own(last, self._leaf_chains, found.leaves, others))
+        parts.append(self._own(last, self._leaf_chains, found.leaves + 1.0, found.chosen))
+        return self._merged(joined(parts))
 
     @cached_property
     def _branching(self) -> int:

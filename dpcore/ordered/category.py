@@ -100,6 +100,9 @@ class CategoryDomain(OrderedDomain):
     def boundary_of(self, value: object) -> int:
         return self.cell_of(value)
 
+    def is_edge(self, value: object) -> bool:
+        return True
+
     def cell_of(self, value: object) -> int:
         return position_of(self.column, "category", self._list, value)
 

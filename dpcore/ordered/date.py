@@ -102,6 +102,10 @@ class DateDomain(StepDomain):
             raise ValueError(f"column {self.column!r}: {value!r} must be a date (YYYY-MM-DD).")
         return _day_number(moment.date())
 
+    def _is_whole(self, value: object) -> bool:
+        moment = read_moment(value)
+        return moment is not None and moment.time() == time()
+
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps.astype(np.int32), pa.int32()).cast(pa.date32())
 

@@ -93,6 +93,11 @@ class OrderedDomain(ABC):
         """
 
     @abstractmethod
+    def is_edge(self, value: object) -> bool:
+        """Whether a literal value is an edge between two cells, or one of the ends: what lies below
+        any other is not known, and `boundary_of` rounds it down."""
+
+    @abstractmethod
     def cell_of(self, value: object) -> int:
         """The cell of one literal value; ValueError when it is outside the domain."""
 

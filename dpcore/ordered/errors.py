@@ -7,6 +7,7 @@ others).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, ErrorLaw
@@ -123,6 +124,16 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     if not 0 <= start <= stop <= plan.tree.leaves:
         raise ValueError(f"range: {start} to {stop} is not within 0 to {plan.tree.leaves}")
     return errors_of(plan).range(start, stop)
+
+
+def runs_error(plan: TreePlan, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
+    """The law of the error of the estimated count of several runs of leaves together.
+
+    Args:
+        plan: of the tree.
+        runs: [start, stop) of each, rising, with gaps between them.
+    """
+    return errors_of(plan).sum(runs)
 
 
 def range_margin(law: ErrorLaw, confidence: float) -> float:

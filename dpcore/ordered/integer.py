@@ -105,6 +105,10 @@ class IntegerDomain(StepDomain):
             raise ValueError(f"column {self.column!r}: {value!r} must be a finite number.")
         return math.floor(number)
 
+    def _is_whole(self, value: object) -> bool:
+        number = _number_from_text(value) if isinstance(value, str) else value
+        return bool(number == self._step_of(value))
+
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps, pa.int64())
 

@@ -106,6 +106,10 @@ class NumberDomain(OrderedDomain):
     def boundary_of(self, value: object) -> int:
         return max(self._position(value), 0)
 
+    def is_edge(self, value: object) -> bool:
+        number = _float_below(self.column, value)
+        return float(self._grid.edges(np.array([self.boundary_of(value)]))[0]) == number
+
     def cell_of(self, value: object) -> int:
         cell = self._position(value)
         if not 0 <= cell < self.cells:

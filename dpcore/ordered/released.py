@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,16 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.errors import range_error, range_margin, widths_of
+from dpcore.ordered.errors import range_error, range_margin, runs_error, widths_of
 from dpcore.ordered.quantiles import Totals, chunk_quantiles
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
+from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
 from dpcore.questions.tables import CDF
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution
 from dpcore.uniform.bands import band_margin, simultaneous_width
 from dpcore.uniform.widths import IntervalWidths
+
+# An interval as labels are written.
+_INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
 
 class ReleasedCdf(ReleasedTree):
@@ -54,7 +61,7 @@ class ReleasedCdf(ReleasedTree):
         """The count of rows below a value: of all cells that lie wholly below it.
 
         Args:
-            value: of the domain.
+            value: of the domain; one inside a cell is rounded down, which `Answer.asked` tells.
             key: of a tree with keys.
             simultaneous: the interval belongs to a band that holds at all values at once.
 
@@ -63,8 +70,10 @@ class ReleasedCdf(ReleasedTree):
                 the papers' estimates; categories have no order.
         """
         self._check_order("cdf")
-        stop = self.question.domain.boundary_of(value)
-        return self._range(0, stop, key, simultaneous=simultaneous)
+        domain = self.question.domain
+        asked = None if domain.is_edge(value) else f"below {value}"
+        answer = self._range(0, domain.boundary_of(value), key, simultaneous=simultaneous)
+        return replace(answer, asked=asked)
 
     def range(self, lower: object, upper: object, key: object = None) -> Answer:
         """The count of rows in [lower, upper), rounded down to edges of cells.
@@ -73,12 +82,62 @@ class ReleasedCdf(ReleasedTree):
             ValueError: lower above upper, no values of the domain, or no such key; categories have
                 no order.
         """
+        start, stop, asked = self._cells_of(lower, upper)
+        return replace(self._range(start, stop, key), asked=asked)
+
+    def _cells_of(self, lower: object, upper: object) -> tuple[int, int, str | None]:
+        """The cells of an interval, and how it was put where it is rounded."""
         self._check_order("range")
-        boundary_of = self.question.domain.boundary_of
-        start, stop = boundary_of(lower), boundary_of(upper)
+        domain = self.question.domain
+        start, stop = domain.boundary_of(lower), domain.boundary_of(upper)
         if start > stop:
             raise ValueError(f"range: {lower} is above {upper}")
-        return self._range(start, stop, key)
+        exact = domain.is_edge(lower) and domain.is_edge(upper)
+        return start, stop, None if exact else f"[{lower}, {upper})"
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """As `Released.sum`, of cells: values, each for the cell that holds it, pairs (lower,
+        upper), or intervals as labels are written."""
+        parts = [self._part_of(path) for path in paths]
+        check_apart([run for run, _ in parts])
+        told = [asked or run.name for run, asked in parts]
+        rounded = any(asked for _, asked in parts)
+        runs = sorted((run.start, run.stop) for run, _ in parts if run.start < run.stop)
+        answer = self._sum_of(_joined(runs), sum_label([run.name for run, _ in parts]), key)
+        return replace(answer, asked=sum_label(told) if rounded else None)
+
+    def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
+        """The cells that a value or an interval stands for, and how it was put if it is rounded."""
+        domain = self.question.domain
+        if isinstance(path, (tuple, list)):
+            lower, upper = path
+        else:
+            try:
+                cell = domain.cell_of(path)
+            except ValueError:
+                found = _INTERVAL.fullmatch(str(path))
+                if found is None:
+                    raise
+                lower, upper = found.groups()
+            else:
+                label = self._label(cell, cell + 1)
+                exact = domain.is_edge(path) and _INTERVAL.fullmatch(label) is None
+                return NamedRun(label, cell, cell + 1), None if exact else str(path)
+        start, stop, asked = self._cells_of(lower, upper)
+        return NamedRun(self._label(start, stop), start, stop), asked
+
+    def _sum_of(self, runs: list[tuple[int, int]], label: str, key: object) -> Answer:
+        """The count of several runs of cells together."""
+        if len(runs) <= 1:
+            return replace(self._range(*(runs or [(0, 0)])[0], key), label=label)
+        code, estimates, count = self._code(key), list[float](), 0
+        for start, stop in runs:
+            (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
+            estimates.append(high - low)
+            count += upto - before
+        law = runs_error(self.question.plan, runs)
+        error = max(0.0, law.variance), range_margin(law, self.confidence)
+        return self._answer_of(label, math.fsum(estimates), error, count, code)
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """Any quantile: the value below which this fraction of the count lies, and its interval.
@@ -186,19 +245,24 @@ class ReleasedCdf(ReleasedTree):
             margin = float(prefix_margin(self._widths.sloped, np.array(variance)))
         else:
             margin = range_margin(law, self.confidence)
-        total = self._total_count(code)
-        return Answer(
-            label=self._label(start, stop),
-            **self._estimates(high - low, variance, margin, total),
-            count=upto - before,
-            fraction=(upto - before) / total if total else None,
-        )
+        label, error = self._label(start, stop), (variance, margin)
+        return self._answer_of(label, high - low, error, upto - before, code)
 
     def _label(self, start: int, stop: int) -> str:
         if start == stop:
             return "nothing"
         labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
         return str(labels[0].as_py())
+
+
+def _joined(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Rising runs, those that touch as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in runs:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    return joined
 
 
 def _shape(chunk: Chunk, whole: bool) -> tuple[int, int]:

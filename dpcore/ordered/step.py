@@ -112,6 +112,15 @@ class StepDomain(OrderedDomain):
         cells = (self._step_of(value) - self._first) // self._width
         return min(max(cells, 0), self.cells)
 
+    def is_edge(self, value: object) -> bool:
+        steps = self._step_of(value) - self._first
+        inside = 0 <= steps <= self.cells * self._width and steps % self._width == 0
+        return inside and self._is_whole(value)
+
+    def _is_whole(self, value: object) -> bool:
+        """Whether a literal value is the beginning of its step."""
+        return True
+
     def cell_of(self, value: object) -> int:
         cell = (self._step_of(value) - self._first) // self._width
         if not 0 <= cell < self.cells:

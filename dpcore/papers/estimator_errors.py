@@ -161,6 +161,22 @@ class EstimatorErrors:
             return self._efficient.range(start, stop)
         return self._law(self._prefix_runs(stop, 1.0) + self._prefix_runs(start, -1.0))
 
+    def sum(self, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
+        """The error of the sum of the estimates of several ranges, as `range` has them.
+
+        Args:
+            runs: [start, stop) of each, rising, with gaps between them.
+        """
+        if self._is_efficient:
+            return self._efficient.sum(runs)
+        return self._law(
+            [
+                run
+                for start, stop in runs
+                for run in (*self._prefix_runs(stop, 1.0), *self._prefix_runs(start, -1.0))
+            ]
+        )
+
     def _prefix_runs(self, stop: int, coefficient: float) -> list[_Run]:
         """A multiple of the estimate of leaves 0 to ``stop`` - 1, but for what is public of it."""
         if self.estimator is not Estimator.REFINED:
@@ -314,6 +330,11 @@ class IndependentErrors:
         """The error of the estimated count of leaves ``start`` to ``stop`` - 1."""
         _check_range(start, stop, self.tree)
         return self._law({stop - 1: 1.0, start - 1: -1.0} if start < stop else {})
+
+    def sum(self, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
+        """The error of the sum of several ranges, rising, with gaps between them."""
+        ends = {stop - 1: 1.0 for _, stop in runs} | {start - 1: -1.0 for start, _ in runs}
+        return self._law(ends)
 
     def _law(self, coefficients: dict[int, float]) -> ErrorLaw:
         """Of a combination of prefixes, by their last leaves; the empty prefix's is -1."""

@@ -7,8 +7,10 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "entry": ("budget_entry", "policies_of"),
     "leaf_counts": ("BUFFERED_ROWS", "ChunkCounts", "merged_chunk", "pack_dense"),
+    "natural_order": ("in_natural_order",),
     "node_counts": ("NodeCounts",),
     "node_keys": ("text_prefixes",),
+    "node_sum": ("NamedRun", "check_apart", "sum_label"),
     "parts": ("ChunkAnswer",),
     "place": (
         "Counter",

@@ -42,6 +42,8 @@ class Answer:
         ci_low, ci_high: the interval for the true count, at the release's confidence.
         count: the consistent nonnegative integer; it may lie outside the interval.
         fraction: count / total count, None where the total count is zero.
+        asked: what was asked for, where the label is something else: rounded down to edges of
+            cells, or cut off at the ends of the domain; None where the label is what was asked.
     """
 
     label: str
@@ -51,6 +53,7 @@ class Answer:
     ci_high: float
     count: int
     fraction: float | None
+    asked: str | None = None
 
 
 class Sampler(Protocol):
@@ -153,6 +156,27 @@ class Released(ABC):
             ValueError: there is no such path or key, or it leads to a leaf.
         """
         raise ValueError(f"path: tree {self._name} is no hierarchy; use --value")
+
+    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+        """The nodes of a level below the node of a path with the largest counts.
+
+        Raises:
+            ValueError: there is no such path, level or key, or the level is above the path's.
+        """
+        raise ValueError(f"path: tree {self._name} is no hierarchy")
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """The count of several nodes together, with the error of the sum of their estimates.
+
+        Args:
+            paths: of the nodes; of an ordered tree its values or intervals of them.
+            key: of a tree with keys.
+
+        Raises:
+            ValueError: there is no such path or key; rows would count twice, as nodes are the same
+                or lie within each other; or the error of a sum is not known for this tree.
+        """
+        raise ValueError(f"sum: the error of a sum of nodes of tree {self._name} is not known")
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """The count of rows below a value.
@@ -283,6 +307,15 @@ class ReleasedTree(Released):
         total = self._total_count(code)
         return [self._answer(row, total) for row in best.take(pa.array(order)).to_pylist()]
 
+    def _largest_between(
+        self, level: int, first: int, last: int, count: int, code: int
+    ) -> list[Answer]:
+        """The nodes ``first`` to ``last`` of a level with the largest counts."""
+        rows = self._rows_between(level, first, last, code)
+        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
+        total = self._total_count(code)
+        return [self._answer(row, total) for row in rows.take(pa.array(order)).to_pylist()]
+
     def _check_level(self, level: int) -> None:
         if not 0 <= level <= self.height:
             raise ValueError(f"level: {level} is not between 0 and {self.height}")
@@ -341,6 +374,24 @@ class ReleasedTree(Released):
         inside = pc.and_(pc.greater_equal(table["node"], first), pc.less_equal(table["node"], last))
         return table.filter(pc.and_(pc.equal(table["level"], level), inside))
 
+    def _rows_of(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
+        """The rows of some nodes of a level, of the parts that hold them."""
+        if level < self._chunking.split_level:
+            parts = [self._read(NODES, self.question.name, code, SPINE)]
+        else:
+            tree = self.question.plan.tree
+            leaves = [tree.leaf_range(level, node).start for node in nodes]
+            numbers = self._chunking.numbers(np.array(leaves, np.int64) + code * tree.leaves)
+            parts = [
+                self._key_rows(NODES, self._chunking[number], code)
+                for number in np.unique(numbers).tolist()
+            ]
+        wanted = pa.array(nodes, pa.int64())
+        return pa.concat_tables(
+            part.filter(pc.and_(pc.equal(part["level"], level), pc.is_in(part["node"], wanted)))
+            for part in parts
+        )
+
     def _total(self, code: int) -> Mapping[str, Any]:
         """The row of the root."""
         row: dict[str, Any] = self._rows_at(0, 0, code).to_pylist()[0]
@@ -356,6 +407,23 @@ class ReleasedTree(Released):
             margin = self._margin(int(str(row["level"])), error)
             known |= self._estimates(float(str(row["estimate"])), error**2, margin, total)
         return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
+
+    def _answer_of(
+        self, label: str, estimate: float, error: tuple[float, float], count: int, code: int
+    ) -> Answer:
+        """The answer about several nodes together.
+
+        Args:
+            label: what they are called.
+            estimate: of all, in rows.
+            error: its variance, and half its interval.
+            count: of all.
+            code: of the key.
+        """
+        total = self._total_count(code)
+        known = self._estimates(estimate, *error, total)
+        fraction = count / total if total else None
+        return Answer(label=label, count=count, fraction=fraction, **known)  # type: ignore[arg-type]
 
     def _estimates(
         self, estimate: float, variance: float, margin: float, total: int

@@ -46,6 +46,7 @@ FACE = {
     ),
     "sums": ("LARGEST_BOUND", "MeasureColumn", "measure_from_spec"),
     "table_keys": ("TableKeys", "UnlistedKeys"),
+    "time_line": ("TimeLine", "time_line"),
     "value_list": ("ValueList",),
     "whole_numbers": ("floored_decimals", "is_number", "whole_numbers"),
 }

@@ -113,6 +113,15 @@ class SparseDomain(ABC):
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """What nodes of a level are called, (n,) large_string."""
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether labels are texts, of which the order of the keys is that of their letters."""
+        return False
+
+    def as_written(self, path: str) -> str:
+        """A path as `paths` writes it, from one as rows may have it."""
+        return path
+
     def level_of_path(self, path: str) -> int:
         """The level of the node of a path as `paths` writes it, published or not; "" is the root.
 

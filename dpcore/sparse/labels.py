@@ -40,6 +40,10 @@ class _TextDomain(SparseDomain):
     joint: str
 
     @property
+    def has_texts(self) -> bool:
+        return True
+
+    @property
     @abstractmethod
     def path_separator(self) -> str | None:
         """Between the labels of a path; None: a slash, with a backslash before one in a label."""
@@ -145,6 +149,10 @@ class LabelDomain(_TextDomain):
         quoted = (("\\", "\\\\"), ("/", "\\/"))
         plain = ((_JOINT, "/"), (_ESCAPE + "B", _JOINT), (_ESCAPE + "A", _ESCAPE))
         return _replaced(keys, *quoted, *plain)
+
+    def as_written(self, path: str) -> str:
+        """A slash at the beginning is passed over: no label is empty."""
+        return path.removeprefix("/")
 
     def _level(self, path: str) -> int:
         if re.fullmatch(r"(?s)(?:[^\\]|\\[\\/])*", path) is None:
@@ -258,6 +266,10 @@ class PathDomain(_TextDomain):
     def paths(self, level: int, keys: pa.Array) -> pa.Array:
         """The texts as they are; "" is the root."""
         return keys
+
+    def as_written(self, path: str) -> str:
+        """Separators at the beginning are passed over, as they are in rows."""
+        return path.lstrip(self.separator)
 
     def _level(self, path: str) -> int:
         if path.startswith(self.separator):

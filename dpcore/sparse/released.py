@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.questions.natural_order import in_natural_order
+from dpcore.questions.node_sum import sum_label
 from dpcore.questions.released import Answer, ReadPart, Released, named_level
 from dpcore.questions.tables import NODES
+from dpcore.sparse.bounds import HIGHEST_CONFIDENCE, published_bounds
 from dpcore.sparse.question import SparseQuestion
 
 
@@ -64,6 +68,7 @@ class ReleasedSparse(Released):
                 sentence says what its count can be.
         """
         self._check_key(key)
+        path = self.question.domain.as_written(path)
         level = self.question.domain.level_of_path(path)
         found = self._found(level, path)
         if len(found) == 0:
@@ -81,14 +86,102 @@ class ReleasedSparse(Released):
         """
         self._check_key(key)
         domain = self.question.domain
+        path = domain.as_written(path)
         level = domain.level_of_path(path)
         if level == domain.height or len(self._found(level, path)) == 0:
             raise ValueError(f"path {path!r}: no node of this path with children was published")
         rows = self.rows(level + 1)
-        if level == 0:
-            return self._answers(rows)
-        parents = domain.parent_paths(level + 1, rows["label"].combine_chunks())
-        return self._answers(rows.filter(pc.equal(parents, path)))
+        if level:
+            parents = domain.parent_paths(level + 1, rows["label"].combine_chunks())
+            rows = rows.filter(pc.equal(parents, path))
+        answers = self._answers(rows)
+        return in_natural_order(answers) if domain.has_texts else answers
+
+    def top_below(self, path: str, count: int, level: int, key: object = None) -> list[Answer]:
+        """As `Released.top_below`, of those that were published."""
+        self._check_key(key)
+        domain = self.question.domain
+        path = domain.as_written(path)
+        above = domain.level_of_path(path)
+        if level <= above:
+            raise ValueError(f"level: {self.level_names[level]} is not below path {path!r}")
+        rows = self.rows(level)
+        if above:
+            paths = rows["label"].combine_chunks()
+            for at in range(level, above, -1):
+                paths = domain.parent_paths(at, paths)
+            rows = rows.filter(pc.equal(paths, path))
+        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
+        return self._answers(rows.take(pa.array(order)))
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """As `Released.sum`, of published nodes.
+
+        The noise of one node is independent of another's. The interval adds up those of the nodes,
+        each at the confidence at which all of them hold together, since what a count with noise
+        tells depends on that it passed its threshold.
+
+        Raises:
+            ValueError: no such path, one that was not published, or rows would count twice.
+        """
+        self._check_key(key)
+        names = [self.question.domain.as_written(str(path)) for path in paths]
+        self._check_apart(names)
+        answers = [self.at_path(name) for name in names]
+        unknown = [answer.label for answer in answers if answer.std_error is None]
+        if unknown:
+            raise ValueError(
+                f"sum: of {unknown[0]!r} only a node below was published, so the error of its "
+                "count is not known"
+            )
+        if len(answers) == 1:
+            return answers[0]
+        ends = [
+            self._ends(name, answer, len(answers))
+            for name, answer in zip(names, answers, strict=True)
+        ]
+        total, count = self._answers(self.rows(0))[0], sum(answer.count for answer in answers)
+        return Answer(
+            label=sum_label([answer.label for answer in answers]),
+            estimate=math.fsum(answer.estimate or 0.0 for answer in answers),
+            std_error=math.sqrt(math.fsum((answer.std_error or 0.0) ** 2 for answer in answers)),
+            ci_low=float(sum(max(low, 0) for low, _ in ends)),
+            ci_high=min(float(sum(high for _, high in ends)), total.ci_high),
+            count=count,
+            fraction=count / total.count if total.count else None,
+        )
+
+    def _check_apart(self, names: Sequence[str]) -> None:
+        """Refuses paths that are there twice, or lead to nodes below each other."""
+        domain = self.question.domain
+        if not names:
+            raise ValueError("sum: nothing is named that could be summed")
+        seen = set[str]()
+        for name in names:
+            if name in seen:
+                raise ValueError(f"sum: {name!r} is there twice, so its rows would count twice")
+            seen.add(name)
+        for name in names:
+            above = pa.array([name], pa.large_string())
+            for level in range(domain.level_of_path(name), 0, -1):
+                above = domain.parent_paths(level, above)
+                parent = "" if level == 1 and "" in seen else above[0].as_py()
+                if parent in seen:
+                    raise ValueError(
+                        f"sum: {name!r} lies within {parent!r}, so its rows would count twice"
+                    )
+
+    def _ends(self, name: str, answer: Answer, among: int) -> tuple[int, int]:
+        """The least and the largest count of a node at the confidence at which as many hold."""
+        plan, confidence = self.question.plan, self.question.confidence
+        each = 1 - (1 - confidence) / among
+        level = self.question.domain.level_of_path(name)
+        noisy, law = np.array([answer.estimate], np.int64), plan.law(level)
+        if law is None:
+            return int(noisy[0]), int(noisy[0])
+        each = each if each <= HIGHEST_CONFIDENCE else 1.0
+        low, high = published_bounds(law, plan.threshold(level), noisy, each)
+        return int(low[0]), int(high[0])
 
     def _check_key(self, key: object) -> None:
         if key is not None:

@@ -175,6 +175,30 @@ class IrregularTree:
             ranges.append((int(starts[ranges[-1][0]]), int(starts[ranges[-1][1]])))
         return ranges
 
+    def covering(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The fewest nodes, (level, node), whose leaves are ``start`` to ``stop`` - 1.
+
+        >>> IrregularTree.from_fanouts([[2], [3, 2]]).covering(1, 5)
+        [(1, 1), (2, 1), (2, 2)]
+        """
+        found: list[tuple[int, int]] = []
+        left = [(start, stop)]
+        for level in range(self.height + 1):
+            below, left = left, []
+            for low, high in below:
+                starts = self.leaf_starts[level] if level < self.height else None
+                first, end = low, high
+                if starts is not None:
+                    first = int(np.searchsorted(starts, low, side="left"))
+                    end = int(np.searchsorted(starts, high, side="right")) - 1
+                if first >= end:
+                    left.append((low, high))
+                    continue
+                found += [(level, node) for node in range(first, end)]
+                if starts is not None:
+                    left += [(low, int(starts[first])), (int(starts[end]), high)]
+        return found
+
     def child_sum(self, level: int, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Sums the children of each node: (..., n_{level+1}) -> (..., n_level). Exact for int64."""
         sums: npt.NDArray[Number] = np.add.reduceat(values, self.child_starts[level][:-1], axis=-1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,28 @@ from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
 
 Expansion = tuple[tuple[int, float, int], ...]  # (level, coefficient, multiplicity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Touched:
+    """What of a node is inside a sum.
+
+    Attributes:
+        share: alpha.
+        inside: how many children are inside as a whole.
+        whole_last: how many of them are the last node of their level, 0 or 1.
+        below: the children of which a part is inside.
+    """
+
+    share: float
+    inside: int = 0
+    whole_last: int = 0
+    below: dict[int, _Touched] = field(default_factory=dict)
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether some of its leaves are inside and some are not."""
+        return bool(self.inside or self.below)
 
 
 class UniformErrors:
@@ -206,6 +229,76 @@ class UniformErrors:
             # A child that is touched but not split is inside as a whole.
             share = shares.get((level + 1, child), 1.0)
             parts += self._split(level + 1, child, share + outside, start, stop, shares)
+        return parts
+
+    def sum(self, runs: Sequence[tuple[int, int]]) -> ErrorLaw:
+        """The error of the estimated count of several runs of leaves together.
+
+        As `range`: with alpha_v the share of a node that is inside.
+
+        Args:
+            runs: [start, stop) of each, rising, with gaps between them.
+        """
+        touched = self._touched(0, 0, runs)
+        theta = 0.0 if self._plan.public_total else touched.share
+        laws = self._plan.laws
+        return ErrorLaw(
+            terms=tuple(
+                (law, coefficient, count)
+                for level, coefficient, count in _merge(self._shared_out(touched, 0, 0, theta))
+                if (law := laws[level]) is not None
+            )
+        )
+
+    def _touched(self, level: int, node: int, runs: Sequence[tuple[int, int]]) -> _Touched:
+        """What of a node is inside some runs of leaves, of which each touches it."""
+        leaves = self._tree.leaf_range(level, node)
+        if len(runs) == 1 and runs[0][0] <= leaves.start and leaves.stop <= runs[0][1]:
+            return _Touched(share=1.0)
+        if not runs:
+            return _Touched(share=0.0)
+        width, children = self._tree.leaves_below(level + 1), self._tree.children(level, node)
+        inside, parts = 0, dict[int, list[tuple[int, int]]]()
+        for start, stop in runs:
+            start, stop = max(start, leaves.start), min(stop, leaves.stop)
+            first, last = -(-start // width), stop // width
+            if stop == leaves.stop:
+                last = children.stop
+            inside += max(0, last - first)
+            for child in {start // width, (stop - 1) // width}:
+                if not first <= child < last:
+                    parts.setdefault(child, []).append((start, stop))
+        below = {child: self._touched(level + 1, child, own) for child, own in parts.items()}
+        end = children.stop - 1
+        # The last node of a level is of a class of its own, wherever it is.
+        holds_last = self._is_last(level + 1, end) and runs[-1][1] >= leaves.stop
+        whole_last = int(bool(holds_last) and end not in below)
+        share = (inside - whole_last) * self.gain(level + 1, children.start)
+        share += whole_last * self.gain(level + 1, end)
+        share += sum(each.share * self.gain(level + 1, child) for child, each in below.items())
+        return _Touched(share=share, inside=inside, whole_last=whole_last, below=below)
+
+    def _shared_out(
+        self, touched: _Touched, level: int, node: int, theta: float
+    ) -> list[tuple[int, float, int]]:
+        """theta z_v and what the runs add below v, as noise of single nodes."""
+        is_last = self._is_last(level, node)
+        if not touched.is_entered:
+            return _scaled(theta, self._expansions[level][is_last], 1)
+        weight = self._children[level][is_last]
+        outside = weight * theta - touched.share
+        children, (ordinary, last) = self._tree.children(level, node), self._expansions[level + 1]
+        end, whole_last = children.stop - 1, touched.whole_last
+        left_last = int(
+            bool(self._is_last(level + 1, end)) and not whole_last and end not in touched.below
+        )
+        left = len(children) - touched.inside - len(touched.below) - left_last
+        parts = [(level, (1 - weight) * theta, 1)]
+        parts += _scaled(outside, ordinary, left) + _scaled(outside, last, left_last)
+        parts += _scaled(1 + outside, ordinary, touched.inside - whole_last)
+        parts += _scaled(1 + outside, last, whole_last)
+        for child, own in touched.below.items():
+            parts += self._shared_out(own, level + 1, child, own.share + outside)
         return parts
 
     def moments_of_prefixes(self, leaf: Integers, less_total: Floats) -> tuple[Floats, Floats]:

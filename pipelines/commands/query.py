@@ -39,6 +39,16 @@ def add_query(commands: Commands) -> None:
     )
     for kind in (cdf, quantile, between):
         kind.add_argument("--column", help="of a tree over several columns")
+    total = kinds.add_parser("sum", help="how many rows several nodes have together")
+    named = total.add_mutually_exclusive_group(required=True)
+    named.add_argument(
+        "--paths",
+        nargs="+",
+        metavar="PATH",
+        help="of nodes, none below another; of an ordered tree values, each for its cell, or "
+        'intervals such as "[20, 30)"',
+    )
+    named.add_argument("--paths-file", metavar="FILE", help="that has one of them a line")
     node = kinds.add_parser("node", help="the count of one node of the tree")
     node.add_argument("--level", help="its number, 0 is the root, or its name")
     which = node.add_mutually_exclusive_group(required=True)
@@ -49,12 +59,25 @@ def add_query(commands: Commands) -> None:
         help='of a hierarchy or a sparse tree, such as 44001 or JFK/LAX; "" is the root',
     )
     node.add_argument("--children", action="store_true", help="and those right below the path")
+    node.add_argument(
+        "--by",
+        choices=("name", "count"),
+        help="the order of the children: names with numbers by their value (default), or the "
+        "largest first",
+    )
     top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
     top.add_argument("-n", type=int, default=10, help="how many (default 10)")
     top.add_argument("--level", help="its number or name; default: the leaves")
-    for kind in (cdf, quantile, between, box, node, top):
+    top.add_argument("--path", help="those below this node alone")
+    for kind in (cdf, between, box, total):
+        kind.add_argument(
+            "--exact", action="store_true", help="refuse to round to the edges of cells"
+        )
+    for kind in (quantile, node, top):
+        kind.set_defaults(exact=False)
+    for kind in (cdf, quantile, between, box, total, node, top):
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
-        kind.add_argument("--key", help="of a tree with keys")
+        kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
         kind.add_argument(
             "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
         )
@@ -73,4 +96,6 @@ def add_query(commands: Commands) -> None:
         kind.add_argument(
             "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
         )
-        kind.add_argument("--json", action="store_true", help="for programs")
+        form = kind.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="for programs, in full")
+        form.add_argument("--csv", action="store_true", help="as a table of CSV, in full")

@@ -19,6 +19,7 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
+from pipelines.answers.figures import column_value
 from pipelines.plain.lines import (
     NODES_SHOWN,
     UNMEASURED,
@@ -196,10 +197,8 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
 
     def quantiles(label: str | None, blanks: str) -> Iterator[str]:
         for row in tree.quantiles(label):
-            yield (
-                f"  {blanks}{100 * row['q']:>6g} %  {_text(row, 'value'):>10}  "
-                f"[{_text(row, 'ci_low')}, {_text(row, 'ci_high')}]"
-            )
+            value, span = column_value(*_values(row))
+            yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 
     def categories(label: str | None, _: str) -> Iterator[str]:
         return map(largest, tree.top(NODES_SHOWN, tree.height, label))
@@ -208,7 +207,7 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
     yield from totals(tree, "rows", quantiles if tree.question.is_ordered else categories)
 
 
-def _text(row: Mapping[str, Any], name: str) -> str:
-    """A value for a person: a number to a few digits, anything else in its domain's notation."""
-    number = row[name]
-    return f"{number:.6g}" if number is not None else escaped(row[f"{name}_text"] or "-")
+def _values(row: Mapping[str, Any]) -> Iterator[object]:
+    """The numbers of a row of the quantiles table, or the texts of what is no number."""
+    for name in ("value", "ci_low", "ci_high"):
+        yield row[f"{name}_text"] if row[name] is None else row[name]

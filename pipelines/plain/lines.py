@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dpcore.questions.question import Question
 from dpcore.questions.released import Answer, Released
+from pipelines.answers.figures import with_margin
 from pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
@@ -57,7 +57,10 @@ def summary_lines(tree: Released) -> Iterator[str]:
 def heading(question: Question, columns: Iterable[str]) -> Iterator[str]:
     """What a tree is, before what was released of it."""
     yield ""
-    yield f"{question.name} ({', '.join(columns)}, {100 * question.confidence:g} % intervals)"
+    yield (
+        f"{question.name} ({', '.join(columns)}; ± is half of a "
+        f"{100 * question.confidence:g} % interval)"
+    )
 
 
 def totals(
@@ -74,7 +77,7 @@ def totals(
     for label in tree.question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         (total,) = tree.top(1, 0, label)
-        yield f"  {name}{counted} {with_margin(total)}"
+        yield f"  {name}{counted} {_margin(total)}"
         yield from below(label, " " * len(name))
     if tree.question.key_count > shown:
         yield f"  ... and {tree.question.key_count - shown} more keys"
@@ -82,14 +85,9 @@ def totals(
 
 def largest(node: Answer) -> str:
     """The line of one of the largest nodes."""
-    return f"    {escaped(node.label):<20} {with_margin(node):>20}"
+    return f"    {escaped(node.label):<20} {_margin(node):>20}"
 
 
-def with_margin(answer: Answer) -> str:
-    """The estimate and half its interval; the interval where it is not symmetric, as at an end of
-    what is possible."""
-    estimate, low, high = answer.estimate, answer.ci_low, answer.ci_high
-    if estimate is not None and math.isclose(high - estimate, estimate - low, rel_tol=1e-6):
-        return f"{estimate:,.0f} ± {high - estimate:,.0f}"
-    shown = answer.count if estimate is None else estimate
-    return f"{shown:,.0f} [{low:,.0f}, {high:,.0f}]"
+def _margin(answer: Answer) -> str:
+    shown = answer.count if answer.estimate is None else answer.estimate
+    return with_margin(shown, answer.ci_low, answer.ci_high)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import shutil
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -20,27 +23,47 @@ ANSWER = ["label", "estimate", "std_error", "ci_low", "ci_high", "count", "fract
 
 
 def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
-    """Return the JSON answer to a question, after checking its text against it."""
+    """Return the JSON answer to a question, after checking its text and its CSV against it."""
     kind, *rest = question
     outcome = workspace.run("query", workspace.output, kind, "--json", *rest)
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
     answer: dict[str, Any] = json.loads(outcome.out)
+    rounded = [each for each in answer["answers"] if each.get("asked") != each.get("answered")]
+    assert outcome.err.count("dptrees: note: asked for ") == outcome.err.count("\n")
+    assert bool(rounded) == bool(outcome.err)
     text = workspace.run("query", workspace.output, *question)
-    assert (text.code, text.err) == (0, "")
+    assert (text.code, text.err) == (0, outcome.err)
     check_text(text.out, answer["answers"])
+    written = workspace.run("query", workspace.output, kind, "--csv", *rest)
+    assert (written.code, written.err) == (0, outcome.err)
+    check_csv(written.out, answer["answers"])
     return answer
 
 
 def check_text(text: str, answers: list[dict[str, Any]]) -> None:
-    """Check that a printed table shows the answers, one a line, below their names."""
-    heading, *lines = text.splitlines()
-    assert heading.split() == list(answers[0])
+    """Check that a printed table shows the answers, one a line, and says what its intervals are."""
+    heading, *lines, note = text.splitlines()
+    assert re.fullmatch(r"Intervals hold with [0-9.]+ % confidence, (each|all) .*\.", note)
+    assert re.search(r" % interval\b", heading)
     assert len(lines) == len(answers)
-    assert len({len(line) for line in (heading, *lines)}) == 1
     for line, answer in zip(lines, answers, strict=True):
-        for value in answer.values():
-            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
-            assert ("-" if value is None else shown) in line
+        assert "e+" not in line
+        if "count" in answer:
+            assert (answer["label"] or "(all)") in line
+            assert re.search(rf"\b{answer['count']:,}\b", line)
+
+
+def check_csv(text: str, answers: list[dict[str, Any]]) -> None:
+    """Check that CSV holds the answers in full."""
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert text.count("\r\n") == text.count("\n") == len(rows) == len(answers) + 1
+    assert rows[0] == list(answers[0])
+    for row, answer in zip(rows[1:], answers, strict=True):
+        for cell, value in zip(row, answer.values(), strict=True):
+            if isinstance(value, (int, float)):
+                assert float(cell) == value
+            else:
+                assert cell.removeprefix("'") == ("" if value is None else value)
 
 
 def table(workspace: Workspace, kind: str, tree: str, key: str | None = None) -> pa.Table:
@@ -56,7 +79,7 @@ def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
     assert (answer["tree"], answer["key"]) == (tree, key)
     rows = table(released, "cdf", tree, key)
     for upper, row in zip((25, 50, 100), answer["answers"], strict=True):
-        assert list(row) == ANSWER
+        assert list(row) == [*ANSWER, "asked", "answered"]
         (released_row,) = rows.filter(pc.equal(rows["upper"], upper)).to_pylist()
         for name in ("estimate", "std_error", "ci_low", "ci_high", "count", "fraction"):
             assert row[name] == pytest.approx(released_row[name], rel=1e-12)

@@ -198,7 +198,8 @@ def test_summary(workspace: Workspace) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert lines[0] == "small: epsilon = 1 per row, neighbours add_remove"
-    assert "all (x, 95 % intervals)" in lines and "places (x, 95 % intervals)" in lines
+    what = "± is half of a 95 % interval"
+    assert f"all (x; {what})" in lines and f"places (x; {what})" in lines
     assert lines[-2:] == [
         f"release: {workspace.output}",
         f"report:  {workspace.output}/report.html",

@@ -64,6 +64,33 @@ def test_the_law_has_the_coefficients_of_the_estimator(
         np.testing.assert_allclose(padded[-wanted.size :], wanted, atol=1e-9)
 
 
+def random_runs(rng: np.random.Generator, leaves: int) -> list[tuple[int, int]]:
+    """Runs of leaves with gaps between them."""
+    edges = np.unique(rng.integers(0, leaves + 1, 2 * int(rng.integers(1, 5)))).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=False))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_sum_of_several_runs_equals_dense_least_squares(
+    random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
+) -> None:
+    rng = np.random.default_rng(70 + seed)
+    plan = random_plan(rng, public=seed % 2 == 0, measure=list(Measure)[seed % 3 % 2])
+    tree, errors = plan.tree, UniformErrors(plan)
+    per_node = [np.full(n, v) for n, v in zip(tree.level_sizes, plan.variances, strict=True)]
+    covariance = dense_least_squares(tree, per_node).covariance
+    for _ in range(20):
+        runs = random_runs(rng, tree.leaves)
+        inside = np.zeros(tree.leaves)
+        for start, stop in runs:
+            inside[start:stop] = 1
+        law = errors.sum(runs)
+        assert law.variance == pytest.approx(inside @ covariance @ inside, rel=1e-8, abs=1e-7)
+        if len(runs) == 1:
+            alone = errors.range(*runs[0])
+            assert law.fourth_cumulant == pytest.approx(alone.fourth_cumulant, rel=1e-8, abs=1e-6)
+
+
 def test_margins_are_the_laws_own(random_plan: Callable[..., TreePlan]) -> None:
     plan = random_plan(np.random.default_rng(3), public=True)
     last = plan.tree.leaves

@@ -120,6 +120,19 @@ def test_ranges(plans: list[TreePlan]) -> None:
                 check(errors.range(start, stop), laws, response, None)
 
 
+def test_sums_of_ranges(plans: list[TreePlan]) -> None:
+    rng = np.random.default_rng(2)
+    for plan in plans:
+        edges = np.unique(rng.integers(0, plan.tree.leaves + 1, 6)).tolist()
+        runs = list(zip(edges[::2], edges[1::2], strict=False))
+        for estimator in estimators(plan):
+            laws, found = unit_responses(plan, estimator)
+            before = np.concatenate([np.zeros((len(laws), 1)), found.prefixes], axis=1)
+            response = sum(before[:, stop] - before[:, start] for start, stop in runs)
+            errors = EstimatorErrors(estimator=estimator, plan=plan)
+            check(errors.sum(runs), laws, np.asarray(response), None)
+
+
 def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
     plans: list[TreePlan],
 ) -> None:

@@ -163,7 +163,8 @@ def test_refusals(release: Release) -> None:
             tree.at_path(path)
         with pytest.raises(ValueError, match="no node of this path with children"):
             tree.children(path)
-    for path in ("a/", "/", "a/b/c", "a\\b"):
+    assert tree.at_path("/") == tree.at_path("")
+    for path in ("a/", "//", "a/b/c", "a\\b"):
         for ask in (tree.at_path, tree.children):
             with pytest.raises(ValueError, match=r"^path [^:]*: (it has|a backslash)"):
                 ask(path)

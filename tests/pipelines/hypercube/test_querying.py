@@ -72,6 +72,16 @@ def test_a_box_of_a_column_holds_its_rows(
     assert found["fraction"] == pytest.approx(true / ROWS)
 
 
+def test_a_side_that_is_cut_off_or_rounded_is_said(boxes: Workspace) -> None:
+    (exact,) = answers(boxes, "box", "--tree", "four", "--side", "age", "10", "20", "--exact")
+    assert exact["asked"] == exact["answered"] == exact["label"]
+    question = ("box", "--tree", "four", "--side", "age", "10.5", "500")
+    (found,) = answers(boxes, *question)
+    assert found["asked"] == "age [10.5, 500)" and found["answered"].startswith("age [10, ")
+    outcome = boxes.run("query", boxes.output, *question, "--exact")
+    assert outcome.code == 2 and "exact: asked for age [10.5, 500)" in outcome.err
+
+
 def test_a_box_of_four_columns(boxes: Workspace) -> None:
     sides = (
         *("--side", "day", "2020-02-01", "2020-09-01"),

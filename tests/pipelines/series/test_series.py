@@ -138,6 +138,10 @@ def test_windows_and_totals_to_date_are_asked_of_the_series(
     assert answer["count"] == below(other, 50, *periods)
     (between,) = asked(days, days.output, "range", "25", "75", *arguments)
     assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
+    (parts,) = asked(days, days.output, "sum", "--paths", "[25, 50)", "[50, 75)", *arguments)
+    assert {name: parts[name] for name in ("estimate", "std_error", "count")} == {
+        name: between[name] for name in ("estimate", "std_error", "count")
+    }
 
 
 def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_every_question_is_answered_of_a_window(days: Days) -> None:
     outcome = days.run(
         "query", days.output, "quantile", "0.5", "--tree", "places", "--key", "north"
     )
-    assert outcome.code == 0 and outcome.out.split()[0] == "q"
+    assert outcome.code == 0 and outcome.out.split()[0] == "quantile"
 
 
 def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> None:

@@ -1,0 +1,1 @@
+"""Answers as they are shown: figures with the digits that their errors deserve, tables, CSV."""

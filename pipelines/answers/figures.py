@@ -1,0 +1,173 @@
+"""Numbers for a person: as many digits as their error deserves, thousands separated.
+
+A number with an error is rounded where the second digit of the error stands; its interval outwards,
+so that what is shown covers what was computed. Nothing is written with an exponent. Programs get
+all digits, by --json and --csv.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+# Digits of an error that are shown.
+_DIGITS = 2
+# Decimals at most, of any number.
+_MOST_DECIMALS = 6
+# Of the last digit: what rounding outwards passes over, which is the rounding of the ends.
+_ROUNDING = 1e-6
+# The least error with which no decimals are shown.
+_WHOLE = 10.0
+# Values of a column below this are written without a separator, as years are.
+_SEPARATED = 10_000
+
+
+def figure(value: float | None, error: float | None = None) -> str:
+    """A number that is off by about an error.
+
+    Args:
+        value: the number; None where it is not known.
+        error: its standard error; None or 0: it is shown as an integer, or to two decimals.
+
+    >>> figure(85518.31, 626.5), figure(49.3837, 0.8713), figure(1360299.7, 12.4)
+    ('85,520', '49.38', '1,360,300')
+    >>> figure(7.0, 0.0), figure(-0.04, 3.1), figure(None)
+    ('7', '0.0', '-')
+    """
+    return "-" if value is None else _rounded(value, _place(value, error), round)
+
+
+def error_figure(error: float | None) -> str:
+    """An error, to two digits.
+
+    >>> error_figure(626.5), error_figure(0.09961), error_figure(0.0), error_figure(None)
+    ('630', '0.10', '0', '-')
+    """
+    return figure(error, error)
+
+
+def with_margin(value: float, low: float, high: float) -> str:
+    """A number and half its interval; the interval where it is not symmetric, as at an end of what
+    is possible.
+
+    >>> with_margin(85518.31, 84277.2, 86759.42), with_margin(3.2, 0.0, 20.4)
+    ('85,500 ± 1,300', '3.2 [0.0 to 20.4]')
+    """
+    half = high - value
+    if math.isfinite(half) and math.isclose(half, value - low, rel_tol=1e-6):
+        return f"{figure(value, half)} ± {_rounded(half, _place(half, half), _up)}"
+    error = (high - low) / 4
+    return f"{figure(value, error)} [{interval(low, high, error)}]"
+
+
+def interval(low: float | None, high: float | None, error: float | None) -> str:
+    """An interval, rounded outwards.
+
+    Args:
+        low, high: its ends; infinite or None where nothing is known.
+        error: the standard error; None: that which an interval of this width would have.
+
+    >>> interval(84277.2, 86758.1, 626.5), interval(0.0, math.inf, None), interval(-3.0, 4.0, None)
+    ('84,270 to 86,760', '0 or more', '-3.0 to 4.0')
+    >>> interval(None, None, None), interval(7.0, 7.0, 0.0)
+    ('-', '7')
+    """
+    low = None if low is None or math.isinf(low) else low
+    high = None if high is None or math.isinf(high) else high
+    if low is None or high is None:
+        if low is not None:
+            return f"{_rounded(low, _place(low, error), _down)} or more"
+        return "-" if high is None else f"{_rounded(high, _place(high, error), _up)} or less"
+    if low == high:
+        return figure(low)
+    error = (high - low) / 4 if error is None or error == 0 else error
+    ends = (
+        _rounded(low, _place(low, error), _down),
+        _rounded(high, _place(high, error), _up),
+    )
+    return " to ".join(ends)
+
+
+def share(fraction: float | None, error: float | None) -> str:
+    """A part of a whole in percent.
+
+    >>> share(0.58702, 0.0043), share(0.0, None), share(None, None), share(1.0, 0.004)
+    ('58.70 %', '0 %', '-', '100.00 %')
+    """
+    if fraction is None:
+        return "-"
+    return f"{figure(100 * fraction, None if error is None else 100 * error)} %"
+
+
+def column_value(value: object, low: object, high: object) -> tuple[str, str]:
+    """A value of a column and its interval, as numbers or as they are written.
+
+    >>> column_value(130492.3, 54000.0, 1968000.0), column_value(2013.0, 2012.0, 2014.0)
+    (('130,000', '54,000 to 1,968,000'), ('2013', '2012 to 2014'))
+    >>> column_value("2024-03-01", "2024-02-28", None), column_value(None, None, None)
+    (('2024-03-01', '2024-02-28 or more'), ('-', '-'))
+    """
+    known = [each for each in (value, low, high) if each is not None]
+    numbers = [float(each) for each in known if isinstance(each, (int, float))]
+    if len(numbers) < len(known) or not known:
+        shown = ["-" if each is None else str(each) for each in (value, low, high)]
+        if low is None or high is None:
+            return shown[0], "-" if low is None else f"{shown[1]} or more"
+        return shown[0], f"{shown[1]} to {shown[2]}"
+    ends = [None if each is None else float(each) for each in (value, low, high)]  # type: ignore[arg-type]
+    error = _narrower_side(*ends)
+    if all(number.is_integer() for number in numbers):
+        error = max(_WHOLE, error or 0.0)
+    texts = figure(ends[0], error), interval(ends[1], ends[2], error)
+    if max(map(abs, numbers)) >= _SEPARATED:
+        return texts
+    return texts[0].replace(",", ""), texts[1].replace(",", "")
+
+
+def _narrower_side(value: float | None, low: float | None, high: float | None) -> float | None:
+    """Half the way from a value to the nearer end of its interval: of few intervals of values both
+    sides are alike."""
+    if value is None or low is None or high is None:
+        return None
+    sides = [side for side in (value - low, high - value) if side > 0]
+    return min(sides) / 2 if sides else None
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number without an error of its own, to some digits.
+
+    >>> significant(784.3123), significant(1360299.7), significant(0.00012346), significant(4092)
+    ('784.3', '1,360,000', '0.0001235', '4,092')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    place = math.floor(math.log10(abs(value))) - digits + 1
+    text = _rounded(value, place, round, most=12)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _down(value: float) -> float:
+    return math.floor(value + _ROUNDING)
+
+
+def _up(value: float) -> float:
+    return math.ceil(value - _ROUNDING)
+
+
+def _place(value: float, error: float | None) -> int:
+    """The power of ten of the last digit that is shown."""
+    if error is None or not error > 0 or math.isinf(error):
+        return 0 if value == round(value) else -2
+    first = math.floor(math.log10(float(f"{error:.{_DIGITS - 1}e}")))
+    return max(first - _DIGITS + 1, -_MOST_DECIMALS)
+
+
+def _rounded(
+    value: float, place: int, how: Callable[[float], float], *, most: int = _MOST_DECIMALS
+) -> str:
+    scale = 10.0 ** abs(place)
+    number = how(value / scale) * scale if place > 0 else how(value * scale) / scale
+    text = f"{number:,.{min(max(0, -place), most)}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text

@@ -1,0 +1,118 @@
+"""What is told of an answer: to a program in full, to a person in figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from dpcore.questions.released import Answer
+from pipelines.answers.figures import column_value, error_figure, figure, interval, share
+from pipelines.answers.table import Column, Table
+
+# What a program is told of the interval of a value.
+_VALUE = ("value", "ci_low", "ci_high")
+# What the root is called, whose path is empty.
+_ROOT = "(all)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One answer, and what stands before it.
+
+    Attributes:
+        before: what it is about, such as the key and the period.
+        answer: a count; or a row of the quantiles table.
+        noun: what is counted: a node, a range, ...
+        bounded: the question had bounds, which may have been rounded.
+    """
+
+    before: Mapping[str, object]
+    answer: Answer | Mapping[str, object]
+    noun: str = "node"
+    bounded: bool = False
+
+    @property
+    def rounding(self) -> tuple[str, str] | None:
+        """What was asked and what was answered, where they differ."""
+        if not isinstance(self.answer, Answer) or self.answer.asked is None:
+            return None
+        return self.answer.asked, self.answer.label
+
+    def to_program(self) -> dict[str, object]:
+        """All that is known, by name: numbers in full, None for what is not known."""
+        if not isinstance(self.answer, Answer):
+            return {**self.before, **_quantile(self.answer)}
+        values = {name: _known(value) for name, value in asdict(self.answer).items()}
+        asked = values.pop("asked")
+        label = values["label"]
+        bounds = {"asked": asked or label, "answered": label} if self.bounded else {}
+        return {**self.before, **values, **bounds}
+
+
+def told_table(answers: Sequence[Told], confidence: float) -> Table:
+    """Answers in figures.
+
+    Args:
+        answers: of one question.
+        confidence: of their intervals.
+    """
+    first = answers[0]
+    columns = [
+        Column(name, [str(each.before[name]) for each in answers], is_text=True)
+        for name in first.before
+    ]
+    within = f"{100 * confidence:g} % interval"
+    if not isinstance(first.answer, Answer):
+        return Table((*columns, *_quantile_columns(answers, within)))
+    counts = [each.answer for each in answers if isinstance(each.answer, Answer)]
+    if any(each.asked for each in counts):
+        asked = [each.asked or each.label for each in counts]
+        columns += [Column("asked", asked, is_text=True)]
+        columns += [Column("answered", [each.label for each in counts], is_text=True)]
+    else:
+        columns += [Column(first.noun, [each.label or _ROOT for each in counts], is_text=True)]
+    columns += [
+        Column("estimate", [figure(each.estimate, _error(each)) for each in counts]),
+        Column("standard error", [error_figure(each.std_error) for each in counts]),
+        Column(within, [interval(each.ci_low, each.ci_high, each.std_error) for each in counts]),
+        Column("count", [f"{each.count:,}" for each in counts]),
+        Column("share", [share(each.fraction, _share_error(each)) for each in counts]),
+    ]
+    return Table(tuple(columns))
+
+
+def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
+    rows = [_quantile(each.answer) for each in answers if not isinstance(each.answer, Answer)]
+    shown = [column_value(*(row[name] for name in _VALUE)) for row in rows]
+    return [
+        Column("quantile", [f"{row['q']:g}" for row in rows]),
+        Column("value", [value for value, _ in shown]),
+        Column(within, [span for _, span in shown]),
+    ]
+
+
+def _quantile(row: Mapping[str, object]) -> dict[str, object]:
+    """The numbers where the domain's values are numbers, else the texts."""
+    numeric = any(row[name] is not None for name in _VALUE)
+    return {"q": row["q"]} | {name: row[name if numeric else f"{name}_text"] for name in _VALUE}
+
+
+def _known(value: object) -> object:
+    """None for an end of an interval of which nothing is known: JSON has no infinity."""
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def _error(answer: Answer) -> float | None:
+    """The error of an estimate; where it is not known, what its interval would have."""
+    if answer.std_error is not None or math.isinf(answer.ci_high - answer.ci_low):
+        return answer.std_error
+    return (answer.ci_high - answer.ci_low) / 4
+
+
+def _share_error(answer: Answer) -> float | None:
+    """About the error of a share; None where nothing is there to tell it from."""
+    error = _error(answer)
+    if error is None or not answer.fraction or not answer.count:
+        return None
+    return error * answer.fraction / answer.count

@@ -1,0 +1,282 @@
+"""What a query makes of an answer: roundings told, sums, keys side by side, orders, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.conftest import ROWS, Change, Workspace
+from tests.pipelines.test_querying import ask
+
+KEYS = ("k1", "k2", "=k10")
+ROADS = ("a/r2", "a/r10", "b/r1", "c10/r1", "c9/r1")
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A release of weeks, of a calendar, of a hierarchy, of a sparse tree, and of keys."""
+    made, rng = Workspace(tmp_path_factory.mktemp("asked")), np.random.default_rng(1)
+    roads = [road.split("/") for road in rng.choice(ROADS, ROWS)]
+    made.write_rows(
+        x=pa.array(rng.normal(50, 20, ROWS)),
+        place=pa.array(rng.choice(KEYS, ROWS)),
+        day=pa.array(np.datetime64("2024-01-01") + rng.integers(0, 366, ROWS)),
+        area=pa.array([area for area, _ in roads]),
+        road=pa.array([road for _, road in roads]),
+    )
+    listed = [road.split("/") for road in ROADS]
+    names = {"area": [area for area, _ in listed], "road": [road for _, road in listed]}
+    pq.write_table(pa.table(names), made.folder / "roads.parquet")
+    outcome = made.release(trees_of(made))
+    assert outcome.code == 0, outcome.err
+    return made
+
+
+def trees_of(made: Workspace) -> Change:
+    year = {"column": "day", "lower": date(2024, 1, 1)}
+    weeks = year | {"upper": date(2024, 12, 30), "days_per_cell": 7}
+    days = year | {"kind": "hierarchy", "calendar": ["month", "day"], "upper": date(2025, 1, 1)}
+    roads = {"kind": "hierarchy", "columns": ["area", "road"]}
+    numbers = {"column": "x", "lower": 0, "upper": 100, "cells": 16}
+    trees = [
+        {"name": "weeks", "domain": weeks},
+        {"name": "days", "domain": days},
+        {"name": "roads", "domain": roads | {"table": str(made.folder / "roads.parquet")}},
+        {"name": "heavy", "domain": {"kind": "sparse", "columns": ["area", "road"]}},
+        {"name": "keyed", "domain": numbers, "by": {"column": "place", "keys": list(KEYS)}},
+    ]
+    privacy = {"epsilon": 8, "delta": 1e-6, "neighbors": "add_remove"}
+    return lambda settings: settings.update(trees=trees, privacy=privacy)
+
+
+def answers(made: Workspace, *question: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask(made, *question)["answers"]
+    return found
+
+
+# --- roundings ------------------------------------------------------------------------------------
+
+ROUNDED = {
+    "weeks": (("range", "2024-06-01", "2024-09-01"), "[2024-05-27, 2024-08-26)"),
+    "below": (("cdf", "2024-06-01"), "[2024-01-01, 2024-05-27)"),
+    "cut off": (("range", "2023-12-01", "2024-01-08"), "[2024-01-01, 2024-01-08)"),
+    "noon": (("range", "2024-01-01T12:00", "2024-01-08"), "[2024-01-01, 2024-01-08)"),
+}
+EXACT = {
+    "weeks": ("range", "2024-06-03", "2024-09-02"),
+    "ends": ("range", "2024-01-01", "2024-12-30"),
+    "below": ("cdf", "2024-06-03", "2024-12-30", "2024-01-01"),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_what_is_rounded_is_said_and_can_be_refused(asked: Workspace, name: str) -> None:
+    (kind, *values), label = ROUNDED[name]
+    (row,) = answers(asked, kind, *values, "--tree", "weeks")
+    wanted = f"[{values[0]}, {values[1]})" if kind == "range" else f"below {values[0]}"
+    assert (row["asked"], row["answered"], row["label"]) == (wanted, label, label)
+    outcome = asked.run("query", asked.output, kind, *values, "--tree", "weeks")
+    assert outcome.out.split()[:2] == ["asked", "answered"]
+    assert wanted in outcome.err and label in outcome.err and outcome.err.count("\n") == 1
+    refused = asked.run("query", asked.output, kind, *values, "--tree", "weeks", "--exact")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert f"exact: asked for {wanted}" in refused.err and label in refused.err
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_is_exact_needs_no_word(asked: Workspace, name: str) -> None:
+    question = (*EXACT[name], "--tree", "weeks", "--exact")
+    assert asked.run("query", asked.output, *question).err == ""
+    assert all(row["asked"] == row["answered"] == row["label"] for row in answers(asked, *question))
+
+
+@pytest.mark.parametrize(("value", "exact"), [("25", True), ("26", False), ("100.5", False)])
+def test_numbers_are_edges_or_not(asked: Workspace, value: str, exact: bool) -> None:
+    rows = answers(asked, "cdf", value, "--tree", "keyed", "--key", "k1")
+    assert (rows[0]["asked"] == rows[0]["answered"]) == exact
+
+
+# --- calendars ------------------------------------------------------------------------------------
+
+
+def test_a_range_of_a_calendar_is_the_sum_of_its_days(asked: Workspace) -> None:
+    (row,) = answers(asked, "range", "2024-01-30", "2024-04-02", "--tree", "days")
+    days = [f"2024-{day}" for day in ("01-30", "01-31", "02", "03", "04-01")]
+    (summed,) = answers(asked, "sum", "--tree", "days", "--paths", *days)
+    assert row["label"] == "[2024-01-30, 2024-04-02)"
+    for name in ("estimate", "std_error", "ci_low", "ci_high", "count"):
+        assert row[name] == pytest.approx(summed[name], rel=1e-9)
+    whole, before = answers(asked, "cdf", "2025-01-01", "2024-02", "--tree", "days")
+    (root,) = answers(asked, "node", "--path", "", "--tree", "days")
+    assert {n: whole[n] for n in ("estimate", "ci_high")} == {
+        n: root[n] for n in ("estimate", "ci_high")
+    }
+    (january,) = answers(asked, "node", "--path", "2024-01", "--tree", "days")
+    assert before["count"] == january["count"]
+
+
+def test_a_moment_within_a_day_is_rounded_down(asked: Workspace) -> None:
+    (row,) = answers(asked, "cdf", "2024-06-15T12:00", "--tree", "days")
+    assert (row["asked"], row["answered"]) == (
+        "before 2024-06-15T12:00",
+        "[2024-01-01, 2024-06-15)",
+    )
+    (row,) = answers(asked, "range", "2024-06-15", "2024-06-15", "--tree", "days")
+    assert (row["label"], row["estimate"], row["count"]) == ("nothing", 0, 0)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def test_a_sum_of_nodes(asked: Workspace) -> None:
+    paths = ("a/r2", "c10", "/c9/r1")
+    (row,) = answers(asked, "sum", "--tree", "roads", "--paths", *paths)
+    parts = [answers(asked, "node", "--tree", "roads", "--path", path)[0] for path in paths]
+    assert row["label"] == "a/r2 + c10 + /c9/r1"
+    assert row["count"] == sum(part["count"] for part in parts)
+    assert row["estimate"] == pytest.approx(sum(part["estimate"] for part in parts))
+    # What the levels above tell makes the estimates of nodes apart not positively correlated.
+    apart = np.sqrt(sum(part["std_error"] ** 2 for part in parts))
+    assert 0 < row["std_error"] < apart * (1 + 1e-9)
+    (root,) = answers(asked, "node", "--tree", "roads", "--path", "")
+    (all_,) = answers(asked, "sum", "--tree", "roads", "--paths", *ROADS)
+    assert all_["std_error"] == pytest.approx(root["std_error"], rel=1e-9)
+    assert all_["estimate"] == pytest.approx(root["estimate"], rel=1e-9)
+
+
+def test_paths_of_a_file(asked: Workspace) -> None:
+    listed = asked.folder / "paths.txt"
+    listed.write_text("a/r2\n\nb/r1\n")
+    question = ("sum", "--tree", "heavy", "--paths-file", listed)
+    assert answers(asked, *question) == answers(
+        asked, "sum", "--tree", "heavy", "--paths", "a/r2", "b/r1"
+    )
+    missing = asked.run("query", asked.output, "sum", "--tree", "heavy", "--paths-file", "none.txt")
+    assert missing.code == 2 and "--paths-file none.txt: cannot be read" in missing.err
+
+
+def test_a_sum_of_published_nodes(asked: Workspace) -> None:
+    (row,) = answers(asked, "sum", "--tree", "heavy", "--paths", "a", "b/r1", "c9/r1")
+    parts = [
+        answers(asked, "node", "--tree", "heavy", "--path", p)[0] for p in ("a", "b/r1", "c9/r1")
+    ]
+    errors = [part["std_error"] for part in parts]
+    assert row["std_error"] == pytest.approx(np.sqrt(np.square(errors).sum()))
+    assert row["estimate"] == sum(part["estimate"] for part in parts)
+    assert row["ci_low"] <= sum(part["ci_low"] for part in parts)
+    assert row["ci_high"] >= sum(part["ci_high"] for part in parts)
+
+
+def test_a_sum_of_cells(asked: Workspace) -> None:
+    paths = ("2024-01-03", "[2024-01-08, 2024-01-22)", "[2024-03-04, 2024-04-01)")
+    (row,) = answers(asked, "sum", "--tree", "weeks", "--paths", *paths)
+    assert row["asked"] == " + ".join(paths)
+    assert row["answered"].startswith("[2024-01-01, 2024-01-08) + [2024-01-08, ")
+    (first,) = answers(asked, "range", "2024-01-01", "2024-01-22", "--tree", "weeks")
+    (second,) = answers(asked, "range", "2024-03-04", "2024-04-01", "--tree", "weeks")
+    assert row["count"] == first["count"] + second["count"]
+    assert row["estimate"] == pytest.approx(first["estimate"] + second["estimate"])
+    (alone,) = answers(asked, "sum", "--tree", "weeks", "--paths", *paths[:2])
+    for name in ("estimate", "std_error", "ci_low", "count"):
+        assert alone[name] == first[name]
+
+
+@pytest.mark.parametrize(
+    ("tree", "paths", "words"),
+    [
+        ("roads", ("a", "a/r2"), "'a/r2' lies within 'a', so its rows would count twice"),
+        ("roads", ("a", "b", "a"), "'a' is there twice"),
+        ("roads", ("a", "/a"), "'a' and '/a' are the same"),
+        ("roads", ("a", ""), "'a' lies within ''"),
+        ("roads", ("a", "x"), "path 'x': the universe has no node of this path"),
+        ("heavy", ("a", "a/r2"), "'a/r2' lies within 'a'"),
+        ("heavy", ("a", "/a"), "'a' is there twice"),
+        ("heavy", ("a", "x"), "path 'x': no node of this path was published"),
+        ("weeks", ("[2024-01-01, 2024-01-15)", "2024-01-09"), "lies within"),
+        ("weeks", ("[2024-01-01, 2024-01-15)", "[2024-01-08, 2024-02-05)"), "overlaps with"),
+        ("weeks", ("2025-01-09",), "is not in [2024-01-01, 2024-12-30)"),
+    ],
+)
+def test_sums_that_are_refused(
+    asked: Workspace, tree: str, paths: tuple[str, ...], words: str
+) -> None:
+    outcome = asked.run("query", asked.output, "sum", "--tree", tree, "--paths", *paths)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert words in outcome.err
+
+
+# --- keys, orders, CSV ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("cdf", "25", "50"),
+        ("quantile", "0.5"),
+        ("range", "25", "50"),
+        ("node", "--level", "0", "--node", "0"),
+        ("top", "-n", "2"),
+        ("sum", "--paths", "[0, 25)", "[50, 75)"),
+    ],
+)
+def test_all_keys_are_the_answers_of_each(asked: Workspace, question: tuple[str, ...]) -> None:
+    rows = answers(asked, *question, "--tree", "keyed", "--key", "all")
+    apart = [
+        {"key": key} | row
+        for key in KEYS
+        for row in answers(asked, *question, "--tree", "keyed", "--key", key)
+    ]
+    assert rows == apart
+    printed = asked.run("query", asked.output, *question, "--tree", "keyed", "--key", "all")
+    assert printed.out.split()[0] == "key"
+
+
+def test_all_keys_of_a_tree_without(asked: Workspace) -> None:
+    outcome = asked.run("query", asked.output, "cdf", "2024-01-08", "--tree=weeks", "--key", "all")
+    assert outcome.code == 2 and "key: tree weeks has no keys" in outcome.err
+
+
+@pytest.mark.parametrize("tree", ["roads", "heavy"])
+def test_children_and_the_largest_below_a_node(asked: Workspace, tree: str) -> None:
+    _, *areas = answers(asked, "node", "--path", "", "--children", "--tree", tree)
+    assert [row["label"] for row in areas] == ["a", "b", "c9", "c10"]
+    _, *roads = answers(asked, "node", "--path", "/a", "--children", "--tree", tree)
+    assert [row["label"] for row in roads] == ["a/r2", "a/r10"]
+    by_count = ("--children", "--by", "count", "--tree", tree)
+    _, *largest = answers(asked, "node", "--path", "", *by_count)
+    assert largest == sorted(areas, key=lambda row: -row["count"])
+    below = answers(asked, "top", "--path", "a", "--tree", tree)
+    assert below == sorted(roads, key=lambda row: -row["count"])
+    assert answers(asked, "top", "--path", "a", "-n", "1", "--tree", tree) == below[:1]
+    refused = asked.run("query", asked.output, "top", "--path=a/r2", "--level=1", "--tree", tree)
+    assert refused.code == 2 and "level: area is not below path 'a/r2'" in refused.err
+
+
+def test_days_stay_in_the_order_of_time(asked: Workspace) -> None:
+    _, *days = answers(asked, "node", "--path", "2024-02", "--children", "--tree", "days")
+    assert [row["label"] for row in days] == [f"2024-02-{day:02d}" for day in range(1, 30)]
+
+
+def test_csv_is_safe_in_a_spreadsheet(asked: Workspace) -> None:
+    question = ("quantile", "0.5", "--tree", "keyed", "--key", "all", "--csv")
+    rows = list(csv.reader(io.StringIO(asked.run("query", asked.output, *question).out)))
+    assert [row[0] for row in rows] == ["key", "k1", "k2", "'=k10"]
+    both = asked.run("query", asked.output, *question, "--json")
+    assert both.code == 2 and "not allowed with argument" in both.err
+
+
+def test_figures_have_the_digits_of_their_error(asked: Workspace) -> None:
+    question = ("node", "--path", "a", "--tree", "heavy")
+    (row,) = json.loads(asked.run("query", asked.output, *question, "--json").out)["answers"]
+    heading, line, note = asked.run("query", asked.output, *question).out.splitlines()
+    assert note == "Intervals hold with 95 % confidence, each by itself."
+    assert heading.split("  ")[0] == "node"
+    assert f"{row['std_error']:.1f}" in line and f"{row['estimate']:.1f}" in line
