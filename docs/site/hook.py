@@ -1,0 +1,79 @@
+"""What the site has beside docs/: pages of the project's other folders, and the list of decisions.
+
+A link that leaves docs/ is right where the project is read in its folder; on the site it leads to
+the page that is made of its target here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+# What links that leave docs/ lead to, from the project's folder, and its place on the site.
+TAKEN = {
+    "CHANGELOG.md": "changes.md",
+    "deploy/README.md": "deploy.md",
+    "deploy": "deploy.md",
+    "README.md": "index.md",
+    **{f"examples/{path.name}": f"examples/{path.name}" for path in PROJECT.glob("examples/*.*")},
+}
+
+# Pages in the navigation that may be missing. Take out what is there.
+COMING = frozenset(
+    {"csv.md", "exit-codes.md", "inputs.md", "python.md", "query.md", "report.md", "transform.md"}
+)
+
+_LINK = re.compile(r"\]\(((?:\.\./)+)([^)#\s]+?)/?(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Fills the list of decisions, and leaves out pages that are still to come."""
+    docs = Path(config["docs_dir"])
+    decisions = [f"decisions/{path.name}" for path in sorted(docs.glob("decisions/[0-9]*.md"))]
+    config["nav"] = _filled(config["nav"], docs, decisions)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds what lies outside docs/."""
+    for source, place in TAKEN.items():
+        path = PROJECT / source
+        if path.is_file() and files.get_file_from_path(place) is None:
+            files.append(File.generated(config, place, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Turns links that leave docs/ to their places on the site."""
+    folder = os.path.dirname(page.file.src_uri)
+
+    def turned(link: re.Match[str]) -> str:
+        target = os.path.normpath(os.path.join("docs", folder, link[1], link[2]))
+        place = TAKEN.get(target)
+        if place is None:
+            return link[0]
+        return f"]({os.path.relpath(place, folder or '.')}{link[3] or ''})"
+
+    return _LINK.sub(turned, markdown)
+
+
+def _filled(nav: list[Any], docs: Path, decisions: list[str]) -> list[Any]:
+    filled: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, dict):
+            (title, inner), *_ = entry.items()
+            if isinstance(inner, list):
+                filled.append({title: _filled(inner, docs, decisions)})
+            elif inner not in COMING or (docs / inner).is_file():
+                filled.append(entry)
+        else:
+            filled.append(entry)
+            if entry == "decisions/index.md":
+                filled += decisions
+    return filled
