@@ -1,10 +1,10 @@
 """The fenced blocks of a page, and what each of them is for.
 
-    ```yaml title="release.yaml"     a file of the reader's folder, written as it stands; any language
-    ```sh                            commands, run one after the other
-    ```python                        run too, all of a page in one namespace
-    ```text                          right after one of the two: what it prints
-    ```bash, ```console, others      only to be read: an installation, a cluster
+    ```yaml title="release.yaml"    a file of the reader's folder, written as it stands
+    ```sh                           commands, run one after the other
+    ```python                       run too, all of a page in one namespace
+    ```text                         right after one of the two: what it prints
+    ```bash, ```console, others     only to be read: an installation, a cluster
 
 A command that is to fail says so at its end: ``# exit 2``.
 """
@@ -14,10 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 _FENCE = re.compile(r"^```(?P<words>[^\n`]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'\btitle="([^"]+)"')
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+# A digest, or a number as any command writes one.
+_NUMBER = re.compile(r"\b[0-9a-f]{16}\b|[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 REST = "..."
 
 
@@ -58,13 +60,14 @@ def blocks_of(page: str) -> Iterator[Block]:
 
 
 def shape(text: str) -> list[str]:
-    """The lines of an output without what noise and the width of numbers change.
+    """The lines of an output without what noise changes: numbers, how wide they are, and how many
+    lines of one shape follow each other.
 
-    >>> shape("rows   6,910 ± 868\\n")
-    ['rows # ± #']
+    >>> shape("rows   6,910 ± 868\\n10 % [1, 2]\\n50 % [12, 14]\\n")
+    ['rows # ± #', '# % [# #]']
     """
     lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
-    return [line for line in lines if line]
+    return [line for line, _ in groupby(filter(None, lines))]
 
 
 def agrees(shown: str, printed: str) -> bool:

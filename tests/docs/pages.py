@@ -32,6 +32,8 @@ RUN = (
     "start.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
 )
+# In place of the folder in which a page runs.
+HOME = "/home/me"
 _FAILS = re.compile(r"\s+# exit (\d+)$")
 _NEEDS = re.compile(r"<!-- needs: ([\w, ]+) -->")
 
@@ -83,7 +85,7 @@ def outputs_of(page: str) -> Iterator[Shown]:
         elif block.language == "python":
             printed = _caught(lambda text=block.text: exec(text, namespace))[0]
         elif block.language == "text" and printed is not None:
-            yield Shown(block=block, printed=printed)
+            yield Shown(block=block, printed=printed.replace(str(Path.cwd()), HOME))
             printed = None
 
 
