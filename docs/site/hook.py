@@ -29,6 +29,8 @@ COMING = frozenset(
     {"csv.md", "exit-codes.md", "inputs.md", "python.md", "query.md", "report.md", "transform.md"}
 )
 
+# A part of a page that is there with a file of the project.
+_IF = re.compile(r"^<!-- if: (\S+) -->\n(.*?)^<!-- end -->\n", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(((?:\.\./)+)([^)#\s]+?)/?(#[^)\s]*)?\)")
 
 
@@ -50,7 +52,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turns links that leave docs/ to their places on the site."""
+    """Turns links that leave docs/ to their places, and leaves out what there is no file for."""
     folder = os.path.dirname(page.file.src_uri)
 
     def turned(link: re.Match[str]) -> str:
@@ -60,7 +62,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return link[0]
         return f"]({os.path.relpath(place, folder or '.')}{link[3] or ''})"
 
-    return _LINK.sub(turned, markdown)
+    there = _IF.sub(lambda part: part[2] if (PROJECT / part[1]).is_file() else "", markdown)
+    return _LINK.sub(turned, there)
 
 
 def _filled(nav: list[Any], docs: Path, decisions: list[str]) -> list[Any]:

@@ -30,6 +30,7 @@ DOCS = PROJECT / "docs"
 # The pages that a reader can follow from their first block to their last.
 RUN = (
     "start.md",
+    "reference/python.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
 )
 # In place of the folder in which a page runs.
