@@ -1,7 +1,7 @@
 """What the site has beside docs/: pages of the project's other folders, and the list of decisions.
 
-A link that leaves docs/ is right where the project is read in its folder; on the site it leads to
-the page that is made of its target here.
+A link that leaves docs/ is right where the project is read in its folder. On the site it leads to
+the page that is made of its target here; to a source that is no page, it is words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ COMING = frozenset(
 
 # A part of a page that is there with a file of the project.
 _IF = re.compile(r"^<!-- if: (\S+) -->\n(.*?)^<!-- end -->\n", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(((?:\.\./)+)([^)#\s]+?)/?(#[^)\s]*)?\)")
+# A link whose words are the name of its file, which is right in the folder.
+_NAMED = re.compile(r"\[(?:docs/)?[\w./-]+\.md\]\(([\w./-]+\.md)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]+?)/?(#[^)\s]*)?\)")
 
 
 def on_config(config: Any) -> Any:
@@ -51,19 +53,27 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turns links that leave docs/ to their places, and leaves out what there is no file for."""
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Turns links that leave docs/ to their places, gives those that are named after a file its
+    title, and leaves out what there is no file for."""
     folder = os.path.dirname(page.file.src_uri)
 
     def turned(link: re.Match[str]) -> str:
-        target = os.path.normpath(os.path.join("docs", folder, link[1], link[2]))
-        place = TAKEN.get(target)
-        if place is None:
+        target = os.path.normpath(os.path.join("docs", folder, link[2]))
+        if target in TAKEN:
+            return f"[{link[1]}]({os.path.relpath(TAKEN[target], folder or '.')}{link[3] or ''})"
+        is_source = not target.startswith("docs/") and (PROJECT / target).exists()
+        return link[1] if is_source else link[0]
+
+    def titled(link: re.Match[str]) -> str:
+        target = Path(config["docs_dir"], folder, link[1])
+        if not target.is_file():
             return link[0]
-        return f"]({os.path.relpath(place, folder or '.')}{link[3] or ''})"
+        title = target.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        return f"[{title}]({link[1]}{link[2] or ''})"
 
     there = _IF.sub(lambda part: part[2] if (PROJECT / part[1]).is_file() else "", markdown)
-    return _LINK.sub(turned, there)
+    return _LINK.sub(turned, _NAMED.sub(titled, there))
 
 
 def _filled(nav: list[Any], docs: Path, decisions: list[str]) -> list[Any]:
