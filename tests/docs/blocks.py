@@ -71,13 +71,19 @@ def shape(text: str) -> list[str]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether an output has the shape that a page shows; a line of dots stands for any lines.
+    """Whether an output has the shape that a page shows.
+
+    A line of dots stands for any lines, dots in a line for the rest of it.
 
     >>> agrees("rows 12 ± 3\\n...\\ndone\\n", "rows 1,204 ± 10\\na\\nb\\ndone\\n")
     True
     >>> agrees("rows 12 ± 3\\n", "sums 12 ± 3\\n")
     False
     """
-    patterns = ("(?:.*\n)*?" if line == REST else re.escape(line) + "\n" for line in shape(shown))
+    rest = re.escape(REST)
+    patterns = (
+        "(?:.*\n)*?" if line == REST else re.escape(line).replace(rest, ".*") + "\n"
+        for line in shape(shown)
+    )
     whole = "".join(f"{line}\n" for line in shape(printed))
     return re.fullmatch("".join(patterns), whole) is not None

@@ -30,6 +30,7 @@ DOCS = PROJECT / "docs"
 # The pages that a reader can follow from their first block to their last.
 RUN = (
     "start.md",
+    "tour.md",
     "reference/python.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
 )
@@ -170,13 +171,14 @@ def _caught_code(run: Callable[[], int]) -> tuple[str, str, int]:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[None]:
-    """A working directory of one's own, where modules beside a page's scripts are found."""
+def folder_of_a_reader() -> Iterator[Path]:
+    """A working directory that holds the project's examples, and nothing else."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        Path("examples").symlink_to(PROJECT / "examples")
         try:
-            yield
+            yield Path(folder)
         finally:
             os.chdir(before)
 
@@ -188,7 +190,7 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     for name in chosen.pages:
         text = (DOCS / name).read_text(encoding="utf-8")
-        with _folder():
+        with folder_of_a_reader():
             outputs = list(outputs_of(text))
         wrong = [each for each in outputs if not each.is_right]
         print(f"{name}: {len(outputs)} outputs, {len(wrong)} of another shape")

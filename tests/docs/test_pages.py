@@ -7,17 +7,26 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import shape
-from tests.docs.pages import DOCS, RUN, PageFailed, needs_of, outputs_of, rewritten
+from tests.docs.pages import (
+    DOCS,
+    RUN,
+    PageFailed,
+    folder_of_a_reader,
+    needs_of,
+    outputs_of,
+    rewritten,
+)
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_runs(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
     for module in needs_of(page):
         pytest.importorskip(module)
-    monkeypatch.chdir(tmp_path)
-    for shown in outputs_of(page):
-        assert shape(shown.printed) == shape(shown.block.text) or shown.is_right
+    with folder_of_a_reader():
+        for shown in outputs_of(page):
+            # Compared once more for its message.
+            assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
 
 
 PAGE = """\
