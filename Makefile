@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines lint types ci benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -30,6 +30,8 @@ help:
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
+	@echo "make docs        the site of docs/, in build/site; a warning fails"
+	@echo "make drawn       parts of docs/ that follow from the code, drawn anew"
 	@echo "make ci          what the continuous integration runs: all of the above"
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
@@ -153,6 +155,16 @@ lint: $(INSTALLED_DEV)
 types: $(INSTALLED_DEV)
 	@echo "Checking the types"
 	@$(BIN)/mypy --strict $(PACKAGES)
+
+# What the theme has to say of another program is not about this site.
+docs: $(INSTALLED_DEV)
+	@echo "Building the site into build/site"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+drawn: $(INSTALLED)
+	@$(BIN)/python -m tests.rooms --write docs/architecture.md
+	@$(BIN)/python -m tests.docs.configuration --write
+	@$(BIN)/python -m tests.docs.commands --write
 
 ci:
 	@.ci/run

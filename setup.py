@@ -36,7 +36,9 @@ TEST = [
 ]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
-DEV = [*TEST, "mypy", "ruff", "types-PyYAML"]
+# The site of docs/ (`make docs`): nothing that a release needs.
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3"]
+DEV = [*TEST, *DOCS, "mypy", "ruff", "types-PyYAML"]
 
 setup(
     name="dptrees",
@@ -70,6 +72,7 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
         "postgresql": POSTGRESQL,
         "bench": BENCH,
+        "docs": DOCS,
         "test": TEST,
         "dev": DEV,
     },

@@ -1,8 +1,9 @@
 """The tests of what changed since a commit, as paths for pytest: `make check` runs them.
 
 A changed test is its own test; a module's are those named after it (dpcore/rows/keys.py:
-tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its room where there are none. Which
-modules stand above a changed one is not looked at: `make test` runs everything.
+tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its room where there are none; a page's
+are all of tests/docs. Which modules stand above a changed one is not looked at: `make test` runs
+everything.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ def checks_of(path: str, present: set[str]) -> Iterator[str]:
     ['tests/dpcore/rows/test_keys.py']
     >>> len(list(checks_of("dpcore/rows/policies.py", present)))
     2
+    >>> list(checks_of("docs/start.md", {"tests/docs/test_pages.py"}))
+    ['tests/docs/test_pages.py']
     """
     file = PurePosixPath(path)
     if path in present:
         yield path
+    elif file.suffix == ".md":
+        yield from (each for each in present if each.startswith("tests/docs/"))
     elif file.suffix == ".py" and file.parts[0] in PACKAGES:
         room = f"tests/{file.parent}/"
         beside = {each for each in present if each.startswith(room)}

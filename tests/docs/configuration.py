@@ -1,0 +1,298 @@
+"""All keys of a configuration in tables, from the models that check one.
+
+    python -m tests.docs.configuration --write
+
+writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
+stands in docs/configuration.md, by hand; a test sees that every key does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic.fields import FieldInfo
+
+from dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
+from dpcore.ordered.make import DOMAIN_KINDS
+from pipelines.configuration import ReleaseSection
+from pipelines.hierarchy import domain as hierarchy
+from pipelines.kinds import KINDS
+from pipelines.sections import rules
+from pipelines.sections.parameters import ParameterSection
+from pipelines.sections.section import Section
+from pipelines.sparse import section as sparse
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"
+PROSE = "../configuration.md"
+
+INTRODUCTION = f"""\
+# All keys of a configuration
+
+Every section with its keys, drawn from the models that check a file: what a key takes, and what
+it is where it is not given. What each is for, and how it acts with others, is told in
+[Configuration]({PROSE}).
+
+<!-- drawn by python -m tests.docs.configuration --write; do not edit -->
+"""
+
+# Of rules without a docstring, or with one that speaks to who reads the code.
+WORDS: dict[str, str] = {
+    "rules.text": "a text",
+    "rules.name": "letters, digits, `.`, `_`, `-`",
+    "rules.key_reference": "`env:NAME` or `file:PATH`",
+    "rules.key_file": "a path",
+    "rules.signing_key": "a path, `file:PATH` or `env:NAME`",
+    "rules.plain_value": "a value",
+    "rules.amount": "a number above 0",
+    "rules.whole_number": "a whole number",
+    "rules.confidence": "a number above 0, at most 0.9999",
+    "rules.truth": "`true`, `false`",
+    "rules.several": "a list",
+    "rules.one_or_several": "a value, or a list",
+    "ledger.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
+    "url.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
+    "rules.guessed_parts": "a list of pairs `[value, part of the rows below]`",
+    "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",
+    "privacy._columns": "`row`, a column, or a list of columns",
+    "privacy._bound": "a whole number from 1 to 2^20",
+    "by._columns": "a list of columns",
+    "by._keys": "a list, a list for each column, or `private`",
+    "by._share": "a number above 0 and below 1",
+    "by._threshold": "a whole number from 1 to 2^40",
+    "by._types": "`text`, `integer`, or a list of these",
+    "series._start": "a date",
+    "series._period": "a whole number, or a date",
+    "parameters._scalar_text": "a text, a date or a number",
+    "parameters._choices": "a list of texts, dates or numbers",
+    "parameters._pattern": "a regular expression",
+    "section._depth": "a whole number from 1 to 64",
+    "section._rows": "a whole number from 0 to 2^40",
+    "section._whole": "a whole number from 1 to 2^50",
+    "section.memory_bytes": "bytes, or such as `64 MiB`, `2 GiB`",
+    "section._errors": "a number from 0 to 1000000",
+    "section.<lambda>": "a list of columns",
+    "domain._names": "a list of names that differ",
+    "domain._level_names": "a list of names that differ",
+    "domain._digits": "a list of whole numbers, at most 18 together",
+    "domain._separator": "a text",
+    "domain._calendar": "a list of some of `year`, `month`, `day`, `hour`",
+    "domain._any": "a date or a time",
+}
+# Of keys whose models take anything, and check it where the domain is known.
+KEYS: dict[str, str] = {
+    "level_weights": "numbers by names of levels, or a list",
+    "node_weights": "numbers by paths",
+    "guess": "numbers by names of levels, or a list",
+    "invariants": "the name of a level, or a list of names",
+    "parameters": "a section with a key a parameter",
+    "lower": "the first value of the first cell",
+    "upper": "the end of the last cell",
+    "categories": "a list of texts or whole numbers",
+}
+POLICIES = {"outside": OUTSIDE_POLICIES, "missing": MISSING_POLICIES, "unknown": MISSING_POLICIES}
+TYPES = {str: "a text", int: "a whole number", float: "a number", bool: "`true`, `false`"}
+# Of a box of columns, whose section is read and not declared.
+BOX = (
+    ("kind", "`hypercube`", "required"),
+    ("columns", "a list of columns, or of sections of ordered domains", "required"),
+    ("lower", "a list, beside names of columns", "required there"),
+    ("upper", "a list, beside names of columns", "required there"),
+    ("depths", "a list of whole numbers from 1 to 40", "not given"),
+)
+# Where the prose about a section stands.
+ANCHORS = {
+    "input": "input",
+    "privacy": "privacy",
+    "by": "by",
+    "measure": "measure",
+    "ordered": "trees",
+    "hierarchy": "domain-of-kind-hierarchy",
+    "sparse": "domain-of-kind-sparse",
+    "hypercube": "domain-of-kind-hypercube",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Key:
+    """A key of a section: what it takes and what it is by default, as the page says it."""
+
+    name: str
+    takes: str
+    default: str
+
+
+def drawing() -> str:
+    """The page."""
+    return "\n".join([INTRODUCTION, *_of_file(), *_of_kinds(), *_of_domains()]) + "\n"
+
+
+def keys_of(section: type[Section]) -> list[Key]:
+    """The keys of a section."""
+    return [
+        Key(name=name, takes=_taken(name, field), default=_default(field))
+        for name, field in section.model_fields.items()
+    ]
+
+
+def sections_below(section: type[Section]) -> dict[str, type[Section]]:
+    """The sections that keys of a section hold, by these keys."""
+    found = {}
+    for name, field in section.model_fields.items():
+        for each in (field.annotation, *get_args(field.annotation)):
+            if _is_section(each):
+                found[name] = each
+    return found
+
+
+def _of_file() -> Iterator[str]:
+    yield from _table("The whole file", keys_of(ReleaseSection), "the-whole-file")
+    for name, section in sections_below(ReleaseSection).items():
+        if name == "trees":
+            continue
+        yield from _table(f"`{name}`", keys_of(section), ANCHORS.get(name))
+    yield from _table("A parameter of `parameters`", keys_of(ParameterSection), None)
+
+
+def _of_kinds() -> Iterator[str]:
+    below: dict[str, type[Section]] = {}
+    for name, kind in KINDS.items():
+        if kind.section is not None:
+            yield from _table(f"A tree of kind `{name}`", keys_of(kind.section), ANCHORS[name])
+            below |= {
+                key if key == "by" else f"{key}` of kind `{name}": section
+                for key, section in sections_below(kind.section).items()
+            }
+    for title, section in below.items():
+        yield from _table(f"`{title}`", keys_of(section), ANCHORS.get(title.split("`")[0]))
+
+
+def _of_domains() -> Iterator[str]:
+    for name, domain in DOMAIN_KINDS.items():
+        keys = list(_of_fields(domain))
+        yield from _table(f"`domain` of type `{name}`", keys, "domain")
+    boxes = [Key(name=name, takes=takes, default=default) for name, takes, default in BOX]
+    for kind, keys in (
+        ("hierarchy", list(_of_rules(hierarchy._RULES))),
+        ("sparse", list(_of_rules(sparse._RULES))),
+        ("hypercube", boxes),
+    ):
+        yield from _table(f"`domain` of kind `{kind}`", keys, ANCHORS[kind])
+
+
+def _of_fields(domain: Any) -> Iterator[Key]:
+    types = get_type_hints(domain)
+    for field in dataclasses.fields(domain):
+        if field.init:
+            policy = POLICIES.get(field.name)
+            takes = KEYS.get(field.name) or _of_type(types[field.name])
+            yield Key(
+                name=field.name,
+                takes=takes if policy is None else _choices(policy),
+                default="required"
+                if field.default is dataclasses.MISSING
+                else _shown(field.default),
+            )
+
+
+def _of_rules(given: Mapping[str, Callable[[object], Any]]) -> Iterator[Key]:
+    for name, rule in given.items():
+        yield Key(name=name, takes=_of_rule(rule) or "", default="")
+
+
+def _table(title: str, keys: list[Key], anchor: str | None) -> Iterator[str]:
+    yield f"## {title}\n"
+    if anchor is not None:
+        yield f"[What they are for]({PROSE}#{anchor})\n"
+    has_defaults = any(key.default for key in keys)
+    yield "| key | takes | default |" if has_defaults else "| key | takes |"
+    yield "|---|---|---|" if has_defaults else "|---|---|"
+    for key in keys:
+        cells = [f"`{key.name}`", key.takes, *([key.default] if has_defaults else [])]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _taken(name: str, field: FieldInfo) -> str:
+    below = any(map(_is_section, (field.annotation, *get_args(field.annotation))))
+    if name == "trees":
+        return "a list of sections, one a tree, see below"
+    if below or name == "domain":
+        return "a section, see below"
+    is_list = get_origin(field.annotation) is tuple
+    items = _of_items(field.annotation)
+    ruled = next((_of_rule(each.func) for each in field.metadata if hasattr(each, "func")), None)
+    if ruled is None and not is_list:  # the rule of what may be left out
+        ruled = items
+    if ruled == WORDS["rules.one_or_several"] and items:
+        return f"{items}, or a list"
+    if ruled == WORDS["rules.several"] and items:
+        return f"a list: {items}"
+    return ruled or KEYS.get(name) or _of_type(field.annotation)
+
+
+def _of_rule(rule: Callable[..., Any]) -> str | None:
+    """What a rule says of the values that it takes: its words, its choices, or its docstring."""
+    if getattr(rule, "__qualname__", "") == f"{rules.choice.__name__}.<locals>.check":
+        return _choices(inspect.getclosurevars(rule).nonlocals["allowed"])
+    name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', '')}"
+    if name in WORDS:
+        return WORDS[name]
+    first = (inspect.getdoc(rule) or "").partition("\n")[0].partition(". ")[0].rstrip(".")
+    first = first.replace("``", "`")
+    return first[:1].lower() + first[1:] or None
+
+
+def _of_items(annotation: Any) -> str | None:
+    """What is said of each of several values."""
+    for each in get_args(annotation):
+        for part in getattr(each, "__metadata__", ()):
+            if hasattr(part, "func"):
+                return _of_rule(part.func)
+    return None
+
+
+def _of_type(annotation: Any) -> str:
+    kinds = [each for each in (annotation, *get_args(annotation)) if each in TYPES]
+    if get_origin(annotation) is tuple:
+        return "a list"
+    return TYPES[kinds[0]] if kinds else "a value"
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _choices(words: tuple[str, ...]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _default(field: FieldInfo) -> str:
+    return "required" if field.is_required() else _shown(field.default)
+
+
+def _shown(value: object) -> str:
+    if value is None or value == ():
+        return "not given"
+    if isinstance(value, Fraction):
+        value = value.numerator if value.denominator == 1 else float(value)
+    if isinstance(value, tuple) and len(value) == 1:
+        (value,) = value
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return f"`{value}`"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Draw the keys of a configuration.")
+    parser.add_argument("--write", action="store_true", help="into the page")
+    if parser.parse_args().write:
+        PAGE.write_text(drawing(), encoding="utf-8")
+    else:
+        print(drawing(), end="")

@@ -1,0 +1,200 @@
+"""Runs the pages of docs/ as a reader would, and compares what they print with what they show.
+
+    python -m tests.docs.pages --write [PAGE ...]
+
+writes what is printed now into blocks whose shape has changed. Commands run in this process; what
+noise changes (numbers) is not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import runpy
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.command import main
+from tests.docs.blocks import Block, agrees, blocks_of
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCS = PROJECT / "docs"
+# The pages that a reader can follow from their first block to their last.
+RUN = (
+    "start.md",
+    "tour.md",
+    "reference/python.md",
+    *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
+)
+# In place of the folder in which a page runs.
+HOME = "/home/me"
+_FAILS = re.compile(r"\s+# exit (\d+)$")
+_NEEDS = re.compile(r"<!-- needs: ([\w, ]+) -->")
+
+
+class PageFailed(Exception):
+    """A block of a page does not do what the page says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """An output that a page shows, and what was printed."""
+
+    block: Block
+    printed: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether both have one shape."""
+        return agrees(self.block.text, self.printed)
+
+
+def needs_of(page: str) -> list[str]:
+    """The modules that a page cannot be run without, beside those of the project.
+
+    >>> needs_of("<!-- needs: pandas, duckdb -->")
+    ['pandas', 'duckdb']
+    """
+    return [name.strip() for found in _NEEDS.findall(page) for name in found.split(",")]
+
+
+def outputs_of(page: str) -> Iterator[Shown]:
+    """Runs the blocks of a page in the working directory.
+
+    Yields:
+        each output that the page shows.
+
+    Raises:
+        PageFailed: a command ends with another code than the page says, or is none that can be run.
+    """
+    namespace: dict[str, Any] = {"__name__": "__page__"}
+    printed: str | None = None
+    for block in blocks_of(page):
+        if block.title:
+            path = Path(block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            printed = _of_commands(block.text)
+        elif block.language == "python":
+            printed = _caught(lambda text=block.text: exec(text, namespace))[0]
+        elif block.language == "text" and printed is not None:
+            yield Shown(block=block, printed=printed.replace(str(Path.cwd()), HOME))
+            printed = None
+
+
+def rewritten(page: str, outputs: list[Shown]) -> str:
+    """A page with what was printed in place of what it shows, where the shapes differ."""
+    for shown in reversed(outputs):
+        if not shown.is_right:
+            page = page[: shown.block.start] + shown.printed + page[shown.block.stop :]
+    return page
+
+
+def _of_commands(text: str) -> str:
+    """What the commands of a block print; standard error only of those that are to fail."""
+    return "".join(map(_of_command, filter(None, text.replace("\\\n", " ").splitlines())))
+
+
+def _of_command(line: str) -> str:
+    fails = _FAILS.search(line)
+    wanted = 0 if fails is None else int(fails[1])
+    program, *arguments = shlex.split(_FAILS.sub("", line), comments=True) or ["true"]
+    if program not in _PROGRAMS:
+        raise PageFailed(f"{line}: a page cannot run {program}; only to be read it is a bash block")
+    out, err, code = _caught_code(lambda: _PROGRAMS[program](arguments))
+    if code != wanted:
+        raise PageFailed(f"{line}: exit code {code}, not {wanted}\n{out}{err}")
+    return out if wanted == 0 else out + err
+
+
+def _run_python(arguments: list[str]) -> int:
+    script, *rest = arguments
+    before, sys.argv = sys.argv, [script, *rest]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv = before
+    return 0
+
+
+def _make_folders(arguments: list[str]) -> int:
+    for name in arguments:
+        if name != "-p":
+            Path(name).mkdir(parents=True, exist_ok=True)
+    return 0
+
+
+def _list_files(arguments: list[str]) -> int:
+    for name in arguments or ["."]:
+        print(*sorted(path.name for path in Path(name).iterdir()), sep="\n")
+    return 0
+
+
+_PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "dptrees": main,
+    "python": _run_python,
+    "mkdir": _make_folders,
+    "ls": _list_files,
+    "true": lambda arguments: 0,
+}
+
+
+def _caught(run: Callable[[], object]) -> tuple[str, str]:
+    """What is printed meanwhile, on standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        run()
+    return out.getvalue(), err.getvalue()
+
+
+def _caught_code(run: Callable[[], int]) -> tuple[str, str, int]:
+    code = 0
+
+    def with_code() -> None:
+        nonlocal code
+        try:
+            code = run()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+
+    out, err = _caught(with_code)
+    return out, err, code
+
+
+@contextlib.contextmanager
+def folder_of_a_reader() -> Iterator[Path]:
+    """A working directory that holds the project's examples, and nothing else."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path("examples").symlink_to(PROJECT / "examples")
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Run pages, and write what they print.")
+    parser.add_argument("pages", nargs="*", default=RUN, metavar="PAGE", help="below docs/")
+    parser.add_argument("--write", action="store_true", help="into the pages")
+    chosen = parser.parse_args()
+    for name in chosen.pages:
+        text = (DOCS / name).read_text(encoding="utf-8")
+        with folder_of_a_reader():
+            outputs = list(outputs_of(text))
+        wrong = [each for each in outputs if not each.is_right]
+        print(f"{name}: {len(outputs)} outputs, {len(wrong)} of another shape")
+        for each in wrong:
+            print(each.printed if not chosen.write else "", end="")
+        if chosen.write and wrong:
+            (DOCS / name).write_text(rewritten(text, outputs), encoding="utf-8")

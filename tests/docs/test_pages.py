@@ -1,0 +1,60 @@
+"""Pages that a reader can follow do what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import shape
+from tests.docs.pages import (
+    DOCS,
+    RUN,
+    PageFailed,
+    folder_of_a_reader,
+    needs_of,
+    outputs_of,
+    rewritten,
+)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_page_runs(name: str) -> None:
+    page = (DOCS / name).read_text(encoding="utf-8")
+    for module in needs_of(page):
+        pytest.importorskip(module)
+    with folder_of_a_reader():
+        for shown in outputs_of(page):
+            # Compared once more for its message.
+            assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
+
+
+PAGE = """\
+```python title="hello.py"
+print("two rows:", 2)
+```
+```sh
+python hello.py
+```
+```text
+{shown}
+```
+"""
+
+
+def test_another_number_is_no_difference_and_another_word_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (same,) = outputs_of(PAGE.format(shown="two rows: 3"))
+    (other,) = outputs_of(page := PAGE.format(shown="two lines: 2"))
+    assert same.is_right and not other.is_right
+    assert rewritten(page, [other]) == PAGE.format(shown="two rows: 2")
+
+
+@pytest.mark.parametrize(
+    "line", ["rm -r out", "dptrees plan absent.yaml", "dptrees --version # exit 2"]
+)
+def test_what_cannot_be_run_or_ends_otherwise_fails(line: str) -> None:
+    with pytest.raises(PageFailed):
+        list(outputs_of(f"```sh\n{line}\n```\n"))
