@@ -42,9 +42,14 @@
       this.series = this.place = 0;
       drawn.addEventListener("pointermove", (event) => this.point(event));
       drawn.addEventListener("pointerdown", (event) => this.point(event));
-      drawn.addEventListener("pointerleave", () => this.cursor.classList.remove("on"));
+      drawn.addEventListener("pointerleave", () => this.clear());
       drawn.addEventListener("keydown", (event) => this.step(event));
-      drawn.addEventListener("blur", () => this.cursor.classList.remove("on"));
+      drawn.addEventListener("blur", () => this.clear());
+    }
+
+    clear() {
+      this.cursor.classList.remove("on");
+      this.read.textContent = "";
     }
 
     // The series that are seen.
@@ -80,6 +85,7 @@
 
     tell(text, across) {
       this.read.textContent = text;
+      this.read.classList.toggle("aside", across > .5);
       this.cursor.classList.add("on");
       this.cursor.setAttribute("x1", 100 * across + "%");
       this.cursor.setAttribute("x2", 100 * across + "%");
@@ -99,18 +105,25 @@
       this.show(series, Math.min(last, Math.max(0, from + (across || 0))));
     }
 
-    // Cells of two columns: the one that holds a place. Each side lists its runs with their ends.
+    // Cells of two columns: the one that holds a place. Each side lists its runs with their ends;
+    // cells have one of each, or are all of them, column by column.
     cellText(across, up) {
       const { cells } = this.data, [first, second] = cells.sides;
       const inside = (ends, value) => ends[0] <= value && value < ends[1];
       const [x, y] = [1000 * across, 1000 * up];
       for (let place = 0; place < cells.rows.length; place++) {
-        const [one, other] = [first.which[place], second.which[place]];
-        if (!inside(first.ends[one], x) || !inside(second.ends[other], y)) continue;
+        const [one, other] = this.runs(place);
+        if (!cells.rows[place] || !inside(first.ends[one], x) || !inside(second.ends[other], y)) continue;
         return first.name + " " + first.texts[one] + ", " + second.name + " " + second.texts[other] +
           ": " + number(cells.rows[place]) + " rows";
       }
       return "no rows";
+    }
+
+    runs(place) {
+      const { sides } = this.data.cells, size = sides[1].texts.length;
+      return sides[0].which ? sides.map((side) => side.which[place])
+        : [Math.floor(place / size), place % size];
     }
 
     rows() {
@@ -118,7 +131,7 @@
       if (data.cells) {
         const { sides, rows } = data.cells;
         return [[...sides.map((each) => each.name), "rows"], ...rows.map((count, place) =>
-          [...sides.map((each) => each.texts[each.which[place]]), count])];
+          [...this.runs(place).map((run, side) => sides[side].texts[run]), count])];
       }
       const held = names.filter((name) => data.series[0][name]), keyed = data.series[0].name !== undefined;
       const titles = held.map((name) => ({ low: "ci_low", high: "ci_high" })[name] || name);
