@@ -99,12 +99,18 @@ def time_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
     )
 
 
-def name_axis(names: Sequence[str], label: str, most: int = 12) -> Axis:
+def name_axis(names: Sequence[str], label: str, signs: int = 60) -> Axis:
     """An axis of names, each around its place in the list; of many some.
+
+    Args:
+        names: in their order.
+        label: what it shows.
+        signs: for how many there is room side by side.
 
     >>> [tick.at for tick in name_axis(["a", "b"], "size").ticks]
     [25.0, 75.0]
     """
+    most = max(2, signs // (max(map(len, names)) + 2))
     chosen = np.unique(np.linspace(0, len(names) - 1, min(len(names), most)).round().astype(int))
     low, high = -0.5, len(names) - 0.5
     places = [float(place) for place in chosen]
@@ -125,9 +131,9 @@ def _nice(step: float) -> float:
     return next(each * power for each in (*_STEPS, 20.0) if each * power >= step * (1 - 1e-9))
 
 
-def _moments(ends: np.ndarray[tuple[int], np.dtype[np.datetime64]], unit: str, step: int) -> (
-    np.ndarray[tuple[int], np.dtype[np.datetime64]]
-):
+def _moments(
+    ends: np.ndarray[tuple[int], np.dtype[np.datetime64]], unit: str, step: int
+) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
     """The beginnings of every ``step`` units between two moments."""
     first, last = ends.astype(f"M8[{unit}]").astype(np.int64).tolist()
     places = np.arange(first // step * step, last + 1, step)

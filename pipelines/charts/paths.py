@@ -59,8 +59,7 @@ def bars(left: Integers, right: Integers, top: Integers, bottom: int = SIDE) -> 
 def boxes(sides: Iterable[tuple[int, int, int]], bottom: int) -> str:
     """Rectangles of their left, right and upper sides."""
     return "".join(
-        f"M{left} {top}h{right - left}v{bottom - top}h{left - right}z"
-        for left, right, top in sides
+        f"M{left} {top}h{right - left}v{bottom - top}h{left - right}z" for left, right, top in sides
     )
 
 

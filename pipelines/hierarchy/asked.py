@@ -50,8 +50,8 @@ def asked_levels(
         codes: of the keys of the page.
 
     Returns:
-        for each level, its rows with a column ``code`` (the place of the key), each at most once, in the order of keys and
-        nodes.
+        for each level, its rows with a column ``code`` (the place of the key), each at most once,
+        in the order of keys and nodes.
     """
     places = [question.domain.tree.find(path) for path in paths]
     lines = {each for level, node in places for each in _line(question, level, node)}
@@ -120,7 +120,10 @@ def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
 
 def _by_level(question: UniverseQuestion, keys: Sequence[pa.Table]) -> list[pa.Table]:
     rows = pa.concat_tables(
-        [table.append_column("code", [np.full(len(table), code)]) for code, table in enumerate(keys)]
+        [
+            table.append_column("code", [np.full(len(table), code)])
+            for code, table in enumerate(keys)
+        ]
     )
     level = rows["level"].to_numpy()
     return [

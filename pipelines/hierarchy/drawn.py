@@ -142,10 +142,11 @@ def headline(question: UniverseQuestion, keys: ShownKeys, levels: Sequence[pa.Ta
     found = [level for level, each in enumerate(levels) if len(each) > 1]
     if not found:
         return Headline(figure=rows_text(roots), label=noun, **told)
-    below = levels[found[0]]
+    level = found[-1 if question.domain.tree.form == "calendar" else 0]
+    below = levels[level]
     place = int(np.argmax(below["count"].to_numpy()))
     name = clip(below["label"][place].as_py())
-    label = f"{noun} of {name}, the largest {clip(names[found[0]])}"
+    label = f"{noun} of {name}, the largest {clip(names[level])}"
     return Headline(figure=rows_text(below, place), label=label, **told)
 
 

@@ -11,7 +11,7 @@ from dpcore.arrays import Floats, Integers
 from pipelines.charts.axis import Axis as ChartAxis
 from pipelines.charts.axis import name_axis, number_axis, time_axis
 from pipelines.charts.chart import Chart, Layer, Shape, series
-from pipelines.charts.paths import bars, band, lifted, line, rectangles, scaled
+from pipelines.charts.paths import band, bars, lifted, line, rectangles, scaled
 from pipelines.hypercube.axis import Axis
 from pipelines.hypercube.densities import Curve, Grid, Histogram, Rectangles
 from pipelines.page.extent import clip
@@ -67,14 +67,14 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
         caption=caption,
         x=_axis(axis, bounds),
         y=number_axis(0.0, most, unit, 5),
-        layers=(Layer(shapes=(Shape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),),
+        layers=(
+            Layer(shapes=(Shape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
+        ),
         data={
             "draws": "bars",
             "lead": "",
             "top": most,
-            "series": [
-                series(middle[told].tolist(), [texts[each] for each in told], numbers)
-            ],
+            "series": [series(middle[told].tolist(), [texts[each] for each in told], numbers)],
         },
     )
 
@@ -95,7 +95,7 @@ def map_chart(map_: Rectangles, caption: str) -> Chart:
     ]
     return Chart(
         title=caption,
-        caption=f"{map_.axes[1].name} over {map_.axes[0].name}: density, 1 is that of the whole box",
+        caption=f"{map_.axes[1].name} over {map_.axes[0].name}: density, 1 on average",
         look="square",
         x=_axis(map_.axes[0], map_.bounds[0]),
         y=_axis(map_.axes[1], map_.bounds[1], 6),

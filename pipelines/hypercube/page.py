@@ -108,14 +108,15 @@ def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[dict[str, str]]:
     each = max(2, min(10, MAX_ROWS // trees // max(1, len(depths))))
     for depth in depths:
         for node in tree.top(each, depth):
-            known = node.std_error is not None and node.estimate is not None
             half = (node.ci_high - node.ci_low) / 2
             yield {
                 "depth": f"{depth}",
                 "label": clip(node.label, 160),
                 "count": f"{node.count:,}",
                 "share": "" if node.fraction is None else f"{100 * node.fraction:.3g} %",
-                "estimate": rounded(node.estimate, half) if known else "",
+                "estimate": ""
+                if node.std_error is None or node.estimate is None
+                else rounded(node.estimate, half),
                 "interval": interval_text(node.ci_low, node.ci_high)
                 if np.isfinite(node.ci_high)
                 else "not known",

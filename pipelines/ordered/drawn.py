@@ -79,8 +79,10 @@ def shares_chart(
         count = lifted(columns["count"] / total, 0.0, 1.0)
         names = {"band": f"b-{place}-{key}", "line": f"l-{place}-{key}"}
         paths = {"band": band(places, low, high), "line": line(places, count)}
-        shapes = [Shape(look=f"{each} {look_of(key)}", path=paths[each], name=names[each])
-                  for each in names]
+        shapes = [
+            Shape(look=f"{each} {look_of(key)}", path=paths[each], name=names[each])
+            for each in names
+        ]
         layers.append(Layer(shapes=tuple(shapes), shown=key < KEYS_AT_FIRST))
         told.append(_told(question, columns, places, clip(shown[key])))
     return Chart(
@@ -143,15 +145,14 @@ def _density_level(
     most = _DAYS if _is_temporal(question) else _BARS
     found = None
     for level, size in enumerate(question.plan.tree.level_sizes[: len(levels)]):
-        if level and len(levels[level]) == size and size <= most:
-            if found is None or errors[level] <= total / size:
-                found = level
+        if not level or len(levels[level]) < size or size > most:
+            continue
+        if found is None or errors[level] <= total / size:
+            found = level
     return found
 
 
-def _nodes_chart(
-    question: OrderedQuestion, rows: pa.Table, level: int, error: float
-) -> Chart:
+def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: float) -> Chart:
     """The nodes of one level side by side; one that is narrower is as high as if it were not."""
     tree, (low, high) = question.plan.tree, axis_bounds(question)
     wide, cells = tree.leaves_below(level), question.domain.cells
@@ -203,10 +204,13 @@ def x_axis(question: OrderedQuestion, most: int = 7) -> Axis:
     """The axis of the values of a domain."""
     label, domain = clip(question.domain.column), question.domain
     if domain.kind == "category":
-        return name_axis([clip(text, 16) for text in domain.labels(0, domain.cells).to_pylist()],
-                         label)
+        return name_axis(
+            [clip(text, 16) for text in domain.labels(0, domain.cells).to_pylist()], label
+        )
     low, high = axis_bounds(question)
-    return (time_axis if _is_temporal(question) else number_axis)(low, high, label, most)
+    if _is_temporal(question):
+        return time_axis(low, high, label, min(most, 5))
+    return number_axis(low, high, label, most)
 
 
 def _lead(question: OrderedQuestion) -> str:
@@ -239,9 +243,7 @@ def _columns(question: OrderedQuestion, curve: pa.Table) -> dict[str, Any]:
     texts = [clip(text) for text in value_texts(question, curve["upper"])]
     if question.domain.kind != "category":
         start = {"x": axis_bounds(question)[0]}
-        values = {
-            name: np.append(start.get(name, 0.0), column) for name, column in values.items()
-        }
+        values = {name: np.append(start.get(name, 0.0), column) for name, column in values.items()}
         edge = pa.chunked_array([question.domain.lower_edges(0, 1)])
         texts = [*value_texts(question, edge), *texts]
     errors = curve["std_error"].to_numpy()

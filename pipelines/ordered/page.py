@@ -224,7 +224,7 @@ def _headline(
     """The median where there is one; else the largest key or category; else the rows."""
     roots, column = levels[0], clip(question.domain.column)
     rows, total = total_of(roots) if len(keys) == keys.size else ("", 0.0)
-    told = {"rows": rows, "total": total}
+    told: dict[str, Any] = {"rows": rows, "total": total}
     if question.keys is not None:
         label = f"rows of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
         return Headline(figure=rows_text(roots), label=label, **told)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+
 __all__ = ["content_security_policy"]
 
 _NOTHING_ELSE = ("default-src 'none'", "base-uri 'none'", "form-action 'none'")

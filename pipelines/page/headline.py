@@ -14,9 +14,7 @@ from pipelines.page.numbers import with_error
 
 def rows_text(rows: pa.Table, place: int = 0) -> str:
     """The estimate of a node with its error: of the first row of a table, or another."""
-    low, high, estimate = (
-        rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate")
-    )
+    low, high, estimate = (rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate"))
     if estimate is None:
         estimate = rows["count"][place].as_py()
     return with_error(estimate, low, high)

@@ -10,16 +10,18 @@ _LARGEST_DENOMINATOR = 24
 
 
 def rounded(value: float, error: float) -> str:
-    """A number, rounded to two digits of its error.
+    """A number, rounded to two digits of its error, or to whole ones where that is above 1.
 
-    >>> rounded(145681.3, 989.6), rounded(0.123456, 0.0021), rounded(7.0, 0.0)
-    ('145,680', '0.1235', '7')
+    >>> rounded(145681.3, 989.6), rounded(3.7, 4.2), rounded(0.123456, 0.0021), rounded(7.0, 0.0)
+    ('145,680', '4', '0.1235', '7')
     """
     if not math.isfinite(value):
         return "any number"
     if not (error > 0 and math.isfinite(error)):
         return f"{value:,.0f}" if value == round(value) else f"{value:,.6g}"
     place = math.floor(math.log10(error)) - 1
+    if error >= 1:
+        place = max(0, place)
     decimals = max(0, -place)
     whole = round(value / 10.0**place) * 10.0**place
     return f"{whole + 0.0:,.{decimals}f}"

@@ -70,8 +70,8 @@ const page = (() => {
 
   function rowsBeside(button) {
     const box = button.closest(".listed") || button.closest("details");
-    const table = box.querySelector("table");
-    return table ? tableRows(table) : sources.get(box.querySelector(".nodes").id)();
+    const nodes = box.querySelector(".nodes");
+    return nodes ? sources.get(nodes.id)() : tableRows(box.querySelector("table"));
   }
 
   for (const button of document.querySelectorAll("button.csv")) {
