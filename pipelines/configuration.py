@@ -47,6 +47,7 @@ from pipelines.sections.input import InputSection
 from pipelines.sections.ledger import ledger_url
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.report import ReportSection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
@@ -76,6 +77,7 @@ class ReleaseSection(Section):
     ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
     dataset: Name | None = None
     series: SeriesSection | None = None
+    report: ReportSection | None = None
     trees: tuple[TreeSection, ...]
     # Checked by `pipelines.sections.parameters`, before what they are put into.
     parameters: Any = None
@@ -125,6 +127,7 @@ class Configuration:
             None: nothing is signed.
         parameters: the texts of those that the configuration holds, by name.
         id_of_all: whether the release's id is the same whatever the parameters are.
+        report: what the page says of the data: public texts by name.
         series: that the release is a run of; the output is then the folder of the run.
     """
 
@@ -144,6 +147,7 @@ class Configuration:
     signing_key: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     id_of_all: bool = False
+    report: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id_remark(self) -> str:
@@ -359,6 +363,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         # The runs of a series have one id.
         id_of_all=series is None and parameters.misses("release"),
         series=series,
+        report={} if section.report is None else section.report.texts,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
     if configuration.selections and series is not None:

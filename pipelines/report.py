@@ -17,10 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-from bokeh.document import Document
-from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader
 
 from dpcore.privacy.budget import Measure
@@ -49,26 +46,26 @@ def write_report_html(
             tree; `check_asked_paths` has seen them.
 
     Returns:
-        the HTML text, below 5 MB.
+        the HTML text, below 1 MB, of most releases below 600 KB.
     """
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)
     pages = list(_pages(release, questions, asked))
-    charts = any(page.figures for page in pages)
-    scripts = [*([_bokeh()] if charts else []), _script(pages)]
-    style = _style(pages)
+    script, style = _script(pages), _style(pages)
     return _render(
         name=plan.name,
+        **_credits(release),
+        total=_total(pages),
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
-        trees=[page.said | {"template": page.template} for page in pages],
+        trees=[_told(page) for page in pages],
         reading=merged({str(page.said["name"]): page.notes for page in pages}),
         version=_version(release.manifest),
         digest=plan.digest.hex()[:16],
         data=_Raw(_embedded(pages)),
-        policy=_Raw(content_security_policy(scripts, style, charts=charts)),
+        policy=_Raw(content_security_policy(script, style)),
         style=_Raw(style),
-        scripts=[_Raw(script) for script in scripts],
+        script=_Raw(script),
         **_guarantee(plan),
     )
 
@@ -76,9 +73,35 @@ def write_report_html(
 def _pages(
     release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
 ) -> Iterator[TreePage]:
-    for question in questions:
-        room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
+    for place, question in enumerate(questions):
+        paths = asked.get(question.name, ())
+        room = PageRoom(trees=len(questions), place=place, paths=paths)
         yield KINDS[question.kind].page(release, question, room)
+
+
+def _told(page: TreePage) -> dict[str, object]:
+    """What the templates say of a tree."""
+    shared = {"template": page.template, "headline": page.headline, "charts": page.charts}
+    return page.said | shared
+
+
+def _credits(release: ReleasedTables) -> dict[str, object]:
+    """The title of the page, and whose data it is about, where the configuration said so."""
+    told = release.manifest.get("report")
+    report = told if isinstance(told, dict) else {}
+    names = ("source", "date", "contact")
+    credits = {name.capitalize(): str(report[name]) for name in names if name in report}
+    return {"title": str(report.get("title", release.plan.name)), "credits": credits}
+
+
+def _total(pages: Sequence[TreePage]) -> dict[str, str] | None:
+    """The rows of the tree that has most, with their error."""
+    headlines = {str(page.said["name"]): page.headline for page in pages if page.headline}
+    told = {name: each for name, each in headlines.items() if each.rows}
+    if not told:
+        return None
+    tree = max(told, key=lambda name: told[name].total)
+    return {"rows": told[tree].rows, "tree": tree if len(pages) > 1 else ""}
 
 
 def _render(**values: object) -> str:
@@ -92,23 +115,16 @@ def _text(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _bokeh() -> str:
-    """The chart library."""
-    text = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _script(pages: Sequence[TreePage]) -> str:
     """The scripts of the trees that the page holds, each once."""
-    each = sorted({page.scripts for page in pages}, key=lambda scripts: scripts[-1:])
-    names = dict.fromkeys(name for scripts in each for name in scripts)
-    return "\n".join(_text(name) for name in ("page/page.js", *names))
+    names = dict.fromkeys(name for page in pages for name in page.scripts)
+    return "\n".join(_text(name) for name in ("page/page.js", "charts/chart.js", *names))
 
 
 def _style(pages: Sequence[TreePage]) -> str:
     """The styles of the trees that the page holds, each once."""
     names = dict.fromkeys(name for page in pages for name in page.styles)
-    return "\n".join(_text(name) for name in ("page/page.css", *names))
+    return "\n".join(_text(name) for name in ("page/page.css", "charts/chart.css", *names))
 
 
 def _shown_trees(plan: ReleasePlan, asked: Mapping[str, Sequence[str]]) -> list[Question]:
@@ -187,12 +203,14 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
     if unit.is_row:
         return {
             "protected": "one row, not one person",
+            "protected_short": "for each row",
             "hidden": "a row is there and what it says",
             "left_out": "",
             "counted": counted,
         }
     return {
         "protected": f"all rows of one {unit.name} together{period}",
+        "protected_short": f"for each {unit.name}{period}, with all of its rows",
         "hidden": f"a value of {unit.name} is there, and what its rows say{period}",
         "left_out": f"Of each {unit.name} {unit.bounds_in_words}{period} are counted. Numbers "
         "speak of the rows that are, not of those that are left out.",
@@ -224,38 +242,11 @@ def _version(manifest: Mapping[str, object]) -> str:
 
 
 def _embedded(pages: Sequence[TreePage]) -> str:
-    """The figures and the trees as JSON that may stand inside a script element.
-
-    Bokeh numbers its models by a counter of the process: they are numbered anew, from 0.
-    """
-    document = Document()
-    for page in pages:
-        for figure in page.figures:
-            document.add_root(figure)
-    ids: dict[str, str] = {}
-    figures = _renumbered(document.to_json(deferred=False), ids)
-    targets = {
-        ids[figure.id]: f"figure-{place}-{number}" if number else f"figure-{place}"
-        for place, page in enumerate(pages)
-        for number, figure in enumerate(page.figures)
-    }
-    text = json.dumps(
-        {"document": figures, "targets": targets, "trees": [page.data for page in pages]},
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
+    """The trees and their figures as JSON that may stand inside a script element."""
+    trees = [
+        page.data | {"figures": {name: chart.data for name, chart in page.charts.items()}}
+        for page in pages
+    ]
+    text = json.dumps({"trees": trees}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # A script element ends at its closing tag, and a comment in it would hide that tag.
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
-
-
-def _renumbered(value: Any, ids: dict[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: ids.setdefault(part, f"m{len(ids)}")
-            if name == "id" and isinstance(part, str)
-            else _renumbered(part, ids)
-            for name, part in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [_renumbered(part, ids) for part in value]
-    return value

@@ -45,6 +45,7 @@ class ReleaseTrees(beam.PTransform):
             than they were, which tells whoever may run it that they are.
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
+        report: public texts of the page, by name; likewise.
         again: the folder of a finished release, which is made another time from its rows, to be
             compared; whose turn it is in a series is then not asked.
 
@@ -67,10 +68,11 @@ class ReleaseTrees(beam.PTransform):
         repair: bool = False,
         witness: Witness | None = None,
         parameters: Mapping[str, str] | None = None,
+        report: Mapping[str, str] | None = None,
         again: str | None = None,
     ) -> None:
         super().__init__()
-        self._parameters = dict(parameters or {})
+        self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
         self._plan, self._key, self._output = plan, key, output
         self._again = again
         self._nonce, self._repair, self._witness = nonce, repair, witness
@@ -103,9 +105,7 @@ class ReleaseTrees(beam.PTransform):
         record = RecordDraw(plan, self._key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, self._key, self._output)
-        entries = manifest_of(plan)
-        if self._parameters:
-            entries["parameters"] = self._parameters
+        entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
         commit = Commit(plan, self._key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
 

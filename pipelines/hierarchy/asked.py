@@ -13,7 +13,8 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
 from dpcore.trees.forest import SPINE
-from pipelines.page.extent import MAX_ASKED, shown_keys
+from pipelines.page.extent import MAX_ASKED
+from pipelines.page.keys import shown_number
 from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
 from pipelines.page.tree_page import PageRoom
 
@@ -28,7 +29,7 @@ def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageR
         ValueError: one leads to no node, or they are too many.
     """
     tree, paths = question.domain.tree, room.paths
-    keys = len(shown_keys(question, room.trees))
+    keys = shown_number(question, room.trees)
     nodes = sum(1 + tree.find(path)[0] for path in paths) * keys
     if nodes > MAX_ASKED:
         raise ValueError(
@@ -38,7 +39,7 @@ def check_asked(release: ReleasedTables, question: UniverseQuestion, room: PageR
 
 
 def asked_levels(
-    release: ReleasedTables, question: UniverseQuestion, paths: Sequence[str], keys: int
+    release: ReleasedTables, question: UniverseQuestion, paths: Sequence[str], codes: Sequence[int]
 ) -> list[pa.Table]:
     """The nodes of paths, their ancestors, and of their children as many as the page has room for.
 
@@ -46,23 +47,25 @@ def asked_levels(
         release: the tables; only the parts that hold these nodes are read.
         question: the hierarchy.
         paths: those asked for, which `check_asked` has seen.
-        keys: the first keys alone.
+        codes: of the keys of the page.
 
     Returns:
-        for each level, its rows with a column ``code``, each at most once, in the order of keys and
-        nodes.
+        for each level, its rows with a column ``code`` (the place of the key), each at most once,
+        in the order of keys and nodes.
     """
     places = [question.domain.tree.find(path) for path in paths]
     lines = {each for level, node in places for each in _line(question, level, node)}
-    rows = {code: [_rows(release, question, code, sorted(lines))] for code in range(keys)}
-    left = (MAX_ASKED - len(lines) * keys) // keys // max(1, len(places))
+    rows = [[_rows(release, question, code, sorted(lines))] for code in codes]
+    left = (MAX_ASKED - len(lines) * len(codes)) // len(codes) // max(1, len(places))
     for level, node in sorted(set(places)):
-        for code in rows if left and level < question.plan.tree.height else ():
+        for code, own in zip(codes, rows, strict=True):
+            if not left or level == question.plan.tree.height:
+                continue
             below = question.plan.tree.children(level, node)
             found = _rows(release, question, code, [(level + 1, below[0], below[-1] + 1)])
             same = np.zeros(len(found), np.int64)
-            rows[code].append(largest(found, same, left, len(found)).drop_columns("code"))
-    return _by_level(question, {code: pa.concat_tables(parts) for code, parts in rows.items()})
+            own.append(largest(found, same, left, len(found)).drop_columns("code"))
+    return _by_level(question, list(map(pa.concat_tables, rows)))
 
 
 def _line(question: UniverseQuestion, level: int, node: int) -> Iterator[Range]:
@@ -115,9 +118,12 @@ def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
     return table.select(COLUMNS).filter(pa.array(kept))
 
 
-def _by_level(question: UniverseQuestion, keys: dict[int, pa.Table]) -> list[pa.Table]:
+def _by_level(question: UniverseQuestion, keys: Sequence[pa.Table]) -> list[pa.Table]:
     rows = pa.concat_tables(
-        [table.append_column("code", [np.full(len(table), code)]) for code, table in keys.items()]
+        [
+            table.append_column("code", [np.full(len(table), code)])
+            for code, table in enumerate(keys)
+        ]
     )
     level = rows["level"].to_numpy()
     return [

@@ -3,7 +3,8 @@ whichever of the estimations gave its counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,11 @@ from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
 from dpcore.rows.number_texts import ABSENT
 from dpcore.rows.sums import MeasureColumn
+from pipelines.charts.chart import Chart
 from pipelines.hierarchy.asked import asked_levels, with_asked
-from pipelines.page.extent import MAX_NODES, clip, left_out, shown_keys
+from pipelines.hierarchy.drawn import course_chart, headline, key_bars, node_bars, nodes_by_key
+from pipelines.page.extent import MAX_NODES, clip
+from pipelines.page.keys import shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
     level_limits,
@@ -25,8 +29,9 @@ from pipelines.page.nodes import (
     texts_of,
     whole_levels,
 )
+from pipelines.page.numbers import percent
 from pipelines.page.policies import DROPPED, policies
-from pipelines.page.tree_page import PageRoom
+from pipelines.page.tree_page import Headline, PageRoom
 
 SCRIPTS = ("page/paths.js", "hierarchy/page.js")
 _POLICIES = {"drop": DROPPED, "other": "counted in the leaf other"}
@@ -41,12 +46,29 @@ _FORMS = {
 _CODES = ("digits", "calendar")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownUniverse:
+    """A universe on the page.
+
+    Args:
+        said: what the template says, to which the estimation adds its facts.
+        data: what the scripts read.
+        charts: by name.
+        headline: what the top of the page says.
+    """
+
+    said: dict[str, object]
+    data: dict[str, object]
+    charts: Mapping[str, Chart]
+    headline: Headline
+
+
 def universe_nodes(
     release: ReleasedTables,
     question: UniverseQuestion,
     room: PageRoom,
     digits: Sequence[int],
-) -> tuple[dict[str, object], dict[str, object]]:
+) -> ShownUniverse:
     """The nodes of a universe on the page, whatever its estimation.
 
     Args:
@@ -54,17 +76,20 @@ def universe_nodes(
         question: the hierarchy.
         room: its paths have been seen by `pipelines.hierarchy.asked.check_asked`.
         digits: the decimals of the numbers of each level.
-
-    Returns:
-        what the template says, to which the estimation adds its facts; and what the scripts read.
     """
-    shown, sizes, paths = shown_keys(question, room.trees), named_sizes(question), room.paths
-    limits = level_limits(sizes, MAX_NODES // room.trees // len(shown))
-    nodes = release.batches(NODES, question.name, keys=len(shown), levels=len(limits))
-    levels = node_levels(sizes, limits, nodes, shown)
+    keys, sizes, paths = (
+        shown_keys(release, question, room.trees),
+        named_sizes(question),
+        room.paths,
+    )
+    limits = level_limits(sizes, MAX_NODES // room.trees // len(keys))
+    nodes = release.batches(NODES, question.name, keys=keys.read, levels=len(limits))
+    plain = levels = node_levels(sizes, limits, nodes, keys.labels)
     if paths:
-        levels = with_asked(levels, asked_levels(release, question, paths, len(shown)))
+        levels = with_asked(plain, asked_levels(release, question, paths, keys.codes))
     digits = list(digits[: len(levels)])
+    whole = plain[: whole_levels(plain, sizes)]
+    course = course_chart(question, whole) if _in_order(question) else None
     said: dict[str, object] = {
         "name": clip(question.name),
         "keyed": question.keys is not None,
@@ -72,11 +97,19 @@ def universe_nodes(
         "in_order": _in_order(question),
         "given_order": "as in the hierarchy",
         "policies": list(_policies(question)),
-        "keys_left_out": left_out(len(shown), question.key_count, "keys"),
+        "key_bars": key_bars(question, keys, levels[0]),
+        "node_bars": None if course else node_bars(question, plain, sizes),
+        "crosstab": nodes_by_key(question, keys, whole),
+        "confidence": percent(question.confidence),
         "nodes_shown": _nodes_shown(question, sizes, limits, paths),
     }
     data = _data(question) | {"digits": digits, "asked": list(dict.fromkeys(paths))}
-    return said, data | _columns(question, sizes, levels, shown, digits)
+    return ShownUniverse(
+        said=said,
+        data=data | _columns(question, sizes, levels, keys.labels, digits),
+        charts={} if course is None else {"course": course},
+        headline=headline(question, keys, plain),
+    )
 
 
 def _policies(question: UniverseQuestion) -> Iterator[dict[str, str]]:

@@ -20,6 +20,7 @@ from pipelines.hierarchy.thresholds_page import threshold_tree
 from pipelines.page.extent import clip
 from pipelines.page.nodes import ReleasedTables, digits_of
 from pipelines.page.noise import laws_text, span_text
+from pipelines.page.numbers import share_text
 from pipelines.page.reading import (
     ADDS_UP,
     CENTRED,
@@ -54,11 +55,12 @@ def _noisy_tree(release: ReleasedTables, question: HierarchyQuestion, room: Page
     """A hierarchy that is measured with noise on the page."""
     errors = level_errors(question)
     digits = [digits_of(error) for error in errors]
-    said, data = universe_nodes(release, question, room, digits)
-    said |= _context(question, errors)
+    shown = universe_nodes(release, question, room, digits)
     return TreePage(
-        said=said,
-        data=data,
+        said=shown.said | _context(question, errors),
+        data=shown.data,
+        headline=shown.headline,
+        charts=shown.charts,
         template="hierarchy/page.html.j2",
         scripts=SCRIPTS,
         notes=_notes(question),
@@ -133,6 +135,7 @@ def _levels(question: HierarchyQuestion, errors: Sequence[float]) -> list[dict[s
             "name": clip(name),
             "nodes": f"{sizes[level]:,}",
             "budget": f"{float(question.plan.level_amounts[level]):.4g}",
+            "share": share_text(question.plan.level_amounts[level] / question.plan.budget.amount),
             "error": f"{errors[level]:,.4g}",
         }
         | _noise(question, level)

@@ -27,10 +27,12 @@ def threshold_tree(
 ) -> TreePage:
     """A hierarchy by thresholds on the page."""
     digits = [_digits(question)] * (question.plan.tree.height + 1)
-    said, data = universe_nodes(release, question, room, digits)
+    shown = universe_nodes(release, question, room, digits)
     return TreePage(
-        said=said | _context(question),
-        data=data,
+        said=shown.said | _context(question),
+        data=shown.data,
+        headline=shown.headline,
+        charts=shown.charts,
         template="hierarchy/thresholds_page.html.j2",
         scripts=SCRIPTS,
         notes=_NOTES,

@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcore.arrays import Integers
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
-from pipelines.hypercube.axis import Axis
-from pipelines.hypercube.densities import Curve, Densities, Grid, Histogram, Rectangles
+from pipelines.charts.chart import Chart
+from pipelines.hypercube.densities import Curve, Densities, Rectangles
+from pipelines.hypercube.drawn import curve_chart, grid_chart, histogram_chart, map_chart
 from pipelines.hypercube.facts import facts, levels, notes, policies
 from pipelines.page.extent import clip, left_out
 from pipelines.page.nodes import ReleasedTables
-from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.page.numbers import interval_text, rounded, with_error
+from pipelines.page.tree_page import Headline, PageRoom, TreePage
 
-if TYPE_CHECKING:
-    from bokeh.plotting import figure
-
-# What one page holds of all its trees: together below 200 kB.
-MAX_PARTS = 3_000
+# What one page holds of all its trees: together below 400 kB.
+MAX_PARTS = 2_500
 MAX_POINTS = 1_000
 MAX_STEPS = 300
 MAX_HISTOGRAMS = 12
-MAX_PAIRS = 15
+MAX_PAIRS = 10
 MAX_ROWS = 40
 # Steps of a heat map, at most, along each column.
-GRID_STEPS = 48
+GRID_STEPS = 32
 # Points of a CDF at which an interval is computed.
 _KNOWN_POINTS = 150
 
 _WINDOWS = (
-    "A figure begins with the middle 99 % of a column's rows where these lie in less than half of "
-    "its bounds; the wheel and the hand move on."
+    "A chart shows the middle 99 % of a column's rows where these lie in less than half of "
+    "its bounds."
 )
-_HEAT_MAPS = "Heat maps end there."
-
-Drawn = tuple["figure", dict[str, Any], str]
 
 
 def hypercube_tree(
@@ -47,16 +41,27 @@ def hypercube_tree(
 ) -> TreePage:
     """A box of columns on the page."""
     tree = ReleasedHypercube(question, release.part)
-    drawn: list[Drawn] = list(_drawn(tree, room.trees)) if tree.total else []
+    drawn = dict(_drawn(tree, room.trees)) if tree.total else {}
     return TreePage(
-        said=_said(tree, room) | {"captions": [caption for _, _, caption in drawn]},
-        data={"kind": "hypercube", "figures": [data for _, data, _ in drawn]},
+        said=_said(tree, room),
+        data={"kind": "hypercube"},
         template="hypercube/page.html.j2",
-        scripts=("hypercube/page.js",) if drawn else (),
+        headline=_headline(tree),
         styles=("hypercube/page.css",),
         notes=notes(question),
-        figures=tuple(figure for figure, _, _ in drawn),
+        charts=drawn,
     )
+
+
+def _headline(tree: ReleasedHypercube) -> Headline:
+    """The rows, and in how many parts they lie."""
+    whole = tree.top(1, 0)[0]
+    rows = f"{tree.total:,}"
+    if whole.std_error is not None and whole.estimate is not None:
+        rows = with_error(whole.estimate, whole.ci_low, whole.ci_high)
+    columns = " x ".join(clip(name) for name in tree.question.columns[:4])
+    label = f"rows by {columns}, in {len(tree.partition.parts.counts):,} parts"
+    return Headline(figure=rows, label=label, rows=rows, total=float(tree.total))
 
 
 def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
@@ -67,8 +72,7 @@ def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
         "name": clip(question.name),
         "facts": facts(tree),
         "rows": f"{tree.total:,}",
-        "windows": _WINDOWS if columns < 3 else f"{_WINDOWS} {_HEAT_MAPS}",
-        "wide": {1: 2, 2: 1}.get(columns, 0),
+        "windows": _WINDOWS,
         "left_out": _left_out(columns, room.trees),
         "confidence": f"{100 * question.confidence:.6g} %",
         "measure": question.plan.measure.value,
@@ -104,39 +108,38 @@ def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[dict[str, str]]:
     each = max(2, min(10, MAX_ROWS // trees // max(1, len(depths))))
     for depth in depths:
         for node in tree.top(each, depth):
-            known = node.std_error is not None and node.estimate is not None
-            high = "" if np.isinf(node.ci_high) else f"{node.ci_high:,.0f}"
+            half = (node.ci_high - node.ci_low) / 2
             yield {
                 "depth": f"{depth}",
                 "label": clip(node.label, 160),
                 "count": f"{node.count:,}",
                 "share": "" if node.fraction is None else f"{100 * node.fraction:.3g} %",
-                "estimate": f"{node.estimate:,.1f}" if known else "",
-                "interval": f"{node.ci_low:,.0f} to {high}" if high else "not known",
+                "estimate": ""
+                if node.std_error is None or node.estimate is None
+                else rounded(node.estimate, half),
+                "interval": interval_text(node.ci_low, node.ci_high)
+                if np.isfinite(node.ci_high)
+                else "not known",
             }
 
 
-# The figures, each with what the script reads to tell what the mouse is over, and its caption
-
-
-def _drawn(tree: ReleasedHypercube, trees: int) -> Iterator[Drawn]:
-    from pipelines.hypercube import figures  # slow to import
-
+def _drawn(tree: ReleasedHypercube, trees: int) -> Iterator[tuple[str, Chart]]:
+    """The charts by their names."""
     densities, columns = Densities(tree=tree), len(tree.question.columns)
     if columns == 1:
         curve = densities.curve(MAX_POINTS // trees, max(20, _KNOWN_POINTS // trees))
-        yield figures.curve_figure(curve), _curve_data(curve), _curve_caption(tree, curve)
+        yield "curve", curve_chart(curve, _curve_caption(tree, curve))
     if columns == 2:
         parts = densities.rectangles(MAX_PARTS // trees)
-        yield figures.map_figure(parts), _map_data(parts), _map_caption(tree, parts)
+        yield "map", map_chart(parts, _map_caption(tree, parts))
     for place in range(_alone(columns, trees)):
         histogram = densities.histogram(place, max(32, MAX_STEPS // trees))
         caption = f"{histogram.axis.name}: rows per {histogram.axis.unit[0]}"
-        yield figures.histogram_figure(histogram), _histogram_data(histogram), caption
+        yield f"column{place}", histogram_chart(histogram, caption)
     if columns > 2:
-        for grid in densities.grids(_paired(columns, trees), GRID_STEPS):
-            caption = " and ".join(axis.name for axis in grid.axes)
-            yield figures.grid_figure(grid), _grid_data(grid), f"{caption}: rows"
+        for place, grid in enumerate(densities.grids(_paired(columns, trees), GRID_STEPS)):
+            caption = f"{grid.axes[1].name} over {grid.axes[0].name}: rows"
+            yield f"pair{place}", grid_chart(grid, caption)
 
 
 def _alone(columns: int, trees: int) -> int:
@@ -167,37 +170,3 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
         f"{text}. Drawn are {len(parts.rows):,} rectangles for {every:,} parts: those of the "
         "smallest counts, or too small to be seen, are merged"
     )
-
-
-def _curve_data(curve: Curve) -> dict[str, Any]:
-    ends = curve.edges[1:]
-    texts = curve.axis.texts(np.zeros(len(ends), np.int64), ends)
-    return {"draws": "curve", "rows": curve.rows.round(1).tolist(), "texts": ["", *texts]}
-
-
-def _histogram_data(histogram: Histogram) -> dict[str, Any]:
-    texts = histogram.axis.texts(histogram.edges[:-1], histogram.edges[1:])
-    return {"draws": "histogram", "rows": histogram.rows.round(1).tolist(), "texts": texts}
-
-
-def _map_data(parts: Rectangles) -> dict[str, Any]:
-    sides = [_listed(*each) for each in zip(parts.axes, parts.starts, parts.stops, strict=True)]
-    return {"draws": "map", "rows": parts.rows.tolist(), "sides": sides}
-
-
-def _grid_data(grid: Grid) -> dict[str, Any]:
-    sides = [
-        {"name": axis.name, "texts": axis.texts(edges[:-1], edges[1:])}
-        for axis, edges in zip(grid.axes, grid.edges, strict=True)
-    ]
-    return {"draws": "grid", "sides": sides}
-
-
-def _listed(axis: Axis, start: Integers, stop: Integers) -> dict[str, Any]:
-    """The texts of runs of cells, each once, and which of them each run has."""
-    both, which = np.unique(np.stack([start, stop]), axis=1, return_inverse=True)
-    return {
-        "name": axis.name,
-        "texts": axis.texts(both[0], both[1]),
-        "which": which.reshape(-1).tolist(),
-    }

@@ -1,6 +1,6 @@
 """The CDF in the report: which of its points are drawn, where, and how its values are written.
 
-`pipelines.ordered.figure` draws them with Bokeh, which is slow to import.
+`pipelines.ordered.drawn` draws them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from dpcore.ordered.question import OrderedQuestion
 from pipelines.page.extent import MAX_POINTS, key_codes
 
 KEYS_AT_FIRST = 3
-# Okabe, Ito: told apart by readers with any colour vision; a second round has dashed lines.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-DASHES = ("solid", "dashed", "dotted")
+COLORS, DASHES = 7, 3
 
 
 def curves_of(
@@ -60,9 +58,9 @@ def points_per_key(curves: int) -> int:
     """How many points a curve may have when the page draws so many curves.
 
     >>> points_per_key(1), points_per_key(100)
-    (2000, 160)
+    (1000, 80)
     """
-    return max(30, min(2_000, MAX_POINTS // curves))
+    return max(30, min(1_000, MAX_POINTS // curves))
 
 
 def _positions(question: OrderedQuestion, upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
@@ -124,11 +122,6 @@ def _value_digits(question: OrderedQuestion) -> int:
     return min(12, max(0, 1 - math.floor(math.log10((high - low) / question.domain.cells))))
 
 
-def color_of(place: int) -> str:
-    """Of the curve of a key."""
-    return PALETTE[place % len(PALETTE)]
-
-
-def dash_of(place: int) -> str:
-    """Of the curve of a key."""
-    return DASHES[place // len(PALETTE) % len(DASHES)]
+def look_of(place: int) -> str:
+    """The classes of the curve of a key: seven colours, then the same dashed, and dotted."""
+    return f"s{place % COLORS} d{place // COLORS % DASHES}"

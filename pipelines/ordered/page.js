@@ -1,6 +1,6 @@
-// Trees over ordered domains: counts per level, and the figure of the CDF.
+// Trees over ordered domains: counts per level.
 (() => {
-  const { release, element, whole, intervalText, nodeRow } = page;
+  const { release, element, whole, intervalText, nodeRow, sources } = page;
 
   // Counts per level: the children of a node are made when it is first opened.
   function rowOf(tree, key, level, place, largest) {
@@ -46,74 +46,22 @@
     return details;
   }
 
+  // All nodes on the page, for CSV.
+  function rowsOf(tree) {
+    const rows = tree.keys.flatMap((key) => key.levels.flatMap((columns, level) =>
+      columns.count.map((count, place) => [...(key.name === null ? [] : [key.name]), level,
+        (columns.labels || tree.labels[level])[place], count, columns.estimate[place],
+        columns.low[place], columns.high[place]])));
+    const keyed = tree.keys[0].name === null ? [] : ["key"];
+    return [[...keyed, "level", "label", "count", "estimate", "ci_low", "ci_high"], ...rows];
+  }
+
   release.trees.forEach((tree, index) => {
     if (tree.kind !== "ordered") return;
     const box = document.getElementById("nodes-" + index);
     const most = tree.keys.reduce((top, key) => Math.max(top, key.levels[0].count[0]), 0);
     for (const key of tree.keys) box.append(nodeOf(tree, key, 0, 0, most));
+    sources.set(box.id, () => rowsOf(tree));
     if (tree.keys.length === 1 && box.firstChild.tagName === "DETAILS") box.firstChild.open = true;
-  });
-
-  // Figures: each key has its renderers side by side (band, line and, for categories, points).
-  function addShares(source) {
-    const { count, low, high } = source.data;
-    const total = count[count.length - 1];
-    const share = (column) => Float64Array.from(column, (value) => total > 0 ? value / total : NaN);
-    source.data = { ...source.data, share: share(count), share_low: share(low), share_high: share(high) };
-  }
-
-  function setScale(renderer, shares) {
-    const glyph = renderer.glyph;
-    if (glyph.type === "VArea") {
-      glyph.y1 = { field: shares ? "share_low" : "low" };
-      glyph.y2 = { field: shares ? "share_high" : "high" };
-    } else {
-      glyph.y = { field: shares ? "share" : "count" };
-    }
-  }
-
-  function keyChoice(tree, renderersOf, shown) {
-    const box = element("fieldset", "keys"), list = element("div");
-    box.append(element("legend", "", "Keys"), list);
-    tree.keys.forEach((key, index) => {
-      const label = element("label"), input = element("input"), swatch = element("span", "swatch");
-      input.type = "checkbox";
-      input.checked = index < shown;
-      swatch.style.borderTopColor = tree.colors[index];
-      swatch.style.borderTopStyle = tree.dashes[index];
-      input.addEventListener("change", () => {
-        for (const renderer of renderersOf(index)) renderer.visible = input.checked;
-      });
-      label.append(input, swatch, element("span", "", key.name));
-      list.append(label);
-    });
-    return box;
-  }
-
-  function addControls(tree, index, figure) {
-    const form = document.getElementById("controls-" + index);
-    const stride = figure.renderers.length / tree.keys.length;
-    const renderersOf = (key) => figure.renderers.slice(key * stride, (key + 1) * stride);
-    tree.keys.forEach((_, key) => addShares(renderersOf(key)[0].data_source));
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("change", (event) => {
-      if (event.target.name !== "scale") return;
-      const shares = event.target.value === "share";
-      document.getElementById("share-note-" + index).hidden = !shares;
-      for (const renderer of figure.renderers) setScale(renderer, shares);
-      figure.y_range.change.emit();
-    });
-    form.reset();
-    if (tree.keys[0].name !== null) form.append(keyChoice(tree, renderersOf, tree.shown));
-  }
-
-  Bokeh.set_log_level("warn");
-  const item = { docid: "release", roots: release.targets, root_ids: Object.keys(release.targets) };
-  Bokeh.embed.embed_items({ release: release.document }, [item]).then((views) => {
-    const byTarget = (id) => [...Bokeh.documents].flatMap((made) => made.roots()).find((root) => root.id === id);
-    for (const [id, target] of Object.entries(release.targets)) {
-      const index = Number(target.split("-")[1]);
-      addControls(release.trees[index], index, byTarget(id));
-    }
   });
 })();

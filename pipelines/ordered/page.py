@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,15 +15,19 @@ from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.questions.tables import CDF, NODES
 from dpcore.uniform.plan import Consistency, Measured
+from pipelines.charts.bars import Bars
+from pipelines.charts.chart import Chart
 from pipelines.ordered.curves import (
-    KEYS_AT_FIRST,
-    color_of,
     curves_of,
-    dash_of,
+    look_of,
     points_per_key,
     value_texts,
 )
-from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out, shown_keys
+from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
+from pipelines.page.crosstab import MAX_COLUMNS, crosstab
+from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
+from pipelines.page.headline import bars_of, rows_text, total_of
+from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
     digits_of,
@@ -34,6 +39,7 @@ from pipelines.page.nodes import (
     whole_levels,
 )
 from pipelines.page.noise import law_text
+from pipelines.page.numbers import percent, share_text
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.reading import (
     ADDS_UP,
@@ -43,8 +49,10 @@ from pipelines.page.reading import (
     interval,
     unbiased_estimate,
 )
-from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.page.tree_page import Headline, PageRoom, TreePage
 
+# Categories that have a bar each.
+_MAX_BARS = 60
 _NOTES = (
     unbiased_estimate("number of rows"),
     *consistent_count(ADDS_UP),
@@ -56,53 +64,188 @@ _NOTES = (
 
 def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
     """A tree over an ordered domain on the page."""
-    # Slow to import, and no command but the one that draws needs it.
-    from pipelines.ordered.figure import cdf_figure
-
-    trees = room.trees
-    shown, name = shown_keys(question, trees), question.name
+    trees, name = room.trees, question.name
+    keys = shown_keys(release, question, trees)
     sizes = question.plan.tree.level_sizes
-    limits = level_limits(sizes, MAX_NODES // trees // len(shown))
-    nodes = release.batches(NODES, name, keys=len(shown), levels=len(limits))
-    levels = node_levels(sizes, limits, nodes, shown)
-    points = release.batches(CDF, name, keys=len(shown))
-    curves = curves_of(question, points, levels[0], shown, trees)
-    rows = _quantile_rows(question, release.quantiles(), trees)
+    limits = level_limits(sizes, MAX_NODES // trees // len(keys))
+    nodes = release.batches(NODES, name, keys=keys.read, levels=len(limits))
+    levels = node_levels(sizes, limits, nodes, keys.labels)
+    rows = _quantile_rows(question, release.quantiles(), keys, trees)
+    drawn = _Drawn(question, keys, levels, room)
     return TreePage(
-        said=_context(question, shown, levels, trees) | {"quantiles": rows},
-        data=_data(question, levels, shown),
+        said=_context(question, keys, levels) | {"quantiles": rows} | drawn.said(),
+        data=_data(question, levels, keys.labels),
         template="ordered/page.html.j2",
+        headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
         notes=_NOTES,
-        figures=(cdf_figure(question, curves, shown),),
+        charts=drawn.charts(release.batches(CDF, name, keys=keys.read)),
     )
 
 
+def _is_ordered(question: OrderedQuestion) -> bool:
+    """Whether there is a CDF: not of categories without an order."""
+    return bool(getattr(question.domain, "is_ordered", True))
+
+
 def _context(
-    question: OrderedQuestion, shown: Sequence[str | None], levels: Sequence[pa.Table], trees: int
+    question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table]
 ) -> dict[str, object]:
     """What the template says of the tree."""
     plan, domain = question.plan, question.domain
-    thinned = domain.cells > points_per_key(trees * len(shown))
     return {
         "name": clip(question.name),
         "measure": plan.budget.measure.value,
         "column": clip(domain.column),
         "about": _about(question),
-        "keys_left_out": left_out(len(shown), question.key_count, "keys"),
-        "confidence": f"{100 * question.confidence:.6g} %",
-        "below": "Rows up to and with each category"
-        if domain.kind == "category"
-        else "Rows below each value",
-        "thinned": f"Drawn with a part of its {domain.cells:,} points." if thinned else "",
+        "keys_left_out": keys.left_out,
+        "confidence": percent(question.confidence),
         "share_note": _share_note(question),
         "nodes_shown": _nodes_shown(question, levels),
         "levels": _noise_levels(question),
-        "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}",
+        "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}" if _is_ordered(question) else "",
         "cells": f"{domain.cells:,}",
         "keyed": plan.keyed,
         "policies": list(policies(question, CELL_POLICIES)),
     }
+
+
+class _Drawn:
+    """What is drawn of a tree.
+
+    Args:
+        question: the tree.
+        keys: those shown.
+        levels: their nodes.
+        room: of the page.
+    """
+
+    def __init__(
+        self, question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table], room: PageRoom
+    ) -> None:
+        self._question, self._keys, self._levels = question, keys, levels
+        self._trees, self._place = room.trees, room.place
+        self._is_category = question.domain.kind == "category"
+
+    def said(self) -> dict[str, object]:
+        """The bars and the table of keys and categories, and what is left out."""
+        question, keys = self._question, self._keys
+        points = points_per_key(self._trees * len(keys))
+        thinned = question.domain.cells > points and _is_ordered(question)
+        return {
+            "key_bars": self._key_bars(),
+            "category_bars": self._category_bars(),
+            "crosstab": self._crosstab(),
+            "panels": self._panels(),
+            "looks": [look_of(place) for place in range(len(keys))],
+            "key_names": [clip(name) for name in keys.labels],
+            "thinned": f"Drawn with a part of its {question.domain.cells:,} points."
+            if thinned
+            else "",
+        }
+
+    def charts(self, points: Iterable[pa.RecordBatch]) -> dict[str, Chart]:
+        """The charts, by their names."""
+        question, keys = self._question, self._keys
+        found: dict[str, Chart | None] = {}
+        if question.keys is None and not self._is_category:
+            found["density"] = density_chart(question, self._levels, _level_errors(question))
+        if _is_ordered(question):
+            roots = self._levels[0]
+            curves = curves_of(question, points, roots, keys.labels, self._trees)
+            if question.keys is None:
+                found["cdf"] = cdf_chart(question, curves[0])
+            else:
+                found["shares"] = shares_chart(question, curves, keys.labels, self._place)
+        return {name: chart for name, chart in found.items() if chart is not None}
+
+    def _panels(self) -> list[Chart]:
+        """A small chart of each key."""
+        if self._question.keys is None or not _is_ordered(self._question):
+            return []
+        roots = self._levels[0]
+        totals = [f"{rows_text(roots, place)} rows" for place in range(len(self._keys))]
+        return key_charts(self._question, self._keys.labels, totals, self._place)
+
+    def _key_bars(self) -> Bars | None:
+        question, roots = self._question, self._levels[0]
+        if question.keys is None:
+            return None
+        return Bars(
+            name=clip(", ".join(question.keys.columns)),
+            bars=list(bars_of(roots, self._keys.labels)),
+            title=f"Rows of each key of {clip(question.name)}",
+            confidence=percent(question.confidence),
+            note=self._keys.left_out,
+        )
+
+    def _category_bars(self) -> Bars | None:
+        """A bar for each category, where they are few enough or the largest of them are here."""
+        question, leaves = self._question, self._levels[-1]
+        if not self._is_category or question.keys is not None or not self._has_leaves:
+            return None
+        size = question.domain.cells
+        rows = leaves
+        if size > _MAX_BARS:
+            order = np.argsort(-leaves["count"].to_numpy(), kind="stable")[:_MAX_BARS]
+            rows = leaves.take(pa.array(np.sort(order)))
+        return Bars(
+            name=clip(question.domain.column),
+            bars=list(bars_of(rows, rows["label"].to_pylist())),
+            title=f"Rows of each category of {clip(question.name)}",
+            confidence=percent(question.confidence),
+            note=left_out(len(rows), size, "categories", "largest"),
+            given="as listed",
+        )
+
+    def _crosstab(self) -> Mapping[str, object] | None:
+        """Categories by keys, where both are few."""
+        question, keys = self._question, self._keys
+        few = 1 < len(keys) == keys.size <= MAX_COLUMNS
+        if not self._is_category or not few or not self._has_leaves:
+            return None
+        if question.domain.cells > _MAX_BARS:
+            return None
+        leaves = [of_key(self._levels[-1], place) for place in range(len(keys))]
+        names = [clip(name) for name in keys.labels]
+        return crosstab(clip(question.domain.column), leaves[0]["label"], names, leaves)
+
+    @property
+    def _has_leaves(self) -> bool:
+        return len(self._levels) == len(self._question.plan.tree.level_sizes)
+
+
+def _headline(
+    question: OrderedQuestion,
+    keys: ShownKeys,
+    levels: Sequence[pa.Table],
+    quantiles: Mapping[str, Any] | None,
+) -> Headline:
+    """The median where there is one; else the largest key or category; else the rows."""
+    roots, column = levels[0], clip(question.domain.column)
+    rows, total = total_of(roots) if len(keys) == keys.size else ("", 0.0)
+    told: dict[str, Any] = {"rows": rows, "total": total}
+    if question.keys is not None:
+        label = f"rows of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
+        return Headline(figure=rows_text(roots), label=label, **told)
+    median = _median(quantiles)
+    if median:
+        value, between = median["value"], median["interval"].strip("()")
+        label = f"median of {column}" + (f", {between}" if between else "")
+        return Headline(figure=value, label=label, **told)
+    if question.domain.kind == "category" and len(levels) > 1:
+        place = int(np.argmax(levels[-1]["count"].to_numpy()))
+        name = clip(levels[-1]["label"][place].as_py())
+        figure = rows_text(levels[-1], place)
+        label = f"rows of {name}, the largest of {question.domain.cells:,} categories"
+        return Headline(figure=figure, label=label, **told)
+    return Headline(figure=rows, label=f"rows, by {column}", **told)
+
+
+def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    rows = [] if quantiles is None else quantiles["rows"]
+    cells: list[Mapping[str, str]] = [row[1] for row in rows if row[0] == "0.5"]
+    return cells[0] if cells else None
 
 
 def _about(question: OrderedQuestion) -> str:
@@ -158,6 +301,7 @@ def _noise_levels(question: OrderedQuestion) -> list[dict[str, str]]:
             "level": f"{level}",
             "nodes": f"{plan.tree.level_sizes[level]:,}",
             "budget": f"{float(plan.level_amounts[level]):.4g}",
+            "share": share_text(plan.level_amounts[level] / plan.budget.amount),
             "noise": law_text(law, exact=plan.public_total and level == 0),
             "deviation": f"{math.sqrt(law.variance):,.4g}" if law else "",
             "error": f"{errors[level]:,.4g}",
@@ -182,32 +326,33 @@ def _level_errors(question: OrderedQuestion) -> list[float]:
 
 
 def _quantile_rows(
-    question: OrderedQuestion, table: pa.Table | None, trees: int
-) -> dict[str, object] | None:
+    question: OrderedQuestion, table: pa.Table | None, keys: ShownKeys, trees: int
+) -> dict[str, Any] | None:
     """A row for each key, or for each quantile where there are no keys."""
+    every = len(question.quantiles)
     wanted = len(question.quantiles[: MAX_QUANTILES // trees])
     if table is None or not wanted:
         return None
-    keys = min(question.key_count, max(1, MAX_QUANTILES // trees // wanted))
-    rows = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    rows = rows.slice(0, keys * len(question.quantiles))
-    if not len(rows):
+    most = min(len(keys), max(1, MAX_QUANTILES // trees // wanted))
+    mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
+    if not len(mine):
         return None
-    cells, every = _quantile_cells(question, rows), len(question.quantiles)
     titles = [f"{quantile:.6g}" for quantile in question.quantiles[:wanted]]
     if question.keys is None:
-        listed = [{"name": title, "cells": [cells[place]]} for place, title in enumerate(titles)]
+        cells = _quantile_cells(question, mine.slice(0, every))
+        rows = [[title, cells[place]] for place, title in enumerate(titles)]
         titles = ["Quantile", "Value"]
     else:
-        listed = [
-            {"name": clip(name), "cells": cells[place * every : place * every + wanted]}
-            for place, name in enumerate(question.labels_between(0, len(cells) // every))
-        ]
+        named = mine["key"].cast(pa.string())
+        rows = []
+        for label in keys.labels[:most]:
+            own = mine.filter(pc.equal(named, label)).slice(0, every)
+            rows.append([clip(label), *_quantile_cells(question, own)[:wanted]])
         titles = [clip(", ".join(question.keys.columns)), *titles]
-    missing = left_out(len(cells) // every, question.key_count, "keys")
+    missing = left_out(len(rows), keys.size, "keys", "largest") if question.keys else ""
     if wanted < every:
         missing += f" The first {wanted:,} of {every:,} quantiles are here."
-    return {"titles": titles, "rows": listed, "left_out": missing.strip()}
+    return {"titles": titles, "rows": rows, "left_out": missing.strip()}
 
 
 def _quantile_cells(question: OrderedQuestion, rows: pa.Table) -> list[dict[str, str]]:
@@ -246,9 +391,6 @@ def _data(
         "digits": digits,
         # A level that is there whole has the same labels under every key.
         "labels": [texts_of(of_key(table, 0)["label"]) for table in levels[:whole]],
-        "shown": KEYS_AT_FIRST,
-        "colors": [color_of(place) for place in range(len(shown))],
-        "dashes": [dash_of(place) for place in range(len(shown))],
         "keys": [
             {
                 "name": None if name is None else clip(name),

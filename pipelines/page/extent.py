@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.arrays import Integers
-from dpcore.questions.question import Question
 from dpcore.rows.column import map_chunks
 
-# Together these keep the page below 5 MB, of which the chart library is 1.3 MB.
+# Together these keep the page below 1 MB, and that of most releases below 600 KB.
 MAX_TREES = 12
 MAX_KEYS = 40
-MAX_POINTS = 16_000
-MAX_NODES = 12_000
+MAX_POINTS = 8_000
+MAX_NODES = 5_000
 # What `dptrees report --path` adds: nodes, over all keys.
 MAX_ASKED = 6_000
 MAX_QUANTILES = 3_000
@@ -35,21 +34,15 @@ def clip(text: str | None, size: int = TEXT_BYTES) -> str:
     return plain.encode()[:size].decode(errors="ignore") + "\u2026"
 
 
-def shown_keys(question: Question, trees: int) -> list[str | None]:
-    """The first keys, as many as leave each a curve of 150 points."""
-    most = max(1, min(MAX_KEYS, MAX_POINTS // trees // 150))
-    return question.labels_between(0, min(most, question.key_count))
-
-
-def left_out(shown: int, size: int, noun: str) -> str:
-    """What the page says where it shows the first of many.
+def left_out(shown: int, size: int, noun: str, which: str = "first") -> str:
+    """What the page says where it shows some of many.
 
     >>> left_out(3, 1000, "keys")
     'The first 3 of 1,000 keys are here; the tables hold all of them.'
     """
     if shown == size:
         return ""
-    return f"The first {shown:,} of {size:,} {noun} are here; the tables hold all of them."
+    return f"The {which} {shown:,} of {size:,} {noun} are here; the tables hold all of them."
 
 
 def key_codes(batch: pa.RecordBatch, shown: Sequence[str | None]) -> Integers:

@@ -136,9 +136,9 @@ def texts_of(labels: pa.ChunkedArray | pa.Array) -> list[str]:
 
 
 def digits_of(error: float) -> int:
-    """Decimals that show two digits of a standard error.
+    """Decimals that show two digits of a standard error, none where it is above 1.
 
     >>> digits_of(3.2), digits_of(0.05), digits_of(0.0)
-    (1, 3, 0)
+    (0, 3, 0)
     """
-    return min(6, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 0
+    return min(6, max(0, 1 - math.floor(math.log10(error)))) if 0 < error < 1 else 0

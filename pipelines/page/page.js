@@ -1,5 +1,5 @@
 "use strict";
-// What the trees of every kind share: the release, and the row of a node.
+// What the trees of every kind share: the release, the row of a node, tables as CSV, what is folded.
 const page = (() => {
   const release = JSON.parse(document.getElementById("release-data").textContent);
 
@@ -33,5 +33,80 @@ const page = (() => {
     return row;
   }
 
-  return { release, element, whole, intervalText, nodeRow };
+  // CSV: tables of lists of cells, of which null is empty. A text that a spreadsheet would take for
+  // a formula is led by an apostrophe.
+  function csvText(rows) {
+    const cell = (value) => {
+      if (value === null || value === undefined) return "";
+      if (typeof value === "number") return String(value);
+      const text = /^[=+@\t\r]|^-(?![\d.]+$)/.test(value) ? "'" + value : value;
+      return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+    };
+    return rows.map((row) => row.map(cell).join(",") + "\r\n").join("");
+  }
+
+  function save(name, rows) {
+    const link = element("a");
+    link.href = URL.createObjectURL(new Blob([csvText(rows)], { type: "text/csv;charset=utf-8" }));
+    link.download = name.replace(/[^\w.-]+/g, "-") + ".csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  // A table as it stands; a title may name several columns, and a cell hold their exact values.
+  function tableRows(table) {
+    const head = [...table.tHead.rows[0].cells].filter((each) => each.tagName === "TH");
+    const titles = head.flatMap((each) => each.dataset.columns ? each.dataset.columns.split(" ")
+      : [each.textContent]);
+    const body = [...table.tBodies[0].rows].map((row) => [...row.cells]
+      .filter((each) => !each.classList.contains("drawing"))
+      .flatMap((each) => each.dataset.values === undefined ? [each.innerText.trim().replace(/\s+/g, " ")]
+        : each.dataset.values.split(" ")));
+    return [titles, ...body];
+  }
+
+  // Who else can tell the rows of what a button stands beside: by the id of that element.
+  const sources = new Map();
+
+  function rowsBeside(button) {
+    const box = button.closest(".listed") || button.closest("details");
+    const nodes = box.querySelector(".nodes");
+    return nodes ? sources.get(nodes.id)() : tableRows(box.querySelector("table"));
+  }
+
+  for (const button of document.querySelectorAll("button.csv")) {
+    button.hidden = false;
+    button.setAttribute("aria-label", "Download as CSV: " + button.dataset.csv);
+    button.addEventListener("click", () => save(button.dataset.csv, rowsBeside(button)));
+  }
+
+  // Bars stand the largest first or in their own order, as is chosen.
+  for (const orders of document.querySelectorAll(".orders")) {
+    orders.addEventListener("change", (event) => {
+      const body = orders.closest(".listed").querySelector("tbody");
+      const name = event.target.value === "largest" ? "count" : "place";
+      const sign = name === "count" ? -1 : 1;
+      const number = (row) => sign * Number(row.dataset[name]);
+      body.append(...[...body.rows].sort((one, other) => number(one) - number(other)));
+    });
+  }
+
+  // What a link leads to is opened, and so is all that is printed.
+  function openTarget() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target && target.tagName === "DETAILS") {
+      target.open = true;
+      target.scrollIntoView();
+    }
+  }
+  let opened = [];
+  addEventListener("hashchange", openTarget);
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("main details:not([open])")].filter((each) => !each.closest(".nodes"));
+    for (const each of opened) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+  openTarget();
+
+  return { release, element, whole, decimal, intervalText, nodeRow, save, csvText, sources };
 })();

@@ -2,7 +2,9 @@
 // found by their paths. A kind of tree says how its paths are written, and what its nodes are said
 // to be: see hierarchy/page.js.
 const paths = (() => {
-  const { release, element, whole, nodeRow } = page;
+  const { release, element, whole, nodeRow, sources } = page;
+  // 2 before 10.
+  const natural = new Intl.Collator("en", { numeric: true });
 
   // The tree of one key. A level that is there whole has its labels once for all keys.
   class Nodes {
@@ -109,6 +111,9 @@ const paths = (() => {
       if (this.order.largest) {
         const counts = (view) => view.nodes.key.levels[view.level].count[view.place];
         sorted.sort((one, other) => counts(other) - counts(one));
+      } else if (!this.nodes.tree.codes && !this.nodes.tree.bits) {
+        const name = (view) => view.nodes.columns(view.level).labels[view.place];
+        sorted.sort((one, other) => natural.compare(name(one), name(other)));
       }
       this.inside.prepend(...sorted.map((view) => view.element));
     }
@@ -178,12 +183,30 @@ const paths = (() => {
     });
   }
 
+  // All nodes on the page, for CSV.
+  function rowsOf(tree, kind) {
+    const rows = tree.keys.flatMap((key) => {
+      const nodes = new Nodes(tree, key, kind), paths = [[""]];
+      return key.levels.flatMap((columns, level) => columns.count.map((count, place) => {
+        if (level) {
+          const above = paths[level - 1][nodes.columns(level).parent[place]];
+          (paths[level] ||= [])[place] = kind.path(nodes, above, level, place);
+        }
+        return [...(key.name === null ? [] : [key.name]), tree.levels[level], paths[level][place], count,
+          (columns.estimate || [])[place], (columns.low || [])[place], (columns.high || [])[place]];
+      }));
+    });
+    const keyed = tree.keys[0].name === null ? [] : ["key"];
+    return [[...keyed, "level", "path", "count", "estimate", "ci_low", "ci_high"], ...rows];
+  }
+
   // Puts a tree onto the page.
   function addTree(tree, index, kind) {
     const box = document.getElementById("nodes-" + index);
     const order = { largest: !tree.inOrder, views: [] };
     const most = tree.keys.reduce((top, key) => Math.max(top, key.levels[0].count[0]), 0);
     const roots = tree.keys.map((key) => new View(new Nodes(tree, key, kind), 0, 0, "", most, order));
+    sources.set(box.id, () => rowsOf(tree, kind));
     box.append(...roots.map((root) => root.element));
     // A single root is open, and what is only one below it.
     for (let view = roots.length === 1 ? roots[0] : null; view; view = view.below && view.below.length === 1 ? view.below[0] : null) view.open();

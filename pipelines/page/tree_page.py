@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from pipelines.charts.chart import Chart
 from pipelines.page.reading import Note
-
-if TYPE_CHECKING:
-    from bokeh.plotting import figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +15,30 @@ class PageRoom:
 
     Args:
         trees: how many trees share the page.
+        place: of the tree among them.
         paths: of the nodes that the page was asked for beside what it has room for.
     """
 
     trees: int = 1
+    place: int = 0
     paths: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """What the top of the page says of a tree.
+
+    Args:
+        figure: one number.
+        label: what it is.
+        rows: the rows of the tree, with their error; none where they are not known.
+        total: likewise, as a number.
+    """
+
+    figure: str
+    label: str
+    rows: str = ""
+    total: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +50,18 @@ class TreePage:
             values.
         data: what the scripts read; plain JSON values.
         template: of its part of the page, from the folder of this package.
-        scripts: likewise, in their order, after the one that all share.
-        styles: likewise, after the one that all share.
+        headline: what the top of the page says of it; None: its name alone.
+        scripts: likewise, in their order, after those that all share.
+        styles: likewise, after those that all share.
         notes: how to read its numbers.
-        figures: in the order of their elements, which have the ids ``figure-PLACE``,
-            ``figure-PLACE-1`` and so on.
+        charts: by name, which is in the id of their element: ``figure-PLACE-NAME``.
     """
 
     said: dict[str, object]
     data: dict[str, object]
     template: str
+    headline: Headline | None = None
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
-    figures: tuple[figure, ...] = ()
+    charts: Mapping[str, Chart] = field(default_factory=dict)

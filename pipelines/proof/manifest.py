@@ -25,6 +25,7 @@ ENTRIES = {
     **dict.fromkeys(("spec", "dptrees", "guarantee", "trees", "nonce", "key_id"), True),
     **dict.fromkeys(("record", "parts", "files", CHECKSUM), True),
     "parameters": False,
+    "report": False,
     "series": False,
 }
 # Of recomputed floats: another processor may round the last bits of a sum otherwise.
@@ -48,11 +49,12 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
             raise CheckFailed(f"{name} is not {digits} hexadecimal digits")
     if not _VERSION.fullmatch(str(manifest["dptrees"])):
         raise CheckFailed("dptrees is not a version")
-    parameters = manifest.get("parameters", {"": ""})
-    if not isinstance(parameters, dict) or not parameters:
-        raise CheckFailed("parameters is not a section of texts")
-    if not all(isinstance(text, str) for text in parameters.values()):
-        raise CheckFailed("parameters is not a section of texts")
+    for name in ("parameters", "report"):
+        texts = manifest.get(name, {"": ""})
+        if not isinstance(texts, dict) or not texts:
+            raise CheckFailed(f"{name} is not a section of texts")
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise CheckFailed(f"{name} is not a section of texts")
     return f"{len(manifest)} entries, checksum {str(manifest[CHECKSUM])[:16]}"
 
 

@@ -174,6 +174,7 @@ class Stage:
             repair=wanted.repair,
             witness=witness,
             parameters=configuration.parameters,
+            report=configuration.report,
         )
         run_job(read, release, self.options)
 

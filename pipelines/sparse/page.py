@@ -4,19 +4,27 @@ were published, and what it means that a node was not."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
 
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.question import SparseQuestion
-from pipelines.page.extent import MAX_NODES, clip
+from pipelines.charts.bars import Bars
+from pipelines.page.extent import MAX_NODES, clip, left_out
+from pipelines.page.headline import bars_of, rows_text, total_of
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.noise import law_text
+from pipelines.page.numbers import share_text
 from pipelines.page.policies import DROPPED
 from pipelines.page.reading import STANDARD_ERROR, consistent_count, interval
-from pipelines.page.tree_page import PageRoom, TreePage
+from pipelines.page.tree_page import Headline, PageRoom, TreePage
 from pipelines.sparse.nodes import ShownNodes, node_columns, shown_nodes
 from pipelines.sparse.paths import root_path
 
+_BARS = 20
 _NOTES = (
     (
         "estimate",
@@ -38,15 +46,50 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
         "keys": [{"name": None, "levels": levels}],
     }
     return TreePage(
-        said=_context(question, shown, paths),
+        said=_context(question, shown, paths) | {"node_bars": _node_bars(question, shown)},
         data=data,
         template="sparse/page.html.j2",
+        headline=_headline(question, shown),
         scripts=("page/paths.js", "sparse/page.js"),
         notes=_NOTES,
     )
 
 
 # What the template says
+
+
+def _headline(question: SparseQuestion, shown: ShownNodes) -> Headline:
+    """The largest node of the finest level that has any: the heaviest that was found."""
+    rows, total = total_of(shown.levels[0])
+    published = sum(shown.published) - 1
+    found = f"{published:,} heavy nodes were published"
+    if len(shown.levels) == 1:
+        return Headline(figure=rows, label="rows; no node was published", rows=rows, total=total)
+    below = shown.levels[-1]
+    place = int(np.argmax(below["count"].to_numpy()))
+    name = clip(below["label"][place].as_py())
+    label = f"rows of {name}, the largest {clip(question.plan.levels[len(shown.levels) - 1].name)}"
+    figure = rows_text(below, place)
+    return Headline(figure=figure, label=f"{label}; {found}", rows=rows, total=total)
+
+
+def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
+    """A bar for each of the largest nodes of the first level that has several."""
+    found = [level for level, number in enumerate(shown.published) if number > 1]
+    if not found or found[0] >= len(shown.levels):
+        return None
+    level = found[0]
+    order = np.argsort(-shown.levels[level]["count"].to_numpy(), kind="stable")[:_BARS]
+    rows = shown.levels[level].take(pa.array(np.sort(order)))
+    name = clip(question.plan.levels[level].name)
+    return Bars(
+        name=name,
+        bars=list(bars_of(rows, rows["label"].to_pylist())),
+        title=f"Counts of each {name} of {clip(question.name)}",
+        confidence=_percent(question.confidence),
+        note=left_out(len(rows), shown.published[level], f"published {name} nodes", "largest"),
+        given="as in the tables",
+    )
 
 
 def _context(
@@ -140,6 +183,7 @@ def _levels(question: SparseQuestion, shown: ShownNodes) -> list[dict[str, str]]
             "name": clip(level.name),
             "published": f"{shown.published[number]:,}",
             "here": f"{len(shown.levels[number]) if number < len(shown.levels) else 0:,}",
+            "share": share_text(Fraction(level.epsilon) / Fraction(plan.epsilon)),
             "epsilon": f"{float(level.epsilon):.4g}",
             "delta": f"{float(level.delta):.3g}",
             "noise": law_text(plan.law(number), exact=plan.public_total),

@@ -1,0 +1,89 @@
+"""Bars with whiskers, lying one below the other: a table that is a chart too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.charts.paths import SIDE
+from pipelines.page.numbers import interval_text, rounded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A count and its interval.
+
+    Args:
+        name: what is counted.
+        count: consistent.
+        low, high: the ends of the interval; the upper one may be infinite.
+        estimate: None where there is none.
+    """
+
+    name: str
+    count: int
+    low: float
+    high: float
+    estimate: float | None = None
+
+    @property
+    def ends(self) -> tuple[float | None, float, float]:
+        """What a table beside it says: estimate and interval."""
+        return self.estimate, self.low, self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """Counts on the page, the largest first.
+
+    Args:
+        name: of what is counted: a column.
+        bars: in their own order.
+        title: of the table.
+        note: what is left out.
+        confidence: of the intervals, in words.
+        given: what their own order is called; none where it has no name.
+    """
+
+    name: str
+    bars: Sequence[Bar]
+    title: str
+    confidence: str
+    note: str = ""
+    given: str = ""
+    in_order: bool = False
+
+    @property
+    def rows(self) -> Iterator[dict[str, object]]:
+        """What the template writes of each, the largest first or in their own order."""
+        most = self._most
+        places = range(len(self.bars))
+        counts = np.array([each.count for each in self.bars])
+        order = places if self.in_order else np.argsort(-counts, kind="stable").tolist()
+        for place in order:
+            bar = self.bars[place]
+            low, high = (min(SIDE, max(0, round(e / most * SIDE))) for e in _finite(bar, most))
+            yield {
+                "place": place,
+                "name": bar.name,
+                "exact": bar.count,
+                "about": rounded(bar.count, (bar.high - bar.low) / 2),
+                "interval": "exact" if bar.low == bar.high else interval_text(bar.low, bar.high),
+                "ends": " ".join("" if each is None else f"{each:.10g}" for each in bar.ends),
+                "width": min(SIDE, max(0, round(bar.count / most * SIDE))),
+                "low": low,
+                "high": high,
+            }
+
+    @property
+    def _most(self) -> float:
+        """The end of the longest bar or whisker; a whisker may be cut at twice the longest bar."""
+        largest = max((bar.count for bar in self.bars), default=0)
+        ends = max((_finite(bar, 0.0)[1] for bar in self.bars), default=0.0)
+        return float(max(largest, min(ends, 2.0 * largest or ends))) or 1.0
+
+
+def _finite(bar: Bar, most: float) -> tuple[float, float]:
+    return bar.low, bar.high if np.isfinite(bar.high) else most

@@ -1,0 +1,93 @@
+"""A chart on the page: its axes, what is drawn between them, and what is said of its points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.charts.axis import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A path in a square of 1,000 by 1,000.
+
+    Args:
+        look: its classes in the page's style, such as ``line s0``.
+        path: of `pipelines.charts.paths`.
+        name: by which other charts of the page use it; none where they do not.
+        use: the name of the shape that stands here; the path is then none.
+    """
+
+    look: str
+    path: str = ""
+    name: str = ""
+    use: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """Shapes that are shown and hidden together.
+
+    Args:
+        shapes: from below.
+        shown: whether they are seen at first.
+    """
+
+    shapes: tuple[Shape, ...]
+    shown: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart.
+
+    Args:
+        title: what it shows, in one line; for whoever does not see it too.
+        text: what it shows in numbers, for whoever does not see it.
+        x, y: the axes.
+        layers: what is drawn, from below.
+        right: a second axis of what is drawn; None where there is none.
+        caption: what is said above it.
+        look: "", "small" or "square".
+        legend: colours of what is drawn and what they stand for: classes, and texts.
+        data: what the script reads to tell what a point is: of lines and bars a list ``series`` of
+            columns; see `charts/chart.js`.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    layers: tuple[Layer, ...]
+    text: str = ""
+    right: Axis | None = None
+    caption: str = ""
+    look: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def series(
+    at: Sequence[int],
+    texts: Sequence[str],
+    numbers: dict[str, list[Any]],
+    *,
+    name: str | None = None,
+    total: float | None = None,
+) -> dict[str, Any]:
+    """What the script reads of a line or of bars.
+
+    Args:
+        at: where the points lie, from 0 to 1,000.
+        texts: what each is.
+        numbers: the columns ``count`` and, where they are known, ``estimate``, ``low``, ``high``.
+        name: of the key.
+        total: of which the counts are shares; None where they are none.
+    """
+    own: dict[str, Any] = {"at": list(at), "texts": list(texts), **numbers}
+    if name is not None:
+        own["name"] = name
+    if total:
+        own["total"] = total
+    return own

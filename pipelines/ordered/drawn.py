@@ -1,0 +1,269 @@
+"""The charts of an ordered tree in the report: its CDF, its density or the course of its days, and
+small multiples of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.arrays import Floats, Integers
+from dpcore.ordered.question import OrderedQuestion
+from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
+from pipelines.charts.chart import Chart, Layer, Shape, series
+from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
+from pipelines.ordered.curves import (
+    KEYS_AT_FIRST,
+    axis_bounds,
+    look_of,
+    value_texts,
+)
+from pipelines.page.extent import clip
+from pipelines.page.nodes import digits_of
+
+# Of a density, at most; a course of days may have more.
+_BARS = 100
+_DAYS = 800
+_PANEL_TICKS = 3
+
+
+def cdf_chart(question: OrderedQuestion, curve: pa.Table) -> Chart:
+    """The CDF of a tree without keys: band and line, over rows and over their share."""
+    columns = _columns(question, curve)
+    total = float(columns["count"][-1])
+    most = _most(columns, total)
+    x = x_axis(question)
+    places, up = _places(question, columns["x"]), (0.0, most)
+    low, high = (lifted(columns[name], *up) for name in ("low", "high"))
+    shapes = (
+        Shape(look="band s0", path=band(places, low, high)),
+        Shape(look="line s0", path=line(places, lifted(columns["count"], *up))),
+    )
+    return Chart(
+        title=f"Rows {_lead(question)} each value of {clip(question.domain.column)}",
+        text=f"It rises from 0 to {total:,.0f} rows.",
+        caption=f"Rows {_lead(question)} each value",
+        x=x,
+        y=number_axis(0.0, most, "rows", 5),
+        right=share_axis(total, most) if total > 0 else None,
+        layers=(Layer(shapes=shapes),),
+        data={
+            "draws": "line",
+            "lead": _lead(question),
+            "top": most,
+            "series": [_told(question, columns, places, None)],
+        },
+    )
+
+
+def shares_chart(
+    question: OrderedQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None], place: int
+) -> Chart:
+    """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first.
+
+    Args:
+        question: the tree.
+        curves: of each key.
+        shown: the keys.
+        place: of the tree on the page, which names its shapes.
+    """
+    layers, told = [], []
+    for key, curve in enumerate(curves):
+        columns = _columns(question, curve)
+        total = max(1.0, float(columns["count"][-1]))
+        places = _places(question, columns["x"])
+        low, high = (lifted(columns[name] / total, 0.0, 1.0) for name in ("low", "high"))
+        count = lifted(columns["count"] / total, 0.0, 1.0)
+        names = {"band": f"b-{place}-{key}", "line": f"l-{place}-{key}"}
+        paths = {"band": band(places, low, high), "line": line(places, count)}
+        shapes = [
+            Shape(look=f"{each} {look_of(key)}", path=paths[each], name=names[each])
+            for each in names
+        ]
+        layers.append(Layer(shapes=tuple(shapes), shown=key < KEYS_AT_FIRST))
+        told.append(_told(question, columns, places, clip(shown[key])))
+    return Chart(
+        title=f"Share of each key's rows {_lead(question)} each value of "
+        f"{clip(question.domain.column)}",
+        text="One line for each key that is chosen; small charts of the keys follow.",
+        caption=f"Share of a key's rows {_lead(question)} each value",
+        x=x_axis(question),
+        y=share_axis(1.0, 1.0),
+        layers=tuple(layers),
+        data={"draws": "line", "lead": _lead(question), "shares": True, "series": told},
+    )
+
+
+def key_charts(
+    question: OrderedQuestion, shown: Sequence[str | None], totals: Sequence[str], place: int
+) -> list[Chart]:
+    """A small chart of each key, of the shapes of `shares_chart`."""
+    x, y = x_axis(question, _PANEL_TICKS), share_axis(1.0, 1.0)
+    y = Axis(low=y.low, high=y.high, label="", ticks=y.ticks[::2])
+    x = Axis(low=x.low, high=x.high, label="", ticks=x.ticks)
+    return [
+        Chart(
+            title=f"Share of the rows of {clip(name)}",
+            text=f"{total}.",
+            caption=f"{clip(name)}: {total}",
+            look="small",
+            x=x,
+            y=y,
+            layers=(
+                Layer(
+                    shapes=(
+                        Shape(look="band s0", use=f"b-{place}-{key}"),
+                        Shape(look="line s0", use=f"l-{place}-{key}"),
+                    )
+                ),
+            ),
+        )
+        for key, (name, total) in enumerate(zip(shown, totals, strict=True))
+    ]
+
+
+def density_chart(
+    question: OrderedQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+) -> Chart | None:
+    """The rows of the finest nodes that are not drowned in noise, as bars with whiskers; of moments
+    a line with its band. None where the tree has none but its root."""
+    level = _density_level(question, levels, errors)
+    if level is None:
+        return None
+    return _nodes_chart(question, levels[level], level, errors[level])
+
+
+def _density_level(
+    question: OrderedQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+) -> int | None:
+    """The deepest level that is there whole, whose nodes are few, and hold more than their error
+    on average."""
+    total = float(levels[0]["count"][0].as_py())
+    most = _DAYS if _is_temporal(question) else _BARS
+    found = None
+    for level, size in enumerate(question.plan.tree.level_sizes[: len(levels)]):
+        if not level or len(levels[level]) < size or size > most:
+            continue
+        if found is None or errors[level] <= total / size:
+            found = level
+    return found
+
+
+def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: float) -> Chart:
+    """The nodes of one level side by side; one that is narrower is as high as if it were not."""
+    tree, (low, high) = question.plan.tree, axis_bounds(question)
+    wide, cells = tree.leaves_below(level), question.domain.cells
+    start = rows["node"].to_numpy() * wide
+    stop = np.minimum(start + wide, cells)
+    whole = wide / (stop - start)
+    at = {name: rows[column].to_numpy() * whole for name, column in _NUMBERS.items()}
+    most = _most(at, float(at["count"].max(initial=0.0)), 1.6)
+    left, right = (scaled(low + (high - low) * each / cells, low, high) for each in (start, stop))
+    middle = (left + right) // 2
+    ends = [lifted(at[name], 0.0, most) for name in ("low", "high", "count")]
+    temporal = _is_temporal(question)
+    if temporal:
+        shapes = (
+            Shape(look="band s0", path=band(middle, ends[0], ends[1])),
+            Shape(look="line s0", path=line(middle, ends[2])),
+        )
+    else:
+        shapes = (
+            Shape(look="bar", path=bars(left, right, ends[2])),
+            Shape(look="whisker", path=whiskers(middle, ends[0], ends[1])),
+        )
+    step = f"{(high - low) * wide / cells:,.6g}"
+    caption = "Rows over time" if temporal else f"Density: rows per {step}"
+    numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
+    texts = [clip(text) for text in rows["label"].to_pylist()]
+    drawn = "line" if temporal else "bars"
+    return Chart(
+        title=f"{caption} of {clip(question.domain.column)}",
+        text=f"{len(rows):,} {'points' if temporal else 'bars'}, the highest of "
+        f"{at['count'].max(initial=0.0):,.0f} rows.",
+        caption=caption,
+        x=x_axis(question),
+        y=number_axis(0.0, most, "rows", 5),
+        layers=(Layer(shapes=shapes),),
+        data={
+            "draws": drawn,
+            "lead": "",
+            "top": most,
+            "series": [series(middle.tolist(), texts, numbers)],
+        },
+    )
+
+
+_NUMBERS = {"count": "count", "estimate": "estimate", "low": "ci_low", "high": "ci_high"}
+
+
+def x_axis(question: OrderedQuestion, most: int = 7) -> Axis:
+    """The axis of the values of a domain."""
+    label, domain = clip(question.domain.column), question.domain
+    if domain.kind == "category":
+        return name_axis(
+            [clip(text, 16) for text in domain.labels(0, domain.cells).to_pylist()], label
+        )
+    low, high = axis_bounds(question)
+    if _is_temporal(question):
+        return time_axis(low, high, label, min(most, 5))
+    return number_axis(low, high, label, most)
+
+
+def _lead(question: OrderedQuestion) -> str:
+    return "up to and with" if question.domain.kind == "category" else "below"
+
+
+def _is_temporal(question: OrderedQuestion) -> bool:
+    return bool(pa.types.is_temporal(question.domain.value_type))
+
+
+def _places(question: OrderedQuestion, x: Floats) -> Integers:
+    """Where the values of the axis lie; categories around their places in the list."""
+    if question.domain.kind == "category":
+        return scaled(x, -0.5, question.domain.cells - 0.5)
+    return scaled(x, *axis_bounds(question))
+
+
+def _most(columns: dict[str, npt.NDArray[Any]], most: float, times: float = 1.15) -> float:
+    """The upper end of an axis of rows: of the counts, and of intervals that are not far above."""
+    highest = float(columns["high"].max(initial=0.0))
+    return max(most * 1.02, min(highest, most * times) if most else highest) or 1.0
+
+
+def _columns(question: OrderedQuestion, curve: pa.Table) -> dict[str, Any]:
+    """The columns of a curve; one of numbers or times begins with no rows below the lower bound."""
+    values: dict[str, Any] = {
+        name: np.asarray(curve[column].to_numpy(), np.float64)
+        for name, column in ({"x": "x"} | _NUMBERS).items()
+    }
+    texts = [clip(text) for text in value_texts(question, curve["upper"])]
+    if question.domain.kind != "category":
+        start = {"x": axis_bounds(question)[0]}
+        values = {name: np.append(start.get(name, 0.0), column) for name, column in values.items()}
+        edge = pa.chunked_array([question.domain.lower_edges(0, 1)])
+        texts = [*value_texts(question, edge), *texts]
+    errors = curve["std_error"].to_numpy()
+    return values | {"texts": texts, "error": float(np.median(errors)) if len(errors) else 0.0}
+
+
+def _told(
+    question: OrderedQuestion, columns: dict[str, Any], places: Integers, name: str | None
+) -> dict[str, Any]:
+    numbers = _rounded({each: columns[each] for each in _NUMBERS}, columns["error"])
+    total = float(columns["count"][-1])
+    return series(places.tolist(), columns["texts"], numbers, name=name, total=total)
+
+
+def _rounded(columns: dict[str, npt.NDArray[Any]], error: float) -> dict[str, list[Any]]:
+    """Columns of numbers, with two digits of their error and at most one decimal."""
+    digits = min(1, digits_of(error))
+    found: dict[str, list[Any]] = {}
+    for name, column in columns.items():
+        whole = name == "count" or digits == 0
+        rounded = np.round(column, 0 if whole else digits)
+        found[name] = rounded.astype(np.int64).tolist() if whole else rounded.tolist()
+    return found

@@ -1,0 +1,53 @@
+"""What the top of the page says of a tree's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.charts.bars import Bar
+from pipelines.page.extent import clip
+from pipelines.page.numbers import with_error
+
+
+def rows_text(rows: pa.Table, place: int = 0) -> str:
+    """The estimate of a node with its error: of the first row of a table, or another."""
+    low, high, estimate = (rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate"))
+    if estimate is None:
+        estimate = rows["count"][place].as_py()
+    return with_error(estimate, low, high)
+
+
+def bars_of(rows: pa.Table, names: Sequence[str | None]) -> Iterator[Bar]:
+    """The rows of a table of nodes as bars.
+
+    Args:
+        rows: of nodes.
+        names: of the bars.
+    """
+    columns = (rows[name].to_pylist() for name in ("count", "ci_low", "ci_high", "estimate"))
+    for name, count, low, high, estimate in zip(names, *columns, strict=True):
+        yield Bar(name=clip(name), count=count, low=low, high=high, estimate=estimate)
+
+
+def total_of(roots: pa.Table) -> tuple[str, float]:
+    """The rows of all roots together with their error, in words and as a number; none in words
+    where the error of the sum is not known.
+
+    Args:
+        roots: of keys whose noise is independent.
+    """
+    total = float(np.sum(roots["count"].to_numpy()))
+    if len(roots) == 1:
+        return rows_text(roots), total
+    low, high = roots["ci_low"].to_numpy(), roots["ci_high"].to_numpy()
+    errors, estimate = roots["std_error"].to_numpy(), roots["estimate"].to_numpy()
+    centred = np.abs((low + high) / 2 - estimate) <= 0.02 * (high - low) + 1
+    if not (np.all(np.isfinite(errors)) and np.any(centred & (errors > 0))):
+        return "", total
+    times = float(np.median(((high - low) / 2 / errors)[centred & (errors > 0)]))
+    half = times * float(np.sqrt(np.sum(errors**2)))
+    mean = float(np.sum(estimate))
+    return with_error(mean, mean - half, mean + half), total

@@ -1,0 +1,77 @@
+"""Numbers on the page, with as many digits as their errors deserve."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+# A fraction is told as such where its denominator is one that a person reads at once.
+_LARGEST_DENOMINATOR = 24
+
+
+def rounded(value: float, error: float) -> str:
+    """A number, rounded to two digits of its error, or to whole ones where that is above 1.
+
+    >>> rounded(145681.3, 989.6), rounded(3.7, 4.2), rounded(0.123456, 0.0021), rounded(7.0, 0.0)
+    ('145,680', '4', '0.1235', '7')
+    """
+    if not math.isfinite(value):
+        return "any number"
+    if not (error > 0 and math.isfinite(error)):
+        return f"{value:,.0f}" if value == round(value) else f"{value:,.6g}"
+    place = math.floor(math.log10(error)) - 1
+    if error >= 1:
+        place = max(0, place)
+    decimals = max(0, -place)
+    whole = round(value / 10.0**place) * 10.0**place
+    return f"{whole + 0.0:,.{decimals}f}"
+
+
+def interval_text(low: float, high: float) -> str:
+    """The ends of an interval, with digits of its width.
+
+    >>> interval_text(12.34, 1034.6), interval_text(3, math.inf)
+    ('10 to 1,030', 'at least 3')
+    """
+    if math.isinf(high):
+        return f"at least {low:,.0f}"
+    half = (high - low) / 2
+    return f"{rounded(low, half)} to {rounded(high, half)}"
+
+
+def with_error(estimate: float, low: float, high: float) -> str:
+    """An estimate and half of the width of its interval; the interval, where this is not centred.
+
+    >>> with_error(145681.3, 144690.8, 146671.8), with_error(3.0, 0.0, 20.0)
+    ('145,680 ± 990', '3 (0 to 20)')
+    """
+    half = (high - low) / 2
+    if half == 0:
+        return f"{rounded(estimate, 0.0)}, exact"
+    if math.isfinite(half) and abs((low + high) / 2 - estimate) <= 0.02 * half + 1:
+        return f"{rounded(estimate, half)} ± {rounded(half, half)}"
+    return f"{rounded(estimate, half)} ({interval_text(low, high)})"
+
+
+def share_text(part: Fraction) -> str:
+    """A part of a whole.
+
+    >>> share_text(Fraction(1, 3)), share_text(Fraction(997, 3001)), share_text(Fraction(1))
+    ('1/3', '33.2 %', 'all')
+    """
+    if part == 1:
+        return "all"
+    if part == 0:
+        return "none"
+    if part.denominator <= _LARGEST_DENOMINATOR:
+        return str(part)
+    return f"{100 * float(part):.3g} %"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.95), percent(0.125)
+    ('95 %', '12.5 %')
+    """
+    return f"{100 * share:.6g} %"

@@ -1,0 +1,54 @@
+"""The section `report`: what the page says of the data, beside what was released of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Annotated
+
+from pydantic import PlainValidator
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
+
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, shown
+from pipelines.sections.section import Section
+
+_LONGEST = 200
+
+
+def _line(value: object) -> str:
+    """A line of text."""
+    line = rules.text(value)
+    if len(line) > _LONGEST or not line.isprintable():
+        raise RuleBroken(f"{shown(line)} must be one line of at most {_LONGEST} characters")
+    return line
+
+
+def _date(value: object) -> str:
+    """A day, or how else a time is said."""
+    return value.isoformat() if isinstance(value, (date, datetime)) else _line(value)
+
+
+Line = Annotated[str, PlainValidator(_line)]
+
+
+class ReportSection(Section):
+    """What the page of a release says of its data. It is public, and in the manifest as it stands
+    here."""
+
+    title: Line | None = None
+    source: Line | None = None
+    contact: Line | None = None
+    date: Annotated[str | None, PlainValidator(_date)] = None
+
+    @section_rule(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.texts:
+            raise RuleBroken("must hold title, source, contact or date")
+        return self
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Those that are given, by name."""
+        return self.model_dump(exclude_none=True)
