@@ -4,8 +4,6 @@ The names in a header are public. But who reads a file without a header as if it
 first row for names: where one of them is a number, a date or nothing, or too long, none is shown.
 """
 
-from __future__ import annotations
-
 import codecs
 import difflib
 import re
