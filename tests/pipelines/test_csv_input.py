@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -15,8 +16,10 @@ from pipelines.configuration import parse_configuration
 from pipelines.sections.error import ConfigurationError
 from tests.pipelines.conftest import FILES, ROWS, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused, contents, csv_input
+from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_texts import CsvTexts
+from transforms.readers.read import Split
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "csv.md"
 TEXT = """
@@ -49,11 +52,10 @@ trees:
         ("null_values: NA", CsvFormat(texts=CsvTexts(null_values=("NA",)))),
         ('null_values: [NA, ""]', CsvFormat(texts=CsvTexts(null_values=("NA", "")))),
         (
-            "null_values: {x: NA, y: ['-']}",
-            CsvFormat(texts=CsvTexts(null_values={"x": ("NA",), "y": ("-",)})),
+            "null_values: {x: [NA, '-']}",
+            CsvFormat(texts=CsvTexts(null_values={"x": ("NA", "-")})),
         ),
         ("date_format: '%d.%m.%Y'", CsvFormat(texts=CsvTexts(date_format="%d.%m.%Y"))),
-        ("date_format: {x: '%Y'}", CsvFormat(texts=CsvTexts(date_format={"x": "%Y"}))),
     ],
 )
 def test_a_dialect(keys: str, csv: CsvFormat) -> None:
@@ -94,6 +96,53 @@ def test_dialects_that_are_refused(keys: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_configuration(TEXT.format(keys=f", {keys}"), "a.yaml")
     assert str(caught.value).startswith(f"a.yaml: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "keys, sentence",
+    [
+        ("date_format: {x: '%Y'}", "input.date_format.x: the column is read as double"),
+        ("date_format: {y: '%Y'}", "input.date_format.y: no tree reads such a column"),
+        ("null_values: {y: NA}", "input.null_values.y: no tree reads such a column"),
+        ("header: false, columns: [y]", "input.columns: has no 'x', which a tree or the unit"),
+    ],
+)
+def test_dialects_that_do_not_go_with_the_trees(keys: str, sentence: str) -> None:
+    """They are refused before any file is read."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(TEXT.format(keys=f", {keys}"), "a.yaml").plan()
+    assert str(caught.value).startswith(f"a.yaml: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "form, zone, sentence",
+    [
+        ("%Y %z", "", "'%Y %z' has %z, and the column 'x' is read as times without a zone"),
+        ("%Y", "Z", "'%Y' has no %z, and the column 'x' is read as times with a zone"),
+    ],
+)
+def test_zones_of_formats_and_of_bounds(form: str, zone: str, sentence: str) -> None:
+    days = f"2024-01-01 00:00:00{zone}, upper: 2024-02-01 00:00:00{zone}, cells: 31"
+    text = TEXT.format(keys=f", date_format: {{x: '{form}'}}")
+    text = text.replace("0, upper: 8, cells: 8", days)
+    with pytest.raises(ConfigurationError, match=sentence):
+        parse_configuration(text).plan()
+    dates = text.replace(days, "2024-01-01, upper: 2024-02-01")
+    assert parse_configuration(dates).plan().dialect == {"date_format": {"x": form}}
+
+
+def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
+    text = TEXT.format(keys=", null_values: {x: NA}").replace(
+        "epsilon: 1,", "epsilon: 1, delta: 1e-6,"
+    )
+    configuration = parse_configuration(f"{text}    by: {{column: key, keys: private}}\n")
+    first, trees = configuration.selection, configuration.plan()
+    assert first is not None and first.columns == ("key",) and trees.columns == ("x", "key")
+    assert first.dialect == trees.dialect == {"null_values": {"x": ["NA"]}}
+    csv = configuration.input_options["csv"]
+    data = io.BytesIO(b"x,key\n1,a\n")
+    read = csv_rows.batches(data, Split("x.csv", 0, 0, 0), first, csv)
+    assert [batch.to_pydict() for batch in read] == [{"key": ["a"]}]
 
 
 @pytest.mark.parametrize("key", ["separator: tab", "header: true", "trim: false", "decimal: '.'"])

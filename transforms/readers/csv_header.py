@@ -24,6 +24,17 @@ _SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
 _DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
 
 
+def check_named(wanted: Sequence[str], csv: CsvFormat) -> None:
+    """Refuses a file without a header that has not all columns.
+
+    Raises:
+        InputError: one that is wanted is not among those that are listed.
+    """
+    for name in wanted if csv.columns else ():
+        if name not in csv.columns:
+            raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
+
+
 def column_names(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
 ) -> tuple[list[str], bytes]:
@@ -54,9 +65,7 @@ def _names_and_rest(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
 ) -> tuple[list[str], bytes]:
     if csv.columns:
-        for name in wanted:
-            if name not in csv.columns:
-                raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
+        check_named(wanted, csv)
         return list(csv.columns), read_mark(stream, csv)
     header, rest = read_header(stream, csv)
     names = _fields(header, csv)
