@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from transforms.readers.csv_dates import moments
 from transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
-# Texts that are surely values; the others, few in most files, are tried one by one.
-_NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
+# Texts that are surely values; of the others those that may be, few in most files, are tried one by
+# one.
+_NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _DATE = (
@@ -23,6 +24,10 @@ _DATE = (
 )
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
+_MAYBE_NUMBER = r"^[^,$%/:;' ]+$"
+_MAYBE_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_MAYBE_TIME = _MAYBE_DATE[:-1] + r"([ T][0-9:.]*)?$"
+_MAYBE_ZONED = _MAYBE_DATE[:-1] + r"[ T][0-9:.]*[Zz+-][0-9:]*$"
 # A time and its zone are no part of the day that is written before them.
 _DAY_OF_TIME = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
@@ -117,11 +122,12 @@ def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     sure = pc.match_substring_regex(texts, _pattern(wanted))
     nothing = pa.scalar(None, pa.string())
     values = pc.cast(pc.if_else(sure, texts, nothing), wanted)
-    doubtful = np.flatnonzero(~sure.to_numpy(zero_copy_only=False))
-    if not len(doubtful):
+    doubted = pc.and_(pc.match_substring_regex(texts, _doubtful_pattern(wanted)), pc.invert(sure))
+    places = np.flatnonzero(doubted.to_numpy(zero_copy_only=False))
+    if not len(places):
         return values
-    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in doubtful])
-    return pc.replace_with_mask(values, pc.invert(sure), tried)
+    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in places])
+    return pc.replace_with_mask(values, doubted, tried)
 
 
 def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -148,3 +154,13 @@ def _pattern(wanted: pa.DataType) -> str:
     if pa.types.is_timestamp(wanted):
         return _TIME if wanted.tz is None else _ZONED_TIME
     return _NUMBER
+
+
+def _doubtful_pattern(wanted: pa.DataType) -> str:
+    """Of all texts that may be values, and of few others."""
+    if pa.types.is_date(wanted):
+        return _MAYBE_DATE
+    if pa.types.is_timestamp(wanted):
+        return _MAYBE_TIME if wanted.tz is None else _MAYBE_ZONED
+    is_number = pa.types.is_floating(wanted) or pa.types.is_integer(wanted)
+    return _MAYBE_NUMBER if is_number else ""

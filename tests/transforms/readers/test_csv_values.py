@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.readers import csv_values
 from transforms.readers.csv_dates import DateFormat, moments
 from transforms.readers.csv_texts import CsvTexts
 from transforms.readers.csv_values import typed
@@ -135,6 +136,45 @@ def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
     # And of a slice, and of none.
     assert str(typed(pa.array(["x", *texts], TEXT).slice(1), wanted, how)) == str(together)
     assert len(typed(pa.array([], TEXT), wanted, how)) == 0
+
+
+VALUES = {
+    NUMBER: [
+        "1",
+        "-1.5",
+        ".5",
+        "1e-05",
+        "+3",
+        "inf",
+        "-Infinity",
+        "nan",
+        "NAN(12)",
+        "1E5",
+        "0x1p3",
+    ],
+    INTEGER: ["1", "-12", "0x1F", "3.0", "+5", "1e3", "7.5"],
+    DAY: ["2024-07-04", "0001-01-31", "9999-12-31"],
+    TIME: ["2024-07-04", "2024-07-04 10", "2024-07-04T10:00", "2024-07-04 10:00:00.123456"],
+    ZONED: ["2024-07-04 10Z", "2024-07-04T10:00:00.5+02:00", "2024-07-04 10:00-0230"],
+}
+
+
+@pytest.mark.parametrize("wanted", VALUES, ids=str)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_value_is_passed_over(wanted, data) -> None:
+    """What is not even tried, since it cannot be a value, is none: texts one or two letters off."""
+    text = data.draw(st.sampled_from(VALUES[wanted]))
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(text)))
+        letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
+        text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
+    text = text.strip()
+    known = csv_values._value(pa.array([text]), wanted)[0].as_py()
+    assert str(typed(pa.array([text, "x"]), wanted)[0].as_py()) == str(known) or (
+        # A day is that of a time, and a fraction has six digits.
+        known is None and re.search(r"\d[ T]\d\d|\.\d{7}", text)
+    )
 
 
 @settings(max_examples=200, deadline=None)
