@@ -53,9 +53,11 @@ from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
+from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -201,17 +203,28 @@ class Configuration:
         """The plan of the first stage that leaves the trees a part of the delta."""
         return self._selection(DELTA_SHARE) if self.selections else None
 
-    def _spoken(self, plan: ReleasePlan) -> ReleasePlan:
-        """A plan with the dialect of its rows, where it is not the usual one."""
+    @property
+    def _dialect(self) -> Mapping[str, Any]:
+        """How the rows are written, where it is not as usual: a part of what is released."""
         csv = self.input_options.get("csv")
-        dialect = csv.spec() if isinstance(csv, CsvFormat) else {}
-        return replace(plan, dialect=dialect) if dialect else plan
+        return csv.spec() if isinstance(csv, CsvFormat) else {}
+
+    def _spoken(self, plan: ReleasePlan) -> ReleasePlan:
+        """The plan of all trees with the dialect of their rows."""
+        csv = self.input_options.get("csv")
+        if not self._dialect or not isinstance(csv, CsvFormat):
+            return plan
+        try:
+            check_dialect(plan, csv)
+        except InputError as error:
+            raise ConfigurationError(f"{self.source}: {error.sentence}") from None
+        return replace(plan, dialect=self._dialect)
 
     def _selection(self, delta_share: Fraction) -> ReleasePlan:
         found = tuple(self.selections)
         try:
             plan = selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
-            return self._spoken(plan)
+            return replace(plan, dialect=self._dialect) if self._dialect else plan
         except Refusal as refusal:
             first = self.selections[found[0]]
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"

@@ -17,6 +17,7 @@ from pipelines.sections.yaml_document import moment
 
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
+_BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
 
 
 def read_tree_domain(value: object) -> OrderedDomain:
@@ -47,11 +48,11 @@ def read_domain(value: object) -> OrderedDomain:
     365
     """
     given = rules.section(value)
-    if "type" not in given:  # where it is, it says what a text in quotes stands for
-        given |= {key: moment(given[key]) for key in ("lower", "upper") if key in given}
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])
+    if given["type"] in _OF_TIME:
+        given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
     rules.at(".column", rules.text, given["column"])
     plain = {key: rules.plain_value(each) for key, each in given.items()}
@@ -71,7 +72,7 @@ def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> N
 
 
 def _inferred_type(given: Mapping[str, object]) -> str:
-    bounds = [given.get("lower"), given.get("upper")]
+    bounds = [moment(given.get(key)) for key in _BOUNDS]
     if all(isinstance(bound, date) for bound in bounds):
         return "timestamp" if any(isinstance(bound, datetime) for bound in bounds) else "date"
     return "category" if "categories" in given else "number"

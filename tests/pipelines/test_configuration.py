@@ -1077,7 +1077,10 @@ def test_the_document_has_examples_and_errors() -> None:
     ],
 )
 def test_every_key_is_documented(section: type[section.Section]) -> None:
-    pages = (DOCUMENT, *map(DOCUMENT.with_name, ("parameters.md", "series.md", "verify.md")))
+    pages = (
+        DOCUMENT,
+        *map(DOCUMENT.with_name, ("csv.md", "parameters.md", "series.md", "verify.md")),
+    )
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for key in [*section.model_fields, *section.later]:
         assert f"| `{key}` |" in text, key

@@ -5,8 +5,6 @@ in full or not at all. It becomes one regular expression and integer arithmetic 
 so that it means the same on every machine, and no date is moved (there is no 31 February).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ holds it, and no other, is malformed. That takes encodings in which a line end i
 whatever stands before it; those with states that outlast a line are not known here.
 """
 
-from __future__ import annotations
-
 import codecs
 import difflib
 from typing import Any

@@ -1,7 +1,5 @@
 """How a CSV file is read: what ends a row and a field, and what becomes of malformed text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -96,7 +94,7 @@ class CsvFormat:
         return {} if stated == {"newlines": True} else stated
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> CsvFormat:
+    def from_spec(cls, spec: Mapping[str, Any]) -> "CsvFormat":
         """The format of a specification.
 
         Args:

@@ -4,8 +4,6 @@ The names in a header are public. But who reads a file without a header as if it
 first row for names: where one of them is a number, a date or nothing, or too long, none is shown.
 """
 
-from __future__ import annotations
-
 import codecs
 import difflib
 import re
@@ -25,6 +23,17 @@ _SHOWN_NAMES = 20
 _LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way
 _SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
 _DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
+
+
+def check_named(wanted: Sequence[str], csv: CsvFormat) -> None:
+    """Refuses a file without a header that has not all columns.
+
+    Raises:
+        InputError: one that is wanted is not among those that are listed.
+    """
+    for name in wanted if csv.columns else ():
+        if name not in csv.columns:
+            raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
 
 
 def column_names(
@@ -58,9 +67,7 @@ def _names_and_rest(
 ) -> tuple[list[str], bytes]:
     told = path_columns(path)
     if csv.columns:
-        for name in wanted:
-            if name not in csv.columns and name not in told:
-                raise InputError(f"input.columns: has no {name!r}, which a tree or the unit reads")
+        check_named([name for name in wanted if name not in told], csv)
         return list(csv.columns), read_mark(stream, csv)
     header, rest = read_header(stream, csv)
     names = _fields(header, csv)

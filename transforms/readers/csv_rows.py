@@ -36,7 +36,7 @@ def splits(
         InputError: there is no header, or it is malformed, lacks a column or has it twice; or the
             dialect does not go with the plan.
     """
-    check_texts(column_types(plan), csv)
+    _check_zones(column_types(plan), csv)
     try:
         with closing(_stream(file, csv)) as stream:
             column_names(stream, path, plan.columns, csv)
@@ -56,7 +56,7 @@ def batches(
         InputError: as `splits`; or a row is malformed, and the policy is to fail.
     """
     types = column_types(plan)
-    check_texts(types, csv)
+    _check_zones(types, csv)
     texts = {name: csv.texts.of(name) for name in plan.columns}
     try:
         with closing(_stream(file, csv)) as stream:
@@ -115,29 +115,37 @@ def column_types(
     return dict.fromkeys(plan.unit.columns, pa.string()) | types
 
 
-def check_texts(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
-    """Refuses dialects that say what no column can be.
+def check_dialect(plan: ReleasePlan, csv: CsvFormat) -> None:
+    """Refuses, before any file is read, a dialect that does not go with the columns of a plan.
 
     Args:
-        types: in which columns are read, by their names.
-        csv: what their texts are.
+        plan: of all trees.
+        csv: what a row is.
 
     Raises:
-        InputError: an entry names a column that is not read or is read as no date; or texts that
-            tell no zone are to be instants, or the other way round.
+        InputError: an entry names a column that is not read, or one of a date that is read as none;
+            or as `column_types`.
     """
+    types = column_types(plan)
     for key, columns in csv.texts.named.items():
         for column in columns:
             if column not in types:
                 raise InputError(f"input.{key}.{column}: no tree reads such a column")
+            if key == "date_format" and not _is_moment(types[column]):
+                raise InputError(f"input.{key}.{column}: the column is read as {types[column]}")
+    _check_zones(types, csv)
+
+
+def _is_moment(wanted: pa.DataType) -> bool:
+    return bool(pa.types.is_date(wanted) or pa.types.is_timestamp(wanted))
+
+
+def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
+    """Refuses formats that tell no zone where instants are read, and the other way round."""
     for column, wanted in types.items():
         how = csv.texts.of(column).date_format
-        if how is None or pa.types.is_date(wanted):
-            continue
-        if not pa.types.is_timestamp(wanted):
-            if column in csv.texts.named.get("date_format", ()):
-                raise InputError(f"input.date_format.{column}: the column is read as {wanted}")
-        elif how.has_zone != (wanted.tz is not None):
+        is_time = pa.types.is_timestamp(wanted)
+        if how is not None and is_time and how.has_zone != (wanted.tz is not None):
             lacks = "has %z" if how.has_zone else "has no %z"
             zone = "with" if wanted.tz is not None else "without"
             raise InputError(

@@ -1,7 +1,5 @@
 """How the texts of a CSV file are written: numbers, dates, and what stands for nothing at all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -96,7 +94,7 @@ class CsvTexts:
         return found
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> CsvTexts:
+    def from_spec(cls, spec: Mapping[str, Any]) -> "CsvTexts":
         """The texts of a specification, as `spec` tells it."""
         nulls = spec.get("null_values", ())
         if isinstance(nulls, Mapping):

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from transforms.readers.csv_dates import moments
 from transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
-# Texts that are surely values; the others, few in most files, are tried one by one.
-_NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?$"
+# Texts that are surely values; of the others those that may be, few in most files, are tried one by
+# one.
+_NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _DATE = (
@@ -24,11 +25,16 @@ _DATE = (
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
 _CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
+_MAYBE_NUMBER = r"^[^,$%/:;' ]+$"
+_MAYBE_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_MAYBE_TIME = _MAYBE_DATE[:-1] + r"([ T][0-9:.]*)?$"
+_MAYBE_ZONED = _MAYBE_DATE[:-1] + r"[ T][0-9:.]*[Zz+-][0-9:]*$"
 # A time and its zone are no part of the day that is written before them.
 _DAY_OF_TIME = (
-    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
     r" ?(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?$"
 )
+_DAY_LETTERS, _TIME_LETTERS = 10, 26
 _NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
 
@@ -48,6 +54,8 @@ def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN)
         return moments(texts, how.date_format, wanted)
     if pa.types.is_floating(wanted) or pa.types.is_integer(wanted):
         texts = _plain_numbers(texts, how)
+    if _is_moment(wanted) and _is_long(texts, wanted):
+        texts = _iso(texts, wanted)  # before a cast that would fail at each
     try:
         return pc.cast(texts, wanted)
     except pa.ArrowException:
@@ -69,6 +77,12 @@ def _present(texts: pa.Array, how: ColumnTexts, *, trim: bool) -> pa.Array:
     return texts
 
 
+def _is_long(texts: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether a text holds more than a date, or than a time in microseconds."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    return bool(longest > (_DAY_LETTERS if pa.types.is_date(wanted) else _TIME_LETTERS))
+
+
 def _is_moment(wanted: pa.DataType) -> bool:
     return bool(pa.types.is_date(wanted) or pa.types.is_timestamp(wanted))
 
@@ -81,7 +95,9 @@ def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
         between = f"[{THOUSANDS[how.thousands]}]"
         grouped = rf"^[-+]?[0-9]{{1,3}}({between}[0-9]{{3}})+({mark}[0-9]*)?$"
         is_grouped = pc.match_substring_regex(texts, grouped)
-        ungrouped = pc.replace_substring_regex(texts, between, "")
+        ungrouped = texts
+        for each in THOUSANDS[how.thousands]:
+            ungrouped = pc.replace_substring(ungrouped, each, "")
         texts = pc.if_else(is_grouped, ungrouped, texts)
     if how.decimal != ".":
         pointed = pc.match_substring(texts, ".")
@@ -93,7 +109,8 @@ def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
 def _iso(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Dates without the time that stands behind them; times of no more than microseconds."""
     if pa.types.is_date(wanted):
-        return pc.replace_substring_regex(texts, _DAY_OF_TIME, r"\1")
+        timed = pc.match_substring_regex(texts, _DAY_OF_TIME)
+        return pc.if_else(timed, pc.utf8_slice_codeunits(texts, 0, _DAY_LETTERS), texts)
     if pa.types.is_timestamp(wanted):
         return pc.replace_substring_regex(texts, _NANOSECONDS, r"\1")
     return texts
@@ -106,11 +123,12 @@ def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     sure = pc.match_substring_regex(texts, _pattern(wanted))
     nothing = pa.scalar(None, pa.string())
     values = pc.cast(pc.if_else(sure, texts, nothing), wanted)
-    doubtful = np.flatnonzero(~sure.to_numpy(zero_copy_only=False))
-    if not len(doubtful):
+    doubted = pc.and_(pc.match_substring_regex(texts, _doubtful_pattern(wanted)), pc.invert(sure))
+    places = np.flatnonzero(doubted.to_numpy(zero_copy_only=False))
+    if not len(places):
         return values
-    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in doubtful])
-    return pc.replace_with_mask(values, pc.invert(sure), tried)
+    tried = pa.concat_arrays([_value(texts.slice(int(place), 1), wanted) for place in places])
+    return pc.replace_with_mask(values, doubted, tried)
 
 
 def _value(text: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -139,3 +157,13 @@ def _pattern(wanted: pa.DataType) -> str:
     if pa.types.is_timestamp(wanted):
         return _TIME if wanted.tz is None else _ZONED_TIME
     return _NUMBER
+
+
+def _doubtful_pattern(wanted: pa.DataType) -> str:
+    """Of all texts that may be values, and of few others."""
+    if pa.types.is_date(wanted):
+        return _MAYBE_DATE
+    if pa.types.is_timestamp(wanted):
+        return _MAYBE_TIME if wanted.tz is None else _MAYBE_ZONED
+    is_number = pa.types.is_floating(wanted) or pa.types.is_integer(wanted)
+    return _MAYBE_NUMBER if is_number else ""

@@ -1,0 +1,255 @@
+"""What texts stand for, as docs/csv.md says it, line by line; and each alone."""
+
+import re
+from datetime import date, datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.readers import csv_values
+from transforms.readers.csv_dates import DateFormat, moments
+from transforms.readers.csv_texts import CsvTexts
+from transforms.readers.csv_values import typed
+
+from .test_csv_dialects import read
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "csv.md"
+NUMBER, INTEGER, DAY, TEXT = pa.float64(), pa.int64(), pa.date32(), pa.string()
+TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+ABOVE_ALL = float("inf")
+
+
+def rows_of(head: str) -> list[list[str]]:
+    """The lines of the table of a page that begins so."""
+    table = DOCUMENT.read_text().split(f"\n| {head} |")[1].split("\n\n")[0]
+    rows = [line.removeprefix("| ").removesuffix(" |") for line in table.splitlines()[2:]]
+    return [row.split(" | ") for row in rows]
+
+
+def field(written: str) -> str | None:
+    """The text of a field as it is written in a file, between backticks."""
+    return read(f"value,b\n{'' if written == 'nothing' else written[1:-1]},\n".encode(), 64, 64)[0]
+
+
+def one(text: str | None, wanted: pa.DataType, **rules: object) -> object:
+    value = typed(pa.array([text], TEXT), wanted, CsvTexts(**rules).of("x"))[0].as_py()
+    return None if value != value else value  # no number is missing too
+
+
+def number(told: str) -> float | None:
+    words = {"missing": None, "above all": ABOVE_ALL}
+    return words[told] if told in words else float(told)
+
+
+@pytest.mark.parametrize("line", rows_of("in the file | number | integer | date | time | text"))
+def test_what_the_page_says_of_a_text(line) -> None:
+    written, *told = line
+    text = field(written)
+    assert one(text, NUMBER) == number(told[0])
+    assert one(text, INTEGER) == number(told[1])
+    day = None if told[2] == "missing" else date.fromisoformat(told[2])
+    assert one(text, DAY) == day
+    time = None if told[3] == "missing" else datetime.fromisoformat(told[3])
+    assert one(text, TIME) == time
+    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(told[4], told[4][1:-1])
+    # A zone is needed where the bounds have one.
+    assert (one(text, ZONED) is None) == (re.search(r"\d:\d\d(Z|-05:00)`$", written) is None)
+
+
+MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."})
+
+
+@pytest.mark.parametrize("line", rows_of('in the file | `decimal: ","` | `thousands: ","`'))
+def test_what_the_page_says_of_a_number(line) -> None:
+    written, *told = line
+    for rules, value in zip(MARKS, told, strict=True):
+        assert one(field(written), NUMBER, **rules) == number(value)
+        assert one(f" {field(written)} ", NUMBER, **rules) == number(value)
+
+
+@pytest.mark.parametrize("line", rows_of("format | in the file | date"))
+def test_what_the_page_says_of_a_date(line) -> None:
+    form, written, told = line
+    day = None if told == "missing" else date.fromisoformat(told)
+    assert one(field(written), DAY, date_format=form[1:-1]) == day
+
+
+def test_what_the_page_says_of_a_line() -> None:
+    told = dict(rows_of("line | what it is"))
+    for line, what in told.items():
+        if line.startswith("`"):
+            values = read(f"b,value\n{line[1:-1]}\n".encode(), 64, 64)
+            assert len(values) == what.startswith("a row"), line
+            if "with the text" in what:
+                assert values == [what.split("`")[1]]
+
+
+# Each text alone, in every dialect.
+
+FORMATS = [
+    *("%d.%m.%Y", "%m/%d/%y", "%Y%m%d", "%d %B %Y", "%b %d, %Y", "%Y-%m", "%A %d/%m/%Y"),
+    *("%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M %p", "%Y-%m-%dT%H:%M:%S.%f"),
+]
+ODD = [
+    "",
+    " ",
+    "NA",
+    "1,5",
+    "1.5",
+    "1.234,5",
+    "1,234.5",
+    " 7",
+    "31.02.2024",
+    "12%",
+    "é",
+    "2024-07-04",
+]
+MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2068, 12, 31))
+HOW = st.builds(
+    dict,
+    decimal=st.sampled_from([".", ","]),
+    thousands=st.sampled_from([None, " ", "'", "_"]),
+    trim=st.booleans(),
+    null_values=st.sampled_from([(), ("NA", "7"), ("",)]),
+    date_format=st.sampled_from([None, *FORMATS[:7]]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rules=HOW,
+    wanted=st.sampled_from([NUMBER, INTEGER, DAY, TIME, TEXT]),
+    data=st.data(),
+)
+def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
+    dates = st.builds(lambda day, form: day.strftime(form), MOMENTS, st.sampled_from(FORMATS))
+    numbers = st.builds(lambda each: f"{each:,.2f}", st.floats(-1e9, 1e9))
+    odd = st.sampled_from(ODD) | st.text(max_size=4)
+    texts = data.draw(st.lists(st.none() | dates | numbers | odd, min_size=1, max_size=6))
+    how = CsvTexts(**rules).of("x")
+    together = typed(pa.array(texts, TEXT), wanted, how)
+    alone = pa.concat_arrays([typed(pa.array([text], TEXT), wanted, how) for text in texts])
+    assert together.type == wanted and str(together) == str(alone)  # NaN as NaN
+    # And of a slice, and of none.
+    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), wanted, how)) == str(together)
+    assert len(typed(pa.array([], TEXT), wanted, how)) == 0
+
+
+VALUES = {
+    NUMBER: [
+        "1",
+        "-1.5",
+        ".5",
+        "1e-05",
+        "+3",
+        "inf",
+        "-Infinity",
+        "nan",
+        "NAN(12)",
+        "1E5",
+        "0x1p3",
+    ],
+    INTEGER: ["1", "-12", "0x1F", "3.0", "+5", "1e3", "7.5"],
+    DAY: ["2024-07-04", "0001-01-31", "9999-12-31"],
+    TIME: ["2024-07-04", "2024-07-04 10", "2024-07-04T10:00", "2024-07-04 10:00:00.123456"],
+    ZONED: ["2024-07-04 10Z", "2024-07-04T10:00:00.5+02:00", "2024-07-04 10:00-0230"],
+}
+
+
+@pytest.mark.parametrize("wanted", VALUES, ids=str)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_value_is_passed_over(wanted, data) -> None:
+    """What is not even tried, since it cannot be a value, is none: texts one or two letters off."""
+    text = data.draw(st.sampled_from(VALUES[wanted]))
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(text)))
+        letter = data.draw(st.sampled_from([*"0123456789.,:;-+eEzZTxX_ '()/%$", "", "\u00a0", "٣"]))
+        text = text[:place] + letter + text[place + data.draw(st.integers(0, 1)) :]
+    text = text.strip()
+    known = csv_values._value(pa.array([text]), wanted)[0].as_py()
+    assert str(typed(pa.array([text, "x"]), wanted)[0].as_py()) == str(known) or (
+        # A day is that of a time, and a fraction has six digits.
+        known is None and re.search(r"\d[ T]\d\d|\.\d{7}", text)
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(form=st.sampled_from(FORMATS), when=MOMENTS)
+def test_a_date_that_python_writes_is_read_as_python_reads_it(form, when) -> None:
+    text = when.strftime(form)
+    found = moments(pa.array([text, None], TEXT), DateFormat(form), TIME).to_pylist()
+    assert found == [datetime.strptime(text, form), None]
+    assert moments(pa.array([f" {text} "]), DateFormat(form), DAY)[0].as_py() == found[0].date()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    form=st.sampled_from(FORMATS), text=st.from_regex(r"[0-9]{1,2}[./ ][0-9]{1,2}[./ ][0-9]{2,4}")
+)
+def test_no_date_is_moved(form, text) -> None:
+    """What Python refuses is missing, such as 31.02., but for numbers that stand side by side."""
+    try:
+        expected = datetime.strptime(text, form)
+    except ValueError:
+        expected = None
+    found = moments(pa.array([text]), DateFormat(form), TIME)[0].as_py()
+    assert found == expected or (found is None and re.search(r"%d%|%m%", form))
+
+
+def test_instants_and_offsets() -> None:
+    how = DateFormat("%d/%m/%Y %H:%M %z")
+    texts = pa.array(["04/07/2024 23:30 -05:00", "04/07/2024 00:30 +0200", "1/1/2024 1:2 Z", "x"])
+    assert moments(texts, how, ZONED).to_pylist() == [
+        datetime(2024, 7, 5, 4, 30, tzinfo=timezone.utc),
+        datetime(2024, 7, 3, 22, 30, tzinfo=timezone.utc),
+        datetime(2024, 1, 1, 1, 2, tzinfo=timezone.utc),
+        None,
+    ]
+    # A day is the one that is written.
+    assert moments(texts, how, DAY).to_pylist()[:2] == [date(2024, 7, 4), date(2024, 7, 4)]
+
+
+@pytest.mark.parametrize(
+    "form, rule",
+    [
+        ("%d/%m", "must hold %Y or %y, the year"),
+        ("%Y %y", "tells the year twice"),
+        ("%Y %m %b", "tells the month twice"),
+        ("%Y %Y", "tells the year twice"),
+        ("%Y %I", "must hold both of %I and %p"),
+        ("%Y %q", "has %q; known are %Y"),
+        ("%Y %", "has %; known are %Y"),
+    ],
+)
+def test_formats_that_are_refused(form, rule) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"date_format: {form!r} {rule}")):
+        DateFormat(form)
+
+
+def test_columns_that_are_written_differently() -> None:
+    texts = CsvTexts(null_values={"a": ("-",)}, date_format={"day": "%d.%m.%Y"})
+    assert texts.of("b") is texts.of("c") is CsvTexts().of("a")
+    assert typed(pa.array(["-", "1"]), TEXT, texts.of("a")).to_pylist() == [None, "1"]
+    days = pa.array(["04.07.2024", "2024-07-04"])
+    assert typed(days, DAY, texts.of("day")).to_pylist() == [date(2024, 7, 4), None]
+    assert typed(days, DAY, texts.of("other")).to_pylist() == [None, date(2024, 7, 4)]
+    # A sentinel among numbers, whatever stands around it.
+    nulls = CsvTexts(null_values=("-999",)).of("x")
+    assert typed(pa.array(["-999", " -999 ", "1"]), INTEGER, nulls).to_pylist() == [None, None, 1]
+    assert typed(pa.array(["-999", " -999 "]), TEXT, nulls).to_pylist() == [None, " -999 "]
+
+
+def test_space_between_thousands() -> None:
+    for space in (" ", "\u00a0", "\u202f"):
+        assert one(f"1{space}234,5", NUMBER, decimal=",", thousands=" ") == 1234.5
+    assert one("1\u2019234", INTEGER, thousands="'") == 1234
+    with pytest.raises(ValueError, match="thousands: ',' is the decimal mark too"):
+        CsvTexts(decimal=",", thousands=",")
+    with pytest.raises(ValueError, match="decimal: ';' must be"):
+        CsvTexts(decimal=";")
+    with pytest.raises(ValueError, match="thousands: 'x' must be one of"):
+        CsvTexts(thousands="x")
