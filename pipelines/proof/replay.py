@@ -38,14 +38,14 @@ class Rows:
     """Where the rows of a release lie.
 
     Args:
-        paths: files or globs.
-        format: ``parquet`` or ``csv``.
+        paths: files, folders or globs.
+        format: one of `transforms.readers.formats.FORMATS`.
         options: of the reader.
     """
 
     paths: tuple[str, ...]
     format: str
-    options: Mapping[str, CsvFormat]
+    options: Mapping[str, Any]
 
 
 def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
