@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from dpcore import __version__
+from pipelines.commands.check import add_check
 from pipelines.commands.command_parser import CommandParser
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
@@ -69,6 +70,7 @@ def _parser() -> CommandParser:
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_plan(commands)
+    add_check(commands)
     add_keygen(commands)
     add_release(commands)
     add_query(commands)

@@ -78,6 +78,21 @@ def batches(
         raise _unreadable(split.path, error) from None
 
 
+def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
+    """The columns of a file, all of texts.
+
+    Raises:
+        InputError: the file cannot be read, or has no header.
+    """
+    try:
+        with closing(_stream(file)) as stream:
+            return dict.fromkeys(_names(stream, path, csv)[0], "text")
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
 def column_types(
     plan: ReleasePlan, *, of: str = "CSV", only: Collection[str] | None = None
 ) -> dict[str, pa.DataType]:
@@ -125,8 +140,8 @@ def _stream(file: Any) -> Any:
     return pa.input_stream(file, compression="detect") if isinstance(file, str) else file
 
 
-def _header(stream: Any, path: str, plan: ReleasePlan, csv: CsvFormat) -> tuple[list[str], bytes]:
-    """The names of the columns, and what has been read behind them."""
+def _names(stream: Any, path: str, csv: CsvFormat) -> tuple[list[str], bytes]:
+    """The names of all columns, and what has been read behind them."""
     try:
         header, rest = read_header(stream, csv)
     except MalformedHeader:
@@ -137,6 +152,12 @@ def _header(stream: Any, path: str, plan: ReleasePlan, csv: CsvFormat) -> tuple[
     names = pa_csv.read_csv(
         pa.BufferReader(header), parse_options=pa_csv.ParseOptions(newlines_in_values=True)
     ).column_names
+    return names, rest
+
+
+def _header(stream: Any, path: str, plan: ReleasePlan, csv: CsvFormat) -> tuple[list[str], bytes]:
+    """As `_names`, where each column that is read is there once."""
+    names, rest = _names(stream, path, csv)
     told = path_columns(path)
     for name in plan.columns:
         if name not in names and name not in told:

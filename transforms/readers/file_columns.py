@@ -87,6 +87,22 @@ def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str
     return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
 
 
+def described(schema: pa.Schema) -> dict[str, str]:
+    """The columns of a file and the fields within them, with their types.
+
+    >>> described(pa.schema({"id": pa.int64(), "at": pa.struct({"zip": pa.string()})}))
+    {'id': 'int64', 'at.zip': 'string'}
+    """
+    found: dict[str, str] = {}
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            inner = described(pa.schema(list(field.type)))
+            found |= {f"{field.name}.{name}": type for name, type in inner.items()}
+        else:
+            found[field.name] = str(field.type)
+    return found
+
+
 def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) -> None:
     """Refuses columns of a file of types that their domains do not read.
 
