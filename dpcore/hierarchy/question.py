@@ -184,6 +184,10 @@ class HierarchyQuestion(UniverseQuestion):
             self.measure.check_type(types[self.measure.column])
 
     @property
+    def counts_rows(self) -> bool:
+        return self.measure is None
+
+    @property
     def declared_public(self) -> str | None:
         level = self.plan.public_level
         if level is None or (level == 0 and not self.domain.drops_rows):

@@ -163,6 +163,11 @@ class Question(ABC):
         """
         return []
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the root's count is of rows, not of a sum or of privacy units."""
+        return True
+
     # From rows to exact counts
 
     @abstractmethod

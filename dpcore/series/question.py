@@ -164,6 +164,10 @@ class SeriesQuestion(Question):
 
     # What is read of the rows
 
+    @property
+    def counts_rows(self) -> bool:
+        return self.levels[0].counts_rows
+
     def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
         return self.levels[0].fates(columns)
 
