@@ -1,7 +1,7 @@
 """The command ``dptrees``: what a person or a scheduler runs.
 
 Exit codes: 0 done; 2 the user's mistake, told in one sentence on standard error; 1 anything else.
-Beam is imported by ``release`` alone, so that the other commands answer at once.
+Beam is imported where rows are read alone, so that the other commands answer at once.
 """
 
 from __future__ import annotations

@@ -12,7 +12,13 @@ from pipelines.checking.tally import UNREAD, TreeTally
 from pipelines.terminal_text import escaped
 
 _LAYOUTS_SHOWN = 5
-_BECOMES = {"drop": "dropped", "clamp": "counted in the nearest cell"}
+_BECOMES = {
+    "drop": "dropped",
+    "clamp": "counted in the nearest cell",
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+    "zero": "counted as zero",
+}
 _CAUSES = {
     UNREAD: "is no value of the type that is read",
     "missing": "is missing",
@@ -61,10 +67,10 @@ def _tree_lines(tree: TreeTally, check: Check) -> Iterator[str]:
     yield f"{question.name} ({', '.join(map(escaped, question.columns))})"
     yield f"  {tree.counted:>12,} counted"
     for cause in tree.in_order:
-        becomes = _BECOMES.get(cause.policy, f"counted as {cause.policy}")
+        becomes = _BECOMES.get(cause.policy, f"counted as {cause.policy!r}")
         yield f"  {cause.rows:>12,} {becomes}: {escaped(cause.column)} {_in_words(cause.cause)}"
         if cause.looks:
-            looks = ", ".join(escaped(each) or "nothing" for each in most_common(cause.looks))
+            looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
             yield f"  {'':>12}   they look like: {looks}"
     for sentence in advice_of(tree, check.tally, check.names):
         yield f"  advice: {escaped(sentence)}"

@@ -18,6 +18,8 @@ from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.path_columns import path_columns, repeated
 
+_NAMES_SHOWN = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns:
@@ -47,7 +49,10 @@ class FileColumns:
             if names is not None:
                 within[name] = names
             elif name not in told:
-                raise InputError(f"input: {path} has no column {name!r}, or has it twice")
+                raise InputError(
+                    f"input: {path} has no column {name!r}, or has it twice; its columns are "
+                    f"{_listed(list(described(schema)))}"
+                )
         # Only of those that the path tells: a file's own may be read differently by two trees.
         constants = constants_of(path, [name for name in plan.columns if name not in within], plan)
         found = cls(within=within, constants=constants, order=plan.columns)
@@ -101,6 +106,12 @@ def described(schema: pa.Schema) -> dict[str, str]:
         else:
             found[field.name] = str(field.type)
     return found
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
 def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) -> None:
