@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,13 +76,11 @@ def test_types_are_read_as_the_page_says(row: list[str]) -> None:
 
 @pytest.mark.parametrize("row", table("json")[1:], ids=lambda row: row[0])
 def test_values_of_json_become_what_the_page_says(row: list[str]) -> None:
-    literal, *told = (cell[1:-1] if cell.startswith("`") else cell for cell in row)
-    for name, wanted, cell in zip(
-        ("number", "integer", "texts", "date"), told, row[1:], strict=True
-    ):
-        (value,) = json_values(domain_of(name), literal)
-        found = "missing" if value is None else f"{value:g}" if name == "number" else str(value)
-        assert found == wanted and (value is None) == (cell == "missing"), name
+    kinds = ("number", "integer", "texts", "date")
+    for name, told in zip(kinds, row[1:], strict=True):
+        (value,) = json_values(domain_of(name), row[0][1:-1])
+        shown = f"`{value}`" if isinstance(value, str) else f"{value}".removesuffix(".0")
+        assert ("missing" if value is None else shown) == told, name
 
 
 def json_values(domain: OrderedDomain, literal: str) -> list[object]:
@@ -92,7 +89,6 @@ def json_values(domain: OrderedDomain, literal: str) -> list[object]:
         "release: a\ninput: {format: json, path: a/}\noutput: o\nkey_file: k\n"
         "privacy: {epsilon: 1, neighbors: add_remove}\n" + settings
     ).plan()
-    assert json.loads(literal) != "nothing"
     file = io.BytesIO(f'{{"x": {literal}}}'.encode())
     batches = json_rows.batches(file, Split("a.jsonl", 0, 0, 1), plan)
     return [value for batch in batches for value in batch.column("x").to_pylist()]
@@ -112,8 +108,7 @@ def _plain(domain: OrderedDomain) -> dict[str, object]:
 def test_the_examples_of_the_page_are_configurations() -> None:
     (trees,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("trees")]
     (source,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("input")]
-    text = source.partition("```")[0] + trees.partition("```")[0]
-    plan = parse_configuration(
-        f"release: a\noutput: o\nkey_file: k\nprivacy: {{epsilon: 1, neighbors: add_remove}}\n{text}"
-    ).plan()
+    rest = "release: a\noutput: o\nkey_file: k\nprivacy: {epsilon: 1, neighbors: add_remove}\n"
+    text = rest + source.partition("```")[0] + trees.partition("```")[0]
+    plan = parse_configuration(text).plan()
     assert [question.domain.cells for question in plan.questions] == [32, 48]
