@@ -53,7 +53,6 @@ class FileColumns:
                     f"input: {path} has no column {name!r}, or has it twice; its columns are "
                     f"{_listed(list(described(schema)))}"
                 )
-        # Only of those that the path tells: a file's own may be read differently by two trees.
         constants = constants_of(path, [name for name in plan.columns if name not in within], plan)
         found = cls(within=within, constants=constants, order=plan.columns)
         check_types(found._types(schema), path, plan)
@@ -88,6 +87,8 @@ def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str
         InputError: two trees read one of them as different types.
     """
     told, wanted = path_columns(path), tuple(names)
+    if not wanted:
+        return {}  # two trees may read a file's own column differently
     types = column_types(plan, of="path", only=wanted)
     return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
 
