@@ -1,7 +1,7 @@
 """The command ``dptrees``: what a person or a scheduler runs.
 
 Exit codes: 0 done; 2 the user's mistake, told in one sentence on standard error; 1 anything else.
-Beam is imported by ``release`` alone, so that the other commands answer at once.
+Beam is imported where rows are read alone, so that the other commands answer at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from dpcore import __version__
+from pipelines.commands.check import add_check
 from pipelines.commands.command_parser import CommandParser
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
@@ -69,6 +70,7 @@ def _parser() -> CommandParser:
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_plan(commands)
+    add_check(commands)
     add_keygen(commands)
     add_release(commands)
     add_query(commands)

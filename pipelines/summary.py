@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from dpcore.privacy.budget import Measure
 from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
+from dpcore.release.totals import odd_totals
 from pipelines.kinds import KINDS
 from pipelines.release_folder import ReleaseFolder
 from pipelines.terminal_text import print_line
@@ -34,9 +36,38 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
         tree = folder.release.tree(question.name)
         for line in KINDS[question.kind].summary_lines(tree):
             print_line(line)
+    for line in total_warnings(folder):
+        print_line(line, file=sys.stderr)
     print_line()
     print_line(f"release: {folder.path}")
     print_line(f"report:  {report}")
+
+
+def total_warnings(folder: ReleaseFolder) -> Iterator[str]:
+    """Warnings of trees that may have lost their rows, from the released totals alone: free, as all
+    that is computed of a release is.
+
+    Args:
+        folder: the release.
+    """
+    trees = (folder.release.tree(question.name) for question in folder.plan.questions)
+    totals = [total for tree in trees if (total := tree.rows_in_all()) is not None]
+    for odd in odd_totals(totals):
+        held = "about 0" if odd.is_none else _about(odd.tree.rows)
+        other = "" if odd.other is None else f", tree {odd.other.name} {_about(odd.other.rows)}"
+        yield (
+            f"warning: tree {odd.tree.name} holds {held} rows{other}, by their noisy totals; its "
+            "policies may drop the others: dptrees check shows why, to who has the rows"
+        )
+
+
+def _about(rows: float) -> str:
+    """A number to two digits.
+
+    >>> _about(48_123.4)
+    'about 48,000'
+    """
+    return f"about {float(f'{rows:.2g}'):,.0f}"
 
 
 def _budget_lines(plan: ReleasePlan, account: str | None) -> Iterator[str]:

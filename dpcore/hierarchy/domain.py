@@ -20,7 +20,10 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.columns import MISSING, ColumnReader, column_readers
 from dpcore.hierarchy.universe import OTHER, Universe
 from dpcore.rows.column import value_type
+from dpcore.rows.fates import MISSING as MISSING_ROWS
+from dpcore.rows.fates import Fate
 from dpcore.rows.lookup import IntegerIndex
+from dpcore.rows.number_texts import ABSENT
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_column, check_policy
 
 POLICIES = ("drop", "other")
@@ -154,6 +157,17 @@ class HierarchyDomain:
             ]
             leaves[lost] = np.where(leaves[lost] == MISSING, fates[1], fates[0])
         return leaves
+
+    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+        """Rows without a leaf, by cause."""
+        codes = [
+            reader.codes(columns[name])
+            for name, reader in zip(self.columns, self._readers, strict=True)
+        ]
+        named = zip(self.columns, codes, strict=True)
+        found = [Fate(name, MISSING_ROWS, self.missing, each == MISSING) for name, each in named]
+        unknown = self._leaves_of(codes) == ABSENT
+        return [*found, Fate(", ".join(self.columns), "unknown", self.unknown, unknown)]
 
     def _leaves_of(self, codes: list[Integers]) -> Integers:
         """The leaves of rows by their codes, (rows,): -1 unknown, -2 missing."""

@@ -29,6 +29,7 @@ from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.place import Increments
+from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
 from dpcore.trees.forest import LevelSolution
@@ -158,6 +159,13 @@ class HierarchyQuestion(UniverseQuestion):
         values, dropped = self.measure.values(columns[self.measure.column])
         return Increments(ids, values), ids >= 0 if dropped is None else (ids >= 0) & ~dropped
 
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        found = super().fates(columns)
+        if (bounds := self.measure) is not None:
+            missing = missing_flags(columns[bounds.column])
+            found.append(Fate(bounds.column, MISSING, bounds.missing, missing))
+        return found
+
     @property
     def columns(self) -> tuple[str, ...]:
         summed = () if self.measure is None else (self.measure.column,)
@@ -174,6 +182,10 @@ class HierarchyQuestion(UniverseQuestion):
         super().check_types(types)
         if self.measure is not None:
             self.measure.check_type(types[self.measure.column])
+
+    @property
+    def counts_rows(self) -> bool:
+        return self.measure is None
 
     @property
     def declared_public(self) -> str | None:

@@ -25,6 +25,7 @@ from dpcore.partitions.tree import MOST_BITS, Nodes
 from dpcore.questions.node_counts import NodeCounts
 from dpcore.refusal import Refusal
 from dpcore.rows.column import BLOCK
+from dpcore.rows.fates import Fate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,10 @@ class HypercubeDomain:
         """
         for axis in self.axes:
             axis.check_type(types[axis.column])
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        """Rows without a cell of their own along an axis, by cause."""
+        return [fate for axis in self.axes for fate in axis.fates(columns)]
 
     def codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
         """The codes of the rows that every policy keeps, in their order.

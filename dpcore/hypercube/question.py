@@ -41,6 +41,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
+from dpcore.rows.fates import Fate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,9 @@ class HypercubeQuestion(Question):
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.domain.check_types(types)
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        return self.domain.fates(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(pa.array(self.domain.codes(columns)))

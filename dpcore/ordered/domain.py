@@ -9,17 +9,19 @@ policies for values out of the domain and for missing values leave the sensitivi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import map_chunks, value_type
+from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
 
 MAX_CELLS = 2**40
@@ -218,6 +220,32 @@ class OrderedDomain(ABC):
     def value_types(self) -> dict[str, pa.DataType]:
         """The type of each column where a file does not tell one, as CSV does not."""
         return {self.column: self.value_type}
+
+    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+        """Rows without a cell of their own, by cause."""
+        column = columns[self.column]
+        missing = missing_flags(column)
+        found = [Fate(self.column, MISSING, self._policies[MISSING], missing)]
+        # The same cells with policies that drop all others.
+        lost = self._with_policies("drop").cell_ids(column) < 0
+        for cause, policy, rows in self._astray(column, lost & ~missing):
+            found.append(Fate(self.column, cause, policy, rows))
+        return found
+
+    def _with_policies(self, policy: str) -> OrderedDomain:
+        return replace(self, **dict.fromkeys(self._policies, policy))  # type: ignore[type-var]
+
+    def _astray(
+        self, column: pa.Array | pa.ChunkedArray, lost: Flags
+    ) -> Iterator[tuple[str, str, Flags]]:
+        """Why rows with a value have no cell, by which policy, and which they are."""
+        (policy,) = (self._policies[each] for each in self._policies if each != MISSING)
+        if "unknown" in self._policies:
+            yield "unknown", policy, lost
+            return
+        clamped = replace(self, outside="clamp").cell_ids(column)  # type: ignore[type-var]
+        yield "below lower", policy, lost & (clamped == 0)
+        yield "at or above upper", policy, lost & (clamped != 0)
 
     def leaf_ids(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
         """`cell_ids` of the domain's own among some columns, by name."""

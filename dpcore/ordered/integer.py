@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
 from dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, as_int64
+from dpcore.rows.fates import Fate
 from dpcore.rows.policies import MAP_VERSION, is_integer
 from dpcore.rows.whole_numbers import is_number
 
@@ -239,6 +240,9 @@ class UnitRowsDomain(StepDomain):
         if self.column not in unit.columns:
             raise Refusal("column", f"{self.column} is no column of the privacy unit, {unit.name}")
         return unit.once
+
+    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+        return []  # units have cells, by how many rows they have
 
     def of_units(self, rows: Integers) -> Integers:
         return np.minimum(rows, self.most) - 1

@@ -114,6 +114,10 @@ class OrderedQuestion(TreeQuestion):
     def moved_counts(self) -> MovedCounts | None:
         return moved_counts(self.plan)
 
+    @property
+    def counts_rows(self) -> bool:
+        return not self.domain.counts_units
+
     def of_units(self, rows: Integers) -> Increments | None:
         cells = self.domain.of_units(rows)
         return None if cells is None else Increments(cells)

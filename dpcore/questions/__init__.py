@@ -25,7 +25,7 @@ FACE = {
         "RowIncrements",
     ),
     "question": ("PublicTable", "Question", "Run"),
-    "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "named_level"),
+    "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "Total", "named_level"),
     "tables": (
         "CDF",
         "NODES",

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpcore.arrays import Integers
 from dpcore.privacy.budget import Budget
 from dpcore.privacy.unit import PrivacyUnit
+from dpcore.rows.fates import Fate
 from dpcore.trees.shape import Shape
 
 
@@ -41,6 +42,9 @@ class Domain(Protocol):
 
     def leaf_ids(self, columns: Mapping[str, pa.Array], /) -> Integers:
         """(rows,) the leaf of every row, below 0 where a policy drops it."""
+
+    def fates(self, columns: Mapping[str, pa.Array], /) -> list[Fate]:
+        """Rows without a leaf of their own, by cause."""
 
     def spec(self) -> Mapping[str, object]:
         """All that shapes the map, as plain JSON values."""

@@ -44,6 +44,7 @@ from dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
+from dpcore.rows.fates import Fate
 from dpcore.rows.keys import Keys
 
 
@@ -152,6 +153,20 @@ class Question(ABC):
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        """What becomes of rows that are not simply counted, by cause; a row may have several. For
+        who has the rows: a release tells nothing of it. Empty where the kind does not tell.
+
+        Args:
+            columns: of a batch by name, (rows,) each.
+        """
+        return []
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the root's count is of rows, not of a sum or of privacy units."""
+        return True
 
     # From rows to exact counts
 

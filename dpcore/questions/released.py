@@ -8,10 +8,11 @@ too large to list. A query reads only the parts of a release that it needs.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,8 @@ from dpcore.trees.forest import SPINE
 # (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
 
+# Of which the totals are added up.
+_MOST_KEYS = 256
 _ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
 
 
@@ -54,6 +57,20 @@ class Answer:
     count: int
     fraction: float | None
     asked: str | None = None
+
+
+class Total(NamedTuple):
+    """The rows of a tree over all keys.
+
+    Attributes:
+        name: of the tree.
+        rows: the unbiased estimate.
+        std_error: its standard error; 0 where the number is public.
+    """
+
+    name: str
+    rows: float
+    std_error: float
 
 
 class Sampler(Protocol):
@@ -97,6 +114,21 @@ class Released(ABC):
         Raises:
             ValueError: there is no such level or key.
         """
+
+    def rows_in_all(self) -> Total | None:
+        """The rows of the tree over all keys; None where rows are not what it counts, the error is
+        not known, or there are too many keys to add up at once."""
+        question = self.question
+        if not question.counts_rows or question.key_count > _MOST_KEYS:
+            return None
+        labels = question.labels_between(0, question.key_count)
+        roots = [self.top(1, 0, label)[0] for label in labels]
+        rows = [root.estimate for root in roots if root.estimate is not None]
+        errors = [root.std_error for root in roots if root.std_error is not None]
+        if len(rows) < len(roots) or len(errors) < len(roots):
+            return None
+        # The noise of each key is its own.
+        return Total(self._name, math.fsum(rows), math.hypot(*errors))
 
     def at_confidence(self, confidence: float) -> Released:
         """The same answers with intervals of another confidence.

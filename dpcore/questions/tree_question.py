@@ -42,6 +42,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import PublicTable, Question
 from dpcore.questions.tables import NODES, spine_table
+from dpcore.rows.fates import Fate
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
@@ -235,6 +236,10 @@ class TreeQuestion(Question):
         ids = codes * self.domain.cells + cells
         ids[(cells < 0) | (codes < 0)] = -1
         return ids
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        of_keys = [] if self.keys is None else self.keys.fates(columns)
+        return [*self.domain.fates(columns), *of_keys]
 
     @property
     def columns(self) -> tuple[str, ...]:

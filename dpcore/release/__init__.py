@@ -21,4 +21,5 @@ FACE = {
     "release": ("Release",),
     "split": ("Split",),
     "target": ("release_budget",),
+    "totals": ("odd_totals",),
 }

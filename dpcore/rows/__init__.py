@@ -20,6 +20,7 @@ FACE = {
         "readable_texts",
         "value_type",
     ),
+    "fates": ("Fate", "MISSING", "missing_flags"),
     "key_table": ("INTEGER", "KeyTable", "MOST_KEYS", "TEXT", "check_key_type", "product_table"),
     "keys": (
         "KeyList",

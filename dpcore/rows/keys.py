@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
+import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.refusal import Refusal
 from dpcore.rows.column import is_text, map_chunks, value_type
+from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.policies import (
     DROPPED,
     MAP_VERSION,
@@ -75,6 +77,16 @@ class Keys(ABC):
     @abstractmethod
     def row_codes(self, columns: Mapping[str, pa.Array]) -> Integers:
         """The key of every row, (rows,) int64 in 0..size-1; -1 for a row that is dropped."""
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        """Rows without a listed key, by cause."""
+        codes, name = self.row_codes(columns), ", ".join(self.columns)
+        other = codes == (self.size - 1 if self.unknown == OTHER else DROPPED)
+        missing = np.logical_or.reduce([missing_flags(columns[each]) for each in self.columns])
+        return [
+            Fate(name, MISSING, self.unknown, other & missing),
+            Fate(name, "unknown", self.unknown, other & ~missing),
+        ]
 
     @abstractmethod
     def labels_between(self, start: int, stop: int) -> pa.StringArray:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
+from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.key_table import KeyTable
 from dpcore.rows.keys import KEY_POLICIES, OTHER, Keys
 from dpcore.rows.policies import DROPPED, MAP_VERSION, check_policy
@@ -97,3 +98,7 @@ class UnlistedKeys(TableKeys):
     """Stands for keys that are yet to be selected, where a tree is planned: for one of them."""
 
     is_listed = False
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        missing = np.logical_or.reduce([missing_flags(columns[name]) for name in self.columns])
+        return [Fate(", ".join(self.columns), MISSING, self.unknown, missing)]

@@ -79,6 +79,10 @@ class SelectionQuestion(Question):
             raise ValueError(f"shards: {self.shards} is not at least 1")
 
     @property
+    def counts_rows(self) -> bool:
+        return False
+
+    @property
     def unit(self) -> PrivacyUnit:
         """Whose keys are counted."""
         return self.plan.unit

@@ -42,6 +42,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import PublicTable, Question, Run
 from dpcore.questions.tree_question import TreeQuestion
+from dpcore.rows.fates import Fate
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
 from dpcore.series.spans import with_span
 from dpcore.series.temporal import Span, TemporalTree
@@ -162,6 +163,13 @@ class SeriesQuestion(Question):
         return found
 
     # What is read of the rows
+
+    @property
+    def counts_rows(self) -> bool:
+        return self.levels[0].counts_rows
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        return self.levels[0].fates(columns)
 
     @property
     def columns(self) -> tuple[str, ...]:

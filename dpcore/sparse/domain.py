@@ -32,6 +32,7 @@ from dpcore.rows.column import (
     readable_texts,
     value_type,
 )
+from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.whole_numbers import is_number, whole_numbers
 from dpcore.sparse.addresses import prefix_texts, read_addresses
 from dpcore.sparse.paths import prefix_codes, refused_path
@@ -100,6 +101,14 @@ class SparseDomain(ABC):
         Raises:
             ValueError: a column of a type that is not accepted.
         """
+
+    def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
+        """Rows without a leaf, by cause."""
+        missing = {name: missing_flags(columns[name]) for name in self.columns}
+        found = [Fate(name, MISSING, "drop", rows) for name, rows in missing.items()]
+        none = self.leaf_keys(columns).is_null().to_numpy(zero_copy_only=False)
+        odd = none & ~np.logical_or.reduce(list(missing.values()))
+        return [*found, Fate(", ".join(self.columns), "unknown", "drop", odd)]
 
     @abstractmethod
     def level_keys(self, level: int, keys: pa.Array) -> pa.Array:

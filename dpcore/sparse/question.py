@@ -31,6 +31,7 @@ from dpcore.questions.place import (
 )
 from dpcore.questions.question import Question
 from dpcore.questions.tables import NODES
+from dpcore.rows.fates import Fate
 from dpcore.sparse.counter import SparseCounter, merge_shard, shard_partials, shard_places
 from dpcore.sparse.domain import SparseDomain
 from dpcore.sparse.labels import domain_from_spec
@@ -113,6 +114,9 @@ class SparseQuestion(Question):
     def balance_of(self, place: Place) -> int:
         """The level's: a row may end above the lower ones."""
         return place.group
+
+    def fates(self, columns: Mapping[str, pa.Array]) -> list[Fate]:
+        return self.domain.fates(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         leaves = self.domain.leaf_counts(columns)

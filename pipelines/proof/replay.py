@@ -38,8 +38,8 @@ class Rows:
     """Where the rows of a release lie.
 
     Args:
-        paths: files or globs.
-        format: ``parquet`` or ``csv``.
+        paths: files, folders or globs.
+        format: one of `transforms.readers.formats.FORMATS`.
         options: of the reader.
     """
 

@@ -14,7 +14,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.rows.key_table import KeyTable, product_table
-from dpcore.rows.keys import KeyList, Keys
+from dpcore.rows.keys import KeyList, Keys, listed_values
 from dpcore.rows.table_keys import TableKeys, UnlistedKeys
 from dpcore.selection.key_columns import TYPES, KeyColumns
 from pipelines.sections import rules
@@ -58,7 +58,7 @@ def _keys_of_list(value: object) -> tuple[object, ...]:
             f"{shown(value)} must be a list; for a file of keys use keys_file, for keys that "
             "nobody lists private"
         )
-    return tuple(map(rules.plain_value, rules.several(value)))
+    return listed_values([rules.plain_value(each) for each in rules.several(value)])
 
 
 def _columns(value: object) -> tuple[str, ...]:

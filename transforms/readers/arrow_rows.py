@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.readers.file_columns import FileColumns
+from transforms.readers.file_columns import FileColumns, described
 
 COUNTS_ROWS = 0  # it would take all batches' heads
 
@@ -52,6 +52,16 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
             read = columns.batch(batch)
             for start in range(0, read.num_rows, _BATCH_ROWS):
                 yield read.slice(start, _BATCH_ROWS)
+
+
+def found(file: Any, path: str) -> dict[str, str]:
+    """The columns of a file or stream with their types, as words.
+
+    Raises:
+        InputError: not Arrow's IPC format.
+    """
+    with _opened(file, path) as opened:
+        return described(opened.schema)
 
 
 @contextmanager

@@ -79,6 +79,21 @@ def batches(
         raise _unreadable(split.path, error) from None
 
 
+def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
+    """The columns of a file, all of texts.
+
+    Raises:
+        InputError: the file cannot be read, or has no header.
+    """
+    try:
+        with closing(_stream(file, csv)) as stream:
+            return dict.fromkeys(column_names(stream, path, (), csv)[0], "text")
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
 def column_types(
     plan: ReleasePlan, *, of: str = "CSV", only: Collection[str] | None = None
 ) -> dict[str, pa.DataType]:

@@ -18,6 +18,8 @@ from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.path_columns import path_columns, repeated
 
+_NAMES_SHOWN = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns:
@@ -47,8 +49,10 @@ class FileColumns:
             if names is not None:
                 within[name] = names
             elif name not in told:
-                raise InputError(f"input: {path} has no column {name!r}, or has it twice")
-        # Only of those that the path tells: a file's own may be read differently by two trees.
+                raise InputError(
+                    f"input: {path} has no column {name!r}, or has it twice; its columns are "
+                    f"{_listed(list(described(schema)))}"
+                )
         constants = constants_of(path, [name for name in plan.columns if name not in within], plan)
         found = cls(within=within, constants=constants, order=plan.columns)
         check_types(found._types(schema), path, plan)
@@ -83,8 +87,32 @@ def constants_of(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str
         InputError: two trees read one of them as different types.
     """
     told, wanted = path_columns(path), tuple(names)
+    if not wanted:
+        return {}  # two trees may read a file's own column differently
     types = column_types(plan, of="path", only=wanted)
     return {name: typed(pa.array([told[name]], pa.string()), types[name]) for name in wanted}
+
+
+def described(schema: pa.Schema) -> dict[str, str]:
+    """The columns of a file and the fields within them, with their types.
+
+    >>> described(pa.schema({"id": pa.int64(), "at": pa.struct({"zip": pa.string()})}))
+    {'id': 'int64', 'at.zip': 'string'}
+    """
+    found: dict[str, str] = {}
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            inner = described(pa.schema(list(field.type)))
+            found |= {f"{field.name}.{name}": type for name, type in inner.items()}
+        else:
+            found[field.name] = str(field.type)
+    return found
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
 def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) -> None:

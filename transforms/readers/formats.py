@@ -47,6 +47,13 @@ class Reader(Protocol):
             InputError: the file is damaged.
         """
 
+    def found(self, file: Any, path: str, **options: Any) -> dict[str, str]:
+        """The columns of a file and the types that they have, as words; for who has the file.
+
+        Raises:
+            InputError: it is no such file, or is damaged.
+        """
+
 
 def reader_of(format: str) -> Reader:
     """The reader of one of `FORMATS`.

@@ -16,7 +16,7 @@ A name that an object has twice has its last value; Arrow refuses such a block.
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ from transforms.readers.csv_utf8 import is_utf8
 
 _OPEN, _CLOSE, _RETURN = b"{}\r"
 _DOUBTFUL = (b"\\ud", b"\\uD", b"NaN", b"Inf")
+_LINES_SEEN = 1000
+_KINDS = {str: "text", list: "list", type(None): "null"}
 _TRUTHS = {True: "true", False: "false"}
 
 # Numbers as they are written: what they stand for depends on their column.
@@ -100,6 +102,37 @@ class Objects:
         return _array([_text(find(each), as_number=number) for each in objects])
 
 
+def names_in(text: bytes) -> dict[str, str]:
+    """The names of the objects of some lines, fields with dots, and what their values are.
+
+    >>> names_in(b'{"a": 1, "b": {"c": "x"}}\\n{"a": "y", "d": null}\\n')
+    {'a': 'number or text', 'b.c': 'text', 'd': 'null'}
+    """
+    kinds: dict[str, dict[str, None]] = {}
+    for line in text.split(b"\n")[:_LINES_SEEN]:
+        for name, value in _flattened(_object_of(line, json.JSONDecoder()) or {}):
+            kinds.setdefault(name, {})[_kind_of(value)] = None
+    return {name: _in_words(list(found)) for name, found in kinds.items()}
+
+
+def _flattened(found: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    return _KINDS.get(type(value), "number")
+
+
+def _in_words(kinds: Sequence[str]) -> str:
+    return " or ".join(kind for kind in kinds if kind != "null" or len(kinds) == 1)
+
+
 def _schema_of(columns: dict[str, pa.DataType]) -> pa.Schema | None:
     """What Arrow is asked for; None where a column is both a value and an object."""
     tree: dict[str, Any] = {}
@@ -160,9 +193,9 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
     return chunk
 
 
-def _object_of(line: bytes) -> dict[str, Any] | None:
+def _object_of(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
     try:
-        found = _DECODER.decode(line.decode())
+        found = decoder.decode(line.decode())
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -21,7 +21,7 @@ from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.file_columns import constants_of
 from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
-from transforms.readers.json_objects import MalformedLine, Objects
+from transforms.readers.json_objects import MalformedLine, Objects, names_in
 from transforms.readers.path_columns import path_columns, repeated
 
 COUNTS_ROWS = 0
@@ -77,6 +77,23 @@ def batches(
         raise
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(split.path, error) from None
+
+
+def found(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, str]:
+    """The names in the first lines of a file, and what their values are.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with closing(_stream(file)) as stream:
+            return names_in(next(_whole_lines(stream, json), b""))
+    except MalformedLine:
+        raise _malformed(path) from None
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
 
 
 def _read(column: pa.Array, wanted: pa.DataType) -> pa.Array:

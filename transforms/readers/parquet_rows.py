@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.readers.file_columns import FileColumns
+from transforms.readers.file_columns import FileColumns, described
 
 # Whether a file tells its number of rows before they are read.
 COUNTS_ROWS = 1
@@ -58,6 +58,16 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
             raise
         except (pa.ArrowException, OSError):
             raise _damaged(split.path) from None
+
+
+def found(file: Any, path: str) -> dict[str, str]:
+    """The columns of a file with their types, as words.
+
+    Raises:
+        InputError: not a Parquet file.
+    """
+    with _open(file, path) as parquet:
+        return described(parquet.schema_arrow)
 
 
 def _open(file: Any, path: str) -> pq.ParquetFile:

@@ -1,0 +1,48 @@
+"""What becomes of rows that are not simply counted: why, by which policy, and which they are.
+
+This is for who has the rows and looks after them; it is exact, and no release tells any of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Flags, Integers
+from dpcore.rows.column import map_chunks, missing_rows
+
+MISSING = "missing"
+
+
+class Fate(NamedTuple):
+    """Rows that have no cell, leaf or key of their own.
+
+    Attributes:
+        column: the column, or the columns, that it is about.
+        cause: ``missing`` (null or NaN), or what is the matter with the value.
+        policy: what becomes of them: ``drop``, or where they are counted.
+        rows: (rows,) which of a batch they are.
+    """
+
+    column: str
+    cause: str
+    policy: str
+    rows: Flags
+
+
+def missing_flags(column: pa.Array | pa.ChunkedArray) -> Flags:
+    """Which rows are null or NaN, (rows,), whatever the column's chunks and dictionaries.
+
+    >>> missing_flags(pa.array([1.0, None, float("nan")])).tolist()
+    [False, True, True]
+    """
+    return np.asarray(map_chunks(column, _codes, 1) == 1)
+
+
+def _codes(column: pa.Array) -> Integers:
+    missing = missing_rows(column)
+    if missing is None:
+        return np.zeros(len(column), np.int64)
+    return missing.astype(np.int64)

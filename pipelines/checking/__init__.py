@@ -1,0 +1,1 @@
+"""Looking at the rows of a configuration, for who has them: nothing of it is private."""

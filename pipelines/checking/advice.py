@@ -1,0 +1,66 @@
+"""What to do about rows that are not counted, where it shows from what their values look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from pipelines.checking.shapes import most_common
+from pipelines.checking.tally import UNREAD, Cause, Tally, TreeTally
+
+_DATE = re.compile(r"^\s*9{1,4}[-/. ](9{1,2}|a)[-/. ]9{1,4}(?P<time>[ aT].*)?$|^9{8}$")
+_PLAIN_DATE = re.compile(r"^9{4}-99-99$")
+_THOUSANDS = re.compile(r"^[-+]?9{1,3}(,999)+(\.9+)?$")
+_COMMA = re.compile(r"^[-+]?9+,9+$")
+_MARKED = re.compile(r"^[^9]*[-+]?9[9.,]*[^9]*$")
+
+
+def advice_of(tree: TreeTally, tally: Tally, names: list[str]) -> Iterator[str]:
+    """What to do, in sentences.
+
+    Args:
+        tree: one of the tally's.
+        tally: of all rows.
+        names: of the columns that the files have.
+    """
+    for column in tree.question.columns:
+        if tally.rows and tally.missing[column] == tally.rows:
+            yield _nothing_in(column, names)
+    for cause in tree.in_order:
+        wanted = tree.question.value_types.get(cause.column)
+        if cause.cause == UNREAD and wanted is not None:
+            yield from _of_texts(cause, wanted)
+        elif cause.cause == "unknown":
+            yield from _of_unknown(cause)
+    if tally.rows and not tree.counted:
+        yield f"no row is counted: a release of {tree.question.name} would be noise alone"
+
+
+def _nothing_in(column: str, names: list[str]) -> str:
+    close = get_close_matches(column, [name for name in names if name != column], n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"no row has a value of {column}{hint}"
+
+
+def _of_texts(cause: Cause, wanted: pa.DataType) -> Iterator[str]:
+    looks = most_common(cause.looks)
+    if pa.types.is_temporal(wanted):
+        if any(_DATE.match(look) and not _PLAIN_DATE.match(look) for look in looks):
+            yield (
+                f"{cause.column} is read as dates or times like 2024-07-04 or 2024-07-04 18:00:00, "
+                "and is written otherwise: say how with input.date_format (docs/csv.md)"
+            )
+    elif any(_THOUSANDS.match(look) for look in looks):
+        yield f"{cause.column} has commas between thousands: see input.thousands (docs/csv.md)"
+    elif any(_COMMA.match(look) for look in looks):
+        yield f"{cause.column} has a comma before decimals: see input.decimal (docs/csv.md)"
+    elif any(_MARKED.match(look) for look in looks):
+        yield f"{cause.column} has signs beside its numbers: write the numbers alone"
+
+
+def _of_unknown(cause: Cause) -> Iterator[str]:
+    if any(look != look.strip() for look in cause.looks):
+        yield f"{cause.column} has values with blanks around them: see input.trim (docs/csv.md)"

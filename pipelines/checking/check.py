@@ -1,0 +1,47 @@
+"""What was seen of the rows of a configuration, before it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipelines.checking.tally import Tally
+from pipelines.configuration import Configuration
+
+
+@dataclass(kw_only=True)
+class Layout:
+    """Files with the same columns.
+
+    Attributes:
+        columns: their names and types, as words.
+        files: how many.
+        first: the path of one.
+    """
+
+    columns: dict[str, str]
+    files: int = 0
+    first: str = ""
+
+
+@dataclass(kw_only=True)
+class Check:
+    """What was seen of the rows of a configuration.
+
+    Attributes:
+        configuration: of the release.
+        tally: of the rows.
+        layouts: of the files.
+        whole: whether all rows were read.
+        malformed: how many rows were malformed; None where that is not known.
+    """
+
+    configuration: Configuration
+    tally: Tally
+    layouts: list[Layout] = field(default_factory=list)
+    whole: bool = True
+    malformed: int | None = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that files have."""
+        return list(dict.fromkeys(name for each in self.layouts for name in each.columns))

@@ -1,0 +1,95 @@
+"""``dptrees check``: what a release would read, for who has the rows. It is exact, and not private.
+
+Nothing is written and nothing is spent; memory does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.checking.check import Check, Layout
+from pipelines.checking.line_count import malformed_lines
+from pipelines.checking.tally import Tally
+from pipelines.checking.texts import OF_TEXT, seen_batches
+from pipelines.checking.told import check_entry, check_lines, input_lines
+from pipelines.configuration import load_configuration
+from pipelines.running.job import beam_options, check_filesystems
+from pipelines.terminal_text import print_json, print_line
+from transforms import files
+from transforms.readers.formats import reader_of
+from transforms.readers.path_columns import path_columns
+from transforms.readers.read import Split, match_files, open_file
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: exact, of the rows themselves, for who has them; do not publish it. Nothing is "
+    "written or spent."
+)
+
+
+def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json: bool) -> int:
+    """Reads the rows of a configuration, and tells what a release would make of them.
+
+    Args:
+        path: of the configuration.
+        rows: at most so many are read; None: all.
+        given: parameters of the configuration, by name.
+        as_json: for programs.
+
+    Raises:
+        UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
+    """
+    configuration = load_configuration(path, given)
+    files.use_options(beam_options([]))
+    check_filesystems(configuration.input_paths)
+    check = Check(configuration=configuration, tally=Tally(plan=configuration.plan()))
+    if not as_json:
+        print_line(NOT_PRIVATE)
+    found = match_files(configuration.input_paths)
+    _find_columns(check, found)
+    if not as_json:
+        for line in input_lines(check, len(found), sum(size for _, size in found)):
+            print_line(line)
+    for name, size in found:
+        if not _count_file(check, name, size, rows):
+            break
+    if as_json:
+        print_json(check_entry(check, len(found)))
+        return 0
+    for line in check_lines(check):
+        print_line(line)
+    return 0
+
+
+def _find_columns(check: Check, found: list[tuple[str, int]]) -> None:
+    configuration = check.configuration
+    reader = reader_of(configuration.input_format)
+    for name, _ in found:
+        columns = reader.found(open_file(name), name, **configuration.input_options)
+        columns |= {each: "of the path" for each in path_columns(name) if each not in columns}
+        same = next((each for each in check.layouts if each.columns == columns), None)
+        if same is None:
+            same = Layout(columns=columns, first=name)
+            check.layouts.append(same)
+        same.files += 1
+
+
+def _count_file(check: Check, path: str, size: int, most: int | None) -> bool:
+    """Counts the rows of a file; whether there may be more."""
+    configuration, tally = check.configuration, check.tally
+    reader, options = reader_of(configuration.input_format), configuration.input_options
+    of_text = configuration.input_format in OF_TEXT
+    runs, _ = reader.splits(open_file(path), path, tally.plan, **options)
+    before = tally.rows
+    for start, stop in runs:
+        split = Split(path, start, stop, size)
+        for seen in seen_batches(reader, split, tally.plan, options, of_text=of_text):
+            left = None if most is None else most - tally.rows
+            if left is not None and seen.rows.num_rows > left:
+                tally.add(seen.first(left))
+                check.whole, check.malformed = False, None
+                return False
+            tally.add(seen)
+    if of_text and check.malformed is not None:
+        more = malformed_lines(path, tally.rows - before, options)
+        check.malformed = None if more is None else check.malformed + more
+    return True

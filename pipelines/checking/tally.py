@@ -1,0 +1,135 @@
+"""How many rows each policy of each tree concerns, counted batch by batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Flags
+from dpcore.privacy.unit import NullUnits
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.fates import MISSING, Fate, missing_flags
+from pipelines.checking.shapes import shapes
+from pipelines.checking.texts import SeenBatch
+
+UNREAD = "unreadable"
+# Of the rows of one cause, so many of a batch are looked at.
+_LOOKED_AT = 2_000
+_MOST_SHAPES = 1_000
+
+
+@dataclass(kw_only=True)
+class Cause:
+    """The rows of one column and one cause.
+
+    Attributes:
+        column, cause, policy: as of `dpcore.rows.fates.Fate`; ``unreadable`` is a text that is no
+            value of what its column is read as.
+        rows: how many.
+        looks: what values of them look like.
+    """
+
+    column: str
+    cause: str
+    policy: str
+    rows: int = 0
+    looks: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(kw_only=True)
+class TreeTally:
+    """What becomes of the rows in one tree.
+
+    Attributes:
+        question: the tree.
+        counted: the rows that it would count, before bounds of a unit.
+        causes: of those that it does not simply count.
+    """
+
+    question: Question
+    counted: int = 0
+    causes: dict[tuple[str, str, str], Cause] = field(default_factory=dict)
+
+    def add(self, seen: SeenBatch, has_unit: Flags) -> None:
+        """Counts a batch.
+
+        Args:
+            seen: its rows.
+            has_unit: (rows,) which have a privacy unit, or need none.
+        """
+        columns = {name: seen.rows.column(name) for name in self.question.columns}
+        kept = self.question.row_increments(columns).rows
+        self.counted += int(np.count_nonzero(has_unit if kept is None else has_unit[kept]))
+        for fate in self.question.fates(columns):
+            for column, cause, rows in _parted(fate, seen):
+                self._count(Cause(column=column, cause=cause, policy=fate.policy), rows, seen)
+
+    def _count(self, cause: Cause, rows: Flags, seen: SeenBatch) -> None:
+        places = np.flatnonzero(rows)
+        if not places.size:
+            return
+        own = self.causes.setdefault((cause.column, cause.cause, cause.policy), cause)
+        own.rows += places.size
+        is_odd = cause.cause in (UNREAD, "unknown") and cause.column in seen.rows.schema.names
+        if is_odd and len(own.looks) < _MOST_SHAPES:
+            own.looks += shapes(seen.written(cause.column).take(pa.array(places[:_LOOKED_AT])))
+
+    @property
+    def in_order(self) -> list[Cause]:
+        """The causes, those of most rows first."""
+        return sorted(self.causes.values(), key=lambda each: -each.rows)
+
+
+def _parted(fate: Fate, seen: SeenBatch) -> Iterator[tuple[str, str, Flags]]:
+    """The rows of a fate; those that miss a value apart from those with a text that is none."""
+    if fate.cause != MISSING or fate.column not in seen.rows.schema.names:
+        yield fate.column, fate.cause, fate.rows
+        return
+    unread = seen.unread(fate.column)
+    yield fate.column, MISSING, fate.rows & ~unread
+    yield fate.column, UNREAD, fate.rows & unread
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What becomes of rows in all trees.
+
+    Attributes:
+        plan: of the release.
+        trees: one a question.
+        rows: how many were read.
+        without_unit: of these, those that are left out as they have no privacy unit.
+        missing: by column, the rows without a value.
+    """
+
+    plan: ReleasePlan
+    trees: list[TreeTally] = field(init=False)
+    rows: int = 0
+    without_unit: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.trees = [TreeTally(question=each) for each in self.plan.questions]
+
+    def add(self, seen: SeenBatch) -> None:
+        """Counts a batch in every tree."""
+        has_unit = self._has_unit(seen.rows)
+        self.rows += seen.rows.num_rows
+        self.without_unit += seen.rows.num_rows - int(np.count_nonzero(has_unit))
+        for name in seen.rows.schema.names:
+            unwritten = missing_flags(seen.written(name))
+            self.missing[name] += int(np.count_nonzero(unwritten))
+        for tree in self.trees:
+            tree.add(seen, has_unit)
+
+    def _has_unit(self, rows: pa.RecordBatch) -> Flags:
+        unit, found = self.plan.unit, np.ones(rows.num_rows, np.bool_)
+        if unit.nulls is not NullUnits.OWN:
+            for name in unit.columns:
+                found &= ~missing_flags(rows.column(name))
+        return found

@@ -1,0 +1,109 @@
+"""The texts of a file beside what they were read as: which of them stand for no value.
+
+A format of text is read twice at once, as its domains read it and as texts alone; rows are told
+apart alike, so both have the same rows in the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Flags
+from dpcore.privacy.budget import Neighbors
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.fates import missing_flags
+from transforms.errors import InputError
+from transforms.readers.formats import Reader
+from transforms.readers.read import Split, open_file
+
+OF_TEXT = ("csv", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenBatch:
+    """Some rows as a release would read them.
+
+    Attributes:
+        rows: the columns of the plan.
+        texts: of formats of text, the same columns as they are written.
+    """
+
+    rows: pa.RecordBatch
+    texts: pa.RecordBatch | None
+
+    def first(self, rows: int) -> SeenBatch:
+        """So many rows of it."""
+        texts = None if self.texts is None else self.texts.slice(0, rows)
+        return SeenBatch(rows=self.rows.slice(0, rows), texts=texts)
+
+    def unread(self, column: str) -> Flags:
+        """Which rows have a text that is no value of what the column is read as, (rows,)."""
+        if self.texts is None:
+            return np.zeros(self.rows.num_rows, np.bool_)
+        none = missing_flags(self.rows.column(column))
+        return none & ~missing_flags(self.texts.column(column))
+
+    def written(self, column: str) -> pa.Array:
+        """A column as it is written, or its values as texts."""
+        batch = self.rows if self.texts is None else self.texts
+        return batch.column(column)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TextColumns:
+    """Stands for a plan where columns are read as texts: those of a unit are."""
+
+    columns: tuple[str, ...]
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=self.columns)
+
+
+def seen_batches(
+    reader: Reader, split: Split, plan: ReleasePlan, options: Mapping[str, Any], *, of_text: bool
+) -> Iterator[SeenBatch]:
+    """The batches of a split, as they are read and as they are written.
+
+    Args:
+        reader: of the format.
+        split: of a file.
+        plan: says which columns are read, and as what.
+        options: of the reader.
+        of_text: whether the format has texts for all values.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    rows = reader.batches(open_file(split.path), split, plan, **options)
+    if not of_text:
+        for batch in rows:
+            yield SeenBatch(rows=batch, texts=None)
+        return
+    columns = cast(ReleasePlan, _TextColumns(columns=plan.columns))
+    plain = _plain_options(reader, split.path, columns, options)
+    texts = reader.batches(open_file(split.path), split, columns, **plain)
+    for batch, written in zip(rows, texts, strict=True):
+        yield SeenBatch(rows=batch, texts=written)
+
+
+def _plain_options(
+    reader: Reader, path: str, columns: ReleasePlan, options: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The options, without what a dialect says of columns that are no texts."""
+    try:
+        reader.splits(open_file(path), path, columns, **options)
+    except InputError:
+        return {
+            name: replace(each, texts=type(each)().texts) if hasattr(each, "texts") else each
+            for name, each in options.items()
+        }
+    return options

@@ -1,0 +1,119 @@
+"""What was seen of the rows, told to a person or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.checking.advice import advice_of
+from pipelines.checking.check import Check
+from pipelines.checking.shapes import most_common
+from pipelines.checking.tally import UNREAD, TreeTally
+from pipelines.terminal_text import escaped
+
+_LAYOUTS_SHOWN = 5
+_BECOMES = {
+    "drop": "dropped",
+    "clamp": "counted in the nearest cell",
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+    "zero": "counted as zero",
+}
+_CAUSES = {
+    UNREAD: "is no value of the type that is read",
+    "missing": "is missing",
+    "unknown": "has no place in the tree",
+}
+
+
+def input_lines(check: Check, number: int, size: int) -> Iterator[str]:
+    """The files and their columns."""
+    configuration = check.configuration
+    paths, form = ", ".join(configuration.input_paths), configuration.input_format
+    yield ""
+    yield f"{escaped(paths)}: {_several(number, 'file')} of {form}, {size:,} bytes"
+    for layout in check.layouts[:_LAYOUTS_SHOWN]:
+        others = f" and {_several(layout.files - 1, 'other')}" if layout.files > 1 else ""
+        yield f"  {escaped(layout.first)}{others}:"
+        for name, type in layout.columns.items():
+            read = "" if name in check.tally.plan.columns else "  (not read)"
+            yield f"    {escaped(name)}: {type}{read}"
+    if len(check.layouts) > _LAYOUTS_SHOWN:
+        yield f"  ... and {len(check.layouts) - _LAYOUTS_SHOWN} more kinds of columns"
+
+
+def check_lines(check: Check) -> Iterator[str]:
+    tally, unit = check.tally, check.tally.plan.unit
+    yield ""
+    yield f"{_several(tally.rows, 'row')} read{'' if check.whole else ', not all'}"
+    if check.malformed:
+        fate = "left out" if check.configuration.terms.drops_rows else "refused"
+        yield f"{_several(check.malformed, 'malformed row')} {fate}"
+    if tally.without_unit:
+        yield f"{_several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
+    for tree in tally.trees:
+        yield from _tree_lines(tree, check)
+    if not unit.is_row:
+        yield ""
+        yield (
+            f"Of each {escaped(unit.name)} a release counts {unit.bounds_in_words}: what that "
+            "leaves out is not in these numbers."
+        )
+
+
+def _tree_lines(tree: TreeTally, check: Check) -> Iterator[str]:
+    question = tree.question
+    yield ""
+    yield f"{question.name} ({', '.join(map(escaped, question.columns))})"
+    yield f"  {tree.counted:>12,} counted"
+    for cause in tree.in_order:
+        becomes = _BECOMES.get(cause.policy, f"counted as {cause.policy!r}")
+        yield f"  {cause.rows:>12,} {becomes}: {escaped(cause.column)} {_in_words(cause.cause)}"
+        if cause.looks:
+            looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
+            yield f"  {'':>12}   they look like: {looks}"
+    for sentence in advice_of(tree, check.tally, check.names):
+        yield f"  advice: {escaped(sentence)}"
+
+
+def _in_words(cause: str) -> str:
+    return _CAUSES.get(cause, f"is {cause}")
+
+
+def check_entry(check: Check, number: int) -> dict[str, Any]:
+    """The check as plain values."""
+    tally = check.tally
+    return {
+        "private": False,
+        "files": number,
+        "layouts": [
+            {"files": each.files, "first": each.first, "columns": each.columns}
+            for each in check.layouts
+        ],
+        "rows": tally.rows,
+        "all_rows": check.whole,
+        "malformed": check.malformed,
+        "without_unit": tally.without_unit,
+        "trees": [
+            {
+                "name": tree.question.name,
+                "counted": tree.counted,
+                "causes": [
+                    {
+                        "column": cause.column,
+                        "cause": cause.cause,
+                        "policy": cause.policy,
+                        "rows": cause.rows,
+                        "looks_like": most_common(cause.looks),
+                    }
+                    for cause in tree.in_order
+                ],
+                "advice": list(advice_of(tree, tally, check.names)),
+            }
+            for tree in tally.trees
+        ],
+    }
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,38 @@
+"""The command `check`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from pipelines.commands.command_parser import Commands, add_command, add_config
+
+
+def add_check(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from pipelines.checking.checking import run_check
+        from pipelines.sections.parameters import given_parameters
+
+        return run_check(
+            chosen.config, chosen.rows, given_parameters(chosen.set), as_json=chosen.json
+        )
+
+    parser = add_command(
+        commands,
+        "check",
+        "Look at the rows of a release before it is made: NOT private, for who has them.",
+        run,
+    )
+    add_config(parser)
+    parser.add_argument(
+        "--rows", type=_rows, metavar="N", help="read at most so many; default: all"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def _rows(text: str) -> int:
+    """The number of a text; argparse tells what is wrong with another."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
+    return int(text)

@@ -1,0 +1,60 @@
+"""What questions tell of rows that are not simply counted is what becomes of them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.ordered.make import make_domain
+from dpcore.rows.key_table import KeyTable
+from dpcore.rows.keys import KeyList
+from dpcore.rows.table_keys import TableKeys, UnlistedKeys
+from tests.dpcore.odd_rows import odd_rows
+from tests.dpcore.test_row_fates import CASES, FORMS, Case
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_rows_told_to_be_dropped_are_those_that_are(case: Case) -> None:
+    for turn, type in enumerate([pa.null(), *case.types]):
+        odd = odd_rows(type)
+        column = FORMS[turn % len(FORMS)](odd) if len(odd) > 3 else odd
+        others = {name: pa.repeat(one[0], len(odd)) for name, one in case.others.items()}
+        columns = {case.column: column, **others}
+        kept = case.question.row_increments(columns).rows
+        wanted = np.zeros(len(odd), np.bool_)
+        wanted[slice(None) if kept is None else kept] = True
+        told = [fate.rows for fate in case.question.fates(columns) if fate.policy == "drop"]
+        found = ~np.logical_or.reduce([np.zeros(len(odd), np.bool_), *told])
+        assert found.tolist() == wanted.tolist(), type
+
+
+def told(fates) -> list[tuple[str, str, str, int]]:
+    return [(*fate[:3], int(fate.rows.sum())) for fate in fates if fate.rows.any()]
+
+
+def test_causes_and_policies_are_told() -> None:
+    age = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
+    rows = {"age": pa.array([-1, None, 5, 100, 200])}
+    assert told(make_domain(age).fates(rows)) == [
+        ("age", "missing", "drop", 1),
+        ("age", "below lower", "clamp", 1),
+        ("age", "at or above upper", "clamp", 2),
+    ]
+    sizes = make_domain({"column": "s", "type": "category", "categories": ["a"], "unknown": "last"})
+    assert told(sizes.fates({"s": pa.array(["a", "b", None])})) == [
+        ("s", "missing", "drop", 1),
+        ("s", "unknown", "last", 1),
+    ]
+    box = HypercubeDomain(axes=(make_domain(age),), depths=(3,))
+    assert told(box.fates(rows)) == told(make_domain(age).fates(rows))
+    assert make_domain({"column": "u", "type": "unit_rows", "most": 5}).fates({}) == []
+
+
+def test_keys_tell_what_is_not_listed() -> None:
+    rows = {"k": pa.array(["a", "b", None, "other"])}
+    for unknown in ("drop", "other"):
+        wanted = [("k", "missing", unknown, 1), ("k", "unknown", unknown, 2)]
+        assert told(KeyList(column="k", keys=("a",), unknown=unknown).fates(rows)) == wanted
+        table = KeyTable(pa.table({"k": pa.array(["a"], pa.large_string())}))
+        assert told(TableKeys(table=table, unknown=unknown).fates(rows)) == wanted
+        assert told(UnlistedKeys(table=table, unknown=unknown).fates(rows)) == wanted[:1]

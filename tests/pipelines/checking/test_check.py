@@ -1,0 +1,210 @@
+"""`dptrees check`: what it tells of the rows, and that it writes nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.pipelines.conftest import Outcome, Workspace
+
+ROWS = 1000
+TREES: list[dict[str, Any]] = [
+    {
+        "name": "day",
+        "domain": {"column": "day", "lower": date(2024, 1, 1), "upper": date(2025, 1, 1)},
+    },
+    {
+        "name": "price",
+        "domain": {"column": "price", "lower": 0, "upper": 5000, "cells": 50},
+        "by": {"column": "city", "keys": ["Oslo", "Bergen"]},
+    },
+    {"name": "age", "domain": {"column": "age", "type": "integer", "lower": 0, "upper": 100}},
+]
+
+
+@pytest.fixture
+def place(workspace: Workspace) -> Workspace:
+    return workspace
+
+
+def check(place: Workspace, settings: dict[str, Any], *options: str) -> Outcome:
+    path = place.folder / "check.yaml"
+    base: dict[str, Any] = {
+        "release": "seen",
+        "input": {"format": "csv", "path": str(place.folder / "a.csv")},
+        "output": str(place.output),
+        "key_file": str(place.folder / "there-is-none.key"),
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": TREES,
+    }
+    path.write_text(yaml.safe_dump(base | settings))
+    before = sorted(place.folder.rglob("*"))
+    outcome = place.run("check", path, *options)
+    assert sorted(place.folder.rglob("*")) == before
+    assert not place.output.exists()
+    return outcome
+
+
+def write_odd_csv(folder: Path) -> None:
+    draw = random.Random(0)
+    lines = ["day,price,age,city"]
+    for row in range(ROWS):
+        day = f"{draw.randrange(1, 13):02}/{draw.randrange(1, 29):02}/2024"
+        age = "" if row % 10 == 0 else str(row % 120 - 5)
+        lines.append(
+            f'{day},"{1 + row % 3},{row % 1000:03}.50",{age},{("Oslo", "Bergen ")[row % 2]}'
+        )
+    lines += ["one field alone", 'an "odd" line,1,2,3,4', ""]
+    (folder / "a.csv").write_text("\n".join(lines))
+
+
+def test_dates_and_numbers_that_are_none_are_told(place: Workspace) -> None:
+    write_odd_csv(place.folder)
+    outcome = check(place, {})
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("NOT PRIVATE: ")
+    for words in (
+        "a.csv: 1 file of csv, ",
+        "    day: text\n",
+        "1,000 rows read\n2 malformed rows left out\n",
+        "day (day)\n             0 counted\n         1,000 dropped: day is no value of the type",
+        'they look like: "99/99/9999"',
+        "input.date_format",
+        'they look like: "9,999.99"',
+        "input.thousands",
+        '500 dropped: city has no place in the tree\n                 they look like: "a "',
+        "input.trim",
+        "no row is counted: a release of day would be noise alone",
+        "           100 dropped: age is missing",
+        "counted in the nearest cell: age is below lower",
+        "counted in the nearest cell: age is at or above upper",
+    ):
+        assert words in outcome.out
+    assert "07/04" not in outcome.out  # what values look like, and no value
+
+
+def test_the_same_for_programs(place: Workspace) -> None:
+    write_odd_csv(place.folder)
+    found = json.loads(check(place, {}, "--json").out)
+    assert (found["private"], found["rows"], found["malformed"]) == (False, ROWS, 2)
+    day, price, age = found["trees"]
+    assert day["causes"] == [
+        {
+            "column": "day",
+            "cause": "unreadable",
+            "policy": "drop",
+            "rows": ROWS,
+            "looks_like": ["99/99/9999"],
+        }
+    ]
+    assert (day["counted"], price["counted"], age["counted"]) == (0, 0, 900)
+    assert len(day["advice"]) == 2
+
+
+def test_only_the_first_rows(place: Workspace) -> None:
+    write_odd_csv(place.folder)
+    outcome = check(place, {}, "--rows", "10")
+    assert "10 rows read, not all\n" in outcome.out
+    assert "malformed" not in outcome.out
+    for wrong in ("0", "-1", "many"):
+        assert check(place, {}, "--rows", wrong).code == 2
+
+
+def test_parquet_units_and_names(place: Workspace) -> None:
+    table = {
+        "who": pa.array(["a", None, "b", "b"]),
+        "x": pa.array([1.0, 2.0, None, 200.0]),
+        "place": pa.array(["north", "south", "east", None]),
+        "Plaice": pa.nulls(4, pa.string()),
+        "more": pa.array([{"y": 1}] * 4),
+    }
+    pq.write_table(pa.table(table), place.folder / "a.parquet")
+    x = {"column": "x", "lower": 0, "upper": 100, "cells": 4, "outside": "drop"}
+    outcome = check(
+        place,
+        {
+            "input": {"format": "parquet", "path": str(place.folder / "*.parquet")},
+            "privacy": {"epsilon": 1, "neighbors": "add_remove", "unit": "who", "max_rows": 3},
+            "trees": [
+                {"name": "x", "domain": x},
+                {
+                    "name": "of",
+                    "domain": {"column": "Plaice", "categories": ["a"]},
+                    "by": {"column": "place", "keys": ["north"], "unknown": "other"},
+                },
+            ],
+        },
+    )
+    assert outcome.code == 0, outcome.err
+    for words in (
+        "    more.y: int64  (not read)",
+        "4 rows read\n1 row left out, without a who\n",
+        "x (x)\n             1 counted\n",
+        "1 dropped: x is missing",
+        "1 dropped: x is at or above upper",
+        "2 counted as 'other': place has no place in the tree",
+        "advice: no row has a value of Plaice",
+        "Of each who a release counts at most 3 rows: what that leaves out",
+    ):
+        assert words in outcome.out
+
+
+def test_json_lines_tell_names_that_no_line_has(place: Workspace) -> None:
+    lines = [json.dumps({"agee": row, "at": {"zip": "x"}}) for row in range(50)]
+    (place.folder / "a.jsonl").write_text("\n".join([*lines, "{"]))
+    outcome = check(
+        place,
+        {
+            "input": {"format": "json", "path": str(place.folder / "a.jsonl")},
+            "trees": [TREES[2]],
+        },
+    )
+    assert outcome.code == 0, outcome.err
+    for words in (
+        "agee: number  (not read)",
+        "at.zip: text  (not read)",
+        "50 rows read\n1 malformed row left out",
+        "advice: no row has a value of age; did you mean agee?",
+    ):
+        assert words in outcome.out
+
+
+def test_private_keys_a_box_and_a_series(place: Workspace) -> None:
+    table = {"x": pa.array([1.0, None, 5.0]), "k": pa.array(["a", "b", None])}
+    pq.write_table(pa.table(table), place.folder / "a.parquet")
+    source = {"format": "parquet", "path": str(place.folder / "a.parquet")}
+    x = {"column": "x", "lower": 0, "upper": 100, "cells": 4}
+    private = {"name": "keyed", "domain": x, "by": {"column": "k", "keys": "private"}}
+    box = {"name": "box", "domain": {"kind": "hypercube", "columns": [x]}}
+    sparse = {"name": "sparse", "domain": {"kind": "sparse", "columns": ["k"]}}
+    privacy = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
+    trees = [private, box, sparse]
+    outcome = check(place, {"input": source, "privacy": privacy, "trees": trees})
+    assert outcome.code == 0, outcome.err
+    assert "1 dropped: k is missing" in outcome.out
+    assert outcome.out.count("2 counted\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("none.csv", "no file matches"),
+        ("empty.csv", "is not a CSV file"),
+        ("other.csv", "has no column 'day'"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(place: Workspace, path: str, sentence: str) -> None:
+    (place.folder / "empty.csv").touch()
+    (place.folder / "other.csv").write_text("a,b\n1,2\n")
+    source = {"format": "csv", "path": str(place.folder / path)}
+    outcome = check(place, {"input": source})
+    assert outcome.code == 2
+    assert sentence in outcome.err and outcome.err.count("\n") == 1
