@@ -79,6 +79,9 @@ def add_query(commands: Commands) -> None:
         kind.add_argument("--tree", help="its name; may be left out where there is only one")
         kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
         kind.add_argument(
+            "--wide", action="store_true", help="with --key all: a column a key, not a line"
+        )
+        kind.add_argument(
             "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
         )
         kind.add_argument(
