@@ -130,7 +130,10 @@ class ReleasedHypercube(Released):
         answer = self.sum_of(cells, self._label(cells))
         if not rounded:
             return answer
-        told = [f"{column} [{lower}, {upper})" for column, (lower, upper) in sides.items()]
+        told = [
+            f"{column} [{lower or '...'}, {upper or '...'})"
+            for column, (lower, upper) in sides.items()
+        ]
         return replace(answer, asked=", ".join(told))
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
