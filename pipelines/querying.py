@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.table import csv_lines
-from pipelines.answers.told import Told, told_table
+from pipelines.answers.told import Told, told_table, wide_table
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
@@ -37,6 +37,8 @@ def run_query(chosen: argparse.Namespace) -> int:
         UserError: the tree, the key or a value is none of the release's; or the answer would be
             rounded, and only exact ones are wanted.
     """
+    if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
+        raise UserError("--wide: stands beside --key all, and not beside --json or --csv")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
     told, confidence = list[Told](), 0.0
@@ -55,7 +57,7 @@ def run_query(chosen: argparse.Namespace) -> int:
         for line in csv_lines(each.to_program() for each in told):
             print_csv(line)
     else:
-        _print(told, confidence, together=getattr(chosen, "simultaneous", False))
+        _print(told, confidence, chosen)
     return 0
 
 
@@ -69,7 +71,7 @@ def _told(tree: Released, before: dict[str, object], chosen: argparse.Namespace)
     """The answers of one key, or of all."""
     noun, bounded = _NOUNS[chosen.kind]
     for key in _keys(tree, chosen.key):
-        of_key = {"key": key} if key != chosen.key else {}
+        of_key = {"key": key} if chosen.key == ALL_KEYS else {}
         for answer in _answers(tree, key, chosen):
             yield Told(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
 
@@ -206,12 +208,15 @@ def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> li
     return children
 
 
-def _print(told: Sequence[Told], confidence: float, *, together: bool) -> None:
+def _print(told: Sequence[Told], confidence: float, chosen: argparse.Namespace) -> None:
     """A table with a heading, and what its intervals mean."""
     if not told:
         print_line("nothing was published there")
         return
-    for line in told_table(told, confidence).lines():
+    table = wide_table(told) if chosen.wide else told_table(told, confidence)
+    for line in table.lines():
         print_line(line)
+    together = getattr(chosen, "simultaneous", False)
     held = "all values together" if together else "each by itself"
-    print_line(f"Intervals hold with {100 * confidence:g} % confidence, {held}.")
+    half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
+    print_line(f"{half}Intervals hold with {100 * confidence:g} % confidence, {held}.")

@@ -22,9 +22,6 @@ from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree, named_level
 from dpcore.rows.time_line import TimeLine, time_line
 
-# Forms of universes whose labels a separator joins.
-_SEPARATED = ("path", "columns", "parents")
-
 
 class ReleasedHierarchy(ReleasedTree):
     """The answers about one hierarchy."""
@@ -66,14 +63,7 @@ class ReleasedHierarchy(ReleasedTree):
         Raises:
             ValueError: there is none.
         """
-        tree = self.question.domain.tree
-        try:
-            return tree.find(path)
-        except ValueError:
-            separator = tree.separators[-1] or "/"
-            if tree.form not in _SEPARATED or not path.startswith(separator):
-                raise
-        return tree.find(path.removeprefix(separator))
+        return self.question.domain.tree.find(path)
 
     def node_of(self, value: object, level: int) -> int:
         """The node of a level that lies on a path.

@@ -32,6 +32,8 @@ MAX_DEPTH = 32
 ROOT = "root"
 OTHER = "other"
 FORMS = ("columns", "digits", "path", "calendar", "parents")
+# Those whose labels a separator joins.
+_SEPARATED = ("columns", "path", "parents")
 
 # Changes whenever the same leaves would get another digest or another order.
 UNIVERSE_VERSION = 1
@@ -257,7 +259,8 @@ class Universe:
         """The level and id of the node that a path names.
 
         Args:
-            path: labels as `paths` joins them; "" is the root.
+            path: labels as `paths` joins them; "" is the root. Where a separator joins them, one
+                at the beginning is passed over, unless the first label is empty.
 
         Raises:
             ValueError: there is no such node.
@@ -268,6 +271,16 @@ class Universe:
         >>> days.find("2013-02"), days.find("2013-02-05")
         ((1, 1), (2, 35))
         """
+        found = self._found(path)
+        if found is None and self.form in _SEPARATED:
+            separator = self.separators[-1] or "/"
+            found = self._found(path.removeprefix(separator))
+        if found is None:
+            raise ValueError(f"path {path!r}: the universe has no node of this path.")
+        return found
+
+    def _found(self, path: str) -> tuple[int, int] | None:
+        """The level and id of the node of a path as it stands, or None."""
         if path == "":
             return 0, 0
         if path == OTHER and self.has_other:
@@ -276,7 +289,7 @@ class Universe:
         for level, label in enumerate(self._labels_in(path), 1):
             child = self._child(level, node, label) if level <= self.height else None
             if child is None:
-                raise ValueError(f"path {path!r}: the universe has no node of this path.")
+                return None
             node = child
         return level, node
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -130,8 +130,17 @@ class ReleasedHypercube(Released):
         answer = self.sum_of(cells, self._label(cells))
         if not rounded:
             return answer
-        told = [f"{column} [{lower}, {upper})" for column, (lower, upper) in sides.items()]
+        told = [
+            f"{column} [{lower or '...'}, {upper or '...'})"
+            for column, (lower, upper) in sides.items()
+        ]
         return replace(answer, asked=", ".join(told))
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """Refused: the nodes of a partition have no paths, and boxes are asked for one by one."""
+        raise ValueError(
+            f"sum: tree {self._name} is a partition, whose nodes have no paths; ask box"
+        )
 
     def sum_of(self, sides: Sides, label: str) -> Answer:
         """The count of the rows in a box of cells.

@@ -108,21 +108,21 @@ class ReleasedCdf(ReleasedTree):
 
     def _part_of(self, path: object) -> tuple[NamedRun, str | None]:
         """The cells that a value or an interval stands for, and how it was put if it is rounded."""
-        domain = self.question.domain
         if isinstance(path, (tuple, list)):
-            lower, upper = path
-        else:
-            try:
-                cell = domain.cell_of(path)
-            except ValueError:
-                found = _INTERVAL.fullmatch(str(path))
-                if found is None:
-                    raise
-                lower, upper = found.groups()
-            else:
-                label = self._label(cell, cell + 1)
-                exact = domain.is_edge(path) and _INTERVAL.fullmatch(label) is None
-                return NamedRun(label, cell, cell + 1), None if exact else str(path)
+            return self._interval(*path)
+        domain = self.question.domain
+        try:
+            cell = domain.cell_of(path)
+        except ValueError:
+            found = _INTERVAL.fullmatch(str(path))
+            if found is None:
+                raise
+            return self._interval(*found.groups())
+        label = self._label(cell, cell + 1)
+        exact = domain.is_edge(path) and _INTERVAL.fullmatch(label) is None
+        return NamedRun(label, cell, cell + 1), None if exact else str(path)
+
+    def _interval(self, lower: object, upper: object) -> tuple[NamedRun, str | None]:
         start, stop, asked = self._cells_of(lower, upper)
         return NamedRun(self._label(start, stop), start, stop), asked
 

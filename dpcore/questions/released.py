@@ -373,8 +373,10 @@ class ReleasedTree(Released):
         table = self._read(kind, self.question.name, chunk.key, chunk.index)
         if self.question.keys is None or not self._whole:
             return table
-        label = self.question.label_of(code)
-        return table.filter(pc.equal(table["key"].cast(pa.string()), label))
+        # Labels are compared once each, and not in every row: all keys may be asked in turn.
+        keys = table["key"].unify_dictionaries().combine_chunks()
+        place = pc.index(keys.dictionary, self.question.label_of(code)).as_py()
+        return table.take(pa.array(np.flatnonzero(keys.indices.to_numpy() == place)))
 
     def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
         """The rows of a level, a part at a time."""

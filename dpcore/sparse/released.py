@@ -140,15 +140,15 @@ class ReleasedSparse(Released):
             self._ends(name, answer, len(answers))
             for name, answer in zip(names, answers, strict=True)
         ]
-        total, count = self._answers(self.rows(0))[0], sum(answer.count for answer in answers)
+        total, count = self._total_count, sum(answer.count for answer in answers)
         return Answer(
             label=sum_label([answer.label for answer in answers]),
             estimate=math.fsum(answer.estimate or 0.0 for answer in answers),
             std_error=math.sqrt(math.fsum((answer.std_error or 0.0) ** 2 for answer in answers)),
             ci_low=float(sum(max(low, 0) for low, _ in ends)),
-            ci_high=min(float(sum(high for _, high in ends)), total.ci_high),
+            ci_high=float(sum(high for _, high in ends)),
             count=count,
-            fraction=count / total.count if total.count else None,
+            fraction=count / total if total else None,
         )
 
     def _check_apart(self, names: Sequence[str]) -> None:
@@ -173,14 +173,14 @@ class ReleasedSparse(Released):
 
     def _ends(self, name: str, answer: Answer, among: int) -> tuple[int, int]:
         """The least and the largest count of a node at the confidence at which as many hold."""
-        plan, confidence = self.question.plan, self.question.confidence
-        each = 1 - (1 - confidence) / among
-        level = self.question.domain.level_of_path(name)
+        plan, level = self.question.plan, self.question.domain.level_of_path(name)
         noisy, law = np.array([answer.estimate], np.int64), plan.law(level)
         if law is None:
             return int(noisy[0]), int(noisy[0])
-        each = each if each <= HIGHEST_CONFIDENCE else 1.0
-        low, high = published_bounds(law, plan.threshold(level), noisy, each)
+        confidence = 1 - (1 - self.question.confidence) / among
+        # Beyond what the law's tail tells, the certain interval.
+        confidence = confidence if confidence <= HIGHEST_CONFIDENCE else 1.0
+        low, high = published_bounds(law, plan.threshold(level), noisy, confidence)
         return int(low[0]), int(high[0])
 
     def _check_key(self, key: object) -> None:
@@ -192,8 +192,12 @@ class ReleasedSparse(Released):
         rows = self.rows(level)
         return rows.filter(pc.equal(rows["label"], path)) if level else rows
 
+    @property
+    def _total_count(self) -> int:
+        return int(self.rows(0)["count"][0].as_py())
+
     def _answers(self, rows: pa.Table) -> list[Answer]:
-        total = int(self.rows(0)["count"][0].as_py())
+        total = self._total_count
         return [_answer(row, total) for row in rows.to_pylist()]
 
 

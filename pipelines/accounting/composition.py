@@ -10,6 +10,7 @@ from dpcore.questions.workload import Workload
 from dpcore.release.classical import classical_composition
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
+from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.terminal_text import escaped
 
@@ -76,8 +77,8 @@ def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     yield f"split {entry['split']}: errors times weights {said}"
     for each in entry["trees"]:
         yield (
-            f"  {escaped(each['name'])}: {_text(each['alone'])} alone, error {each['error']:.4g} "
-            f"{each['unit']}, weight {each['weight']:g}"
+            f"  {escaped(each['name'])}: {_text(each['alone'])} alone, error "
+            f"{significant(each['error'])} {each['unit']}, weight {each['weight']:g}"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcore.privacy.budget import Budget
 from dpcore.release.target import release_budget
+from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.sections.error import refusal_of
 from pipelines.terminal_text import escaped
@@ -57,4 +58,4 @@ def target_lines(target: Mapping[str, Any]) -> Iterator[str]:
     yield f"for the whole release, split by {target['split']}: {budget}; predicted there:"
     for tree in target["trees"]:
         wanted = "" if tree["wanted"] is None else f" of {tree['wanted']:g} wanted"
-        yield f"  {escaped(tree['name'])}: {tree['error']:.4g}{wanted}, {tree['unit']}"
+        yield f"  {escaped(tree['name'])}: {significant(tree['error'])}{wanted}, {tree['unit']}"

@@ -15,6 +15,7 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.release.composition import TreeRefused
 from dpcore.release.guarantee import budget_text
+from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.release_folder import ReleaseFolder
 from pipelines.sections.error import ConfigurationError
@@ -108,7 +109,7 @@ def unit_bounds_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     yield "  ".join(["  max_rows", "rows left out", "units cut", *(f"{name} ±" for name in names)])
     for each in entry["bounds"]:
         errors = each["errors"] or {}
-        shown = (f"{errors[name]:.4g}" if name in errors else "not possible" for name in names)
+        shown = (significant(errors[name]) if name in errors else "not possible" for name in names)
         widths = (len(name) + 2 for name in names)
         yield "  ".join(
             [

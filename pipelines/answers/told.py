@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from dpcore.questions.released import Answer
-from pipelines.answers.figures import column_value, error_figure, figure, interval, share
+from pipelines.answers.figures import (
+    column_value,
+    error_figure,
+    figure,
+    interval,
+    share,
+    with_margin,
+)
 from pipelines.answers.table import Column, Table
 
 # What a program is told of the interval of a value.
@@ -80,6 +87,44 @@ def told_table(answers: Sequence[Told], confidence: float) -> Table:
         Column("share", [share(each.fraction, _share_error(each)) for each in counts]),
     ]
     return Table(tuple(columns))
+
+
+def wide_table(answers: Sequence[Told]) -> Table:
+    """Answers with a line for what is asked and a column for each key: estimates and half their
+    intervals, or values.
+
+    Args:
+        answers: of one question, all of which have a key before them.
+    """
+    keys = dict.fromkeys(str(each.before["key"]) for each in answers)
+    lines = dict.fromkeys(_line(each) for each in answers)
+    cells = {(_line(each), str(each.before["key"])): _cell(each) for each in answers}
+    noun = (*(name for name in answers[0].before if name != "key"), answers[0].noun)
+    columns = [
+        Column(name, [line[place] for line in lines], is_text=True)
+        for place, name in enumerate(noun)
+    ]
+    columns += [Column(key, [cells.get((line, key), "-") for line in lines]) for key in keys]
+    return Table(tuple(columns))
+
+
+def _line(told: Told) -> tuple[str, ...]:
+    """What an answer is about, beside its key."""
+    about = [str(value) for name, value in told.before.items() if name != "key"]
+    if isinstance(told.answer, Answer):
+        return (*about, told.answer.label or _ROOT)
+    return (*about, f"{told.answer['q']:g}")
+
+
+def _cell(told: Told) -> str:
+    """An estimate with its interval, or a value."""
+    answer = told.answer
+    if isinstance(answer, Answer):
+        shown = answer.count if answer.estimate is None else answer.estimate
+        return with_margin(shown, answer.ci_low, answer.ci_high)
+    row = _quantile(answer)
+    value, span = column_value(*(row[name] for name in _VALUE))
+    return f"{value} [{span}]"
 
 
 def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import TypeAlias
 
 from pipelines.commands.command_parser import Commands, add_command
+
+Kinds: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_query(commands: Commands) -> None:
@@ -16,6 +19,15 @@ def add_query(commands: Commands) -> None:
     parser = add_command(commands, "query", "Ask a release; costs no budget.", run)
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUESTION")
+    ordered, nodes = _add_ordered(kinds), _add_nodes(kinds)
+    for kind in ordered:
+        kind.add_argument("--column", help="of a tree over several columns")
+    for kind in (*ordered, *nodes):
+        _add_common(kind)
+
+
+def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
+    """The questions about one column with an order."""
     cdf = kinds.add_parser("cdf", help="how many rows lie below a value")
     cdf.add_argument("values", nargs="+", metavar="VALUE")
     cdf.add_argument(
@@ -25,9 +37,17 @@ def add_query(commands: Commands) -> None:
     )
     quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
     quantile.add_argument("values", nargs="+", metavar="Q")
+    quantile.set_defaults(exact=False)
     between = kinds.add_parser("range", help="how many rows lie in [LOWER, UPPER)")
     between.add_argument("lower", metavar="LOWER")
     between.add_argument("upper", metavar="UPPER")
+    for kind in (cdf, between):
+        _add_exact(kind)
+    return [cdf, quantile, between]
+
+
+def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
+    """The questions about boxes and nodes."""
     box = kinds.add_parser("box", help="how many rows lie in a box of several columns")
     box.add_argument(
         "--side",
@@ -37,8 +57,6 @@ def add_query(commands: Commands) -> None:
         metavar=("COLUMN", "LOWER", "UPPER"),
         help='[LOWER, UPPER) of a column; "" leaves a side open; once for each column',
     )
-    for kind in (cdf, quantile, between):
-        kind.add_argument("--column", help="of a tree over several columns")
     total = kinds.add_parser("sum", help="how many rows several nodes have together")
     named = total.add_mutually_exclusive_group(required=True)
     named.add_argument(
@@ -49,6 +67,17 @@ def add_query(commands: Commands) -> None:
         'intervals such as "[20, 30)"',
     )
     named.add_argument("--paths-file", metavar="FILE", help="that has one of them a line")
+    for kind in (box, total):
+        _add_exact(kind)
+    top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
+    top.add_argument("-n", type=int, default=10, help="how many (default 10)")
+    top.add_argument("--level", help="its number or name; default: the leaves")
+    top.add_argument("--path", help="those below this node alone")
+    top.set_defaults(exact=False)
+    return [box, total, _add_node(kinds), top]
+
+
+def _add_node(kinds: Kinds) -> argparse.ArgumentParser:
     node = kinds.add_parser("node", help="the count of one node of the tree")
     node.add_argument("--level", help="its number, 0 is the root, or its name")
     which = node.add_mutually_exclusive_group(required=True)
@@ -65,37 +94,39 @@ def add_query(commands: Commands) -> None:
         help="the order of the children: names with numbers by their value (default), or the "
         "largest first",
     )
-    top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
-    top.add_argument("-n", type=int, default=10, help="how many (default 10)")
-    top.add_argument("--level", help="its number or name; default: the leaves")
-    top.add_argument("--path", help="those below this node alone")
-    for kind in (cdf, between, box, total):
-        kind.add_argument(
-            "--exact", action="store_true", help="refuse to round to the edges of cells"
-        )
-    for kind in (quantile, node, top):
-        kind.set_defaults(exact=False)
-    for kind in (cdf, quantile, between, box, total, node, top):
-        kind.add_argument("--tree", help="its name; may be left out where there is only one")
-        kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
-        kind.add_argument(
-            "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
-        )
-        kind.add_argument(
-            "--to-date",
-            type=int,
-            nargs="?",
-            const=0,
-            metavar="PERIOD",
-            help="of a series: all periods, as was known once this one was released (default: the "
-            "last one)",
-        )
-        kind.add_argument(
-            "--running", action="store_true", help="of a series: to date, at each of its periods"
-        )
-        kind.add_argument(
-            "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
-        )
-        form = kind.add_mutually_exclusive_group()
-        form.add_argument("--json", action="store_true", help="for programs, in full")
-        form.add_argument("--csv", action="store_true", help="as a table of CSV, in full")
+    node.set_defaults(exact=False)
+    return node
+
+
+def _add_exact(kind: argparse.ArgumentParser) -> None:
+    kind.add_argument("--exact", action="store_true", help="refuse to round to the edges of cells")
+
+
+def _add_common(kind: argparse.ArgumentParser) -> None:
+    """What every question takes."""
+    kind.add_argument("--tree", help="its name; may be left out where there is only one")
+    kind.add_argument("--key", help="of a tree with keys; all: a table of all keys")
+    kind.add_argument(
+        "--wide", action="store_true", help="with --key all: a column a key, not a line"
+    )
+    kind.add_argument(
+        "--window", metavar="FIRST:LAST", help="of a series: these periods, both inside"
+    )
+    kind.add_argument(
+        "--to-date",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PERIOD",
+        help="of a series: all periods, as was known once this one was released (default: the "
+        "last one)",
+    )
+    kind.add_argument(
+        "--running", action="store_true", help="of a series: to date, at each of its periods"
+    )
+    kind.add_argument(
+        "--confidence", type=float, metavar="C", help="of the intervals (default: as released)"
+    )
+    form = kind.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for programs, in full")
+    form.add_argument("--csv", action="store_true", help="as a table of CSV, in full")

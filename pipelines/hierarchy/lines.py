@@ -18,6 +18,7 @@ from dpcore.hierarchy.workload import (
 )
 from dpcore.irregular.as_measured import measured_level_rmse
 from dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from pipelines.answers.figures import significant
 from pipelines.plain.lines import (
     NODES_SHOWN,
     UNMEASURED,
@@ -137,7 +138,7 @@ def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Itera
         share, nodes = float(plan.level_amounts[level]), question.domain.tree.level_sizes[level]
         yield (
             f"  level {level} {name:<{width}}  {nodes:>12,} nodes, "
-            f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {rmse[level]:.4g}"
+            f"{measure} {share:.4f}, {_noise(question, level):<24} rmse {significant(rmse[level])}"
             f"{_why(question, level)}"
         )
     yield "  predicted errors, root mean square over the nodes of each level, root first;"
@@ -146,8 +147,8 @@ def _noisy_lines(question: HierarchyQuestion, entry: Mapping[str, Any]) -> Itera
         f"  and {'as weighted' if objective is None else f'{objective.reads}, {objective.unit}'}:"
     )
     for candidate in entry["candidates"]:
-        each = "  ".join(f"{value:.4g}" for value in candidate["predicted"]["level_rmse"])
-        yield f"    {candidate['label']:<24} {each};  {candidate['predicted'][name]:.4g}"
+        each = "  ".join(f"{significant(value)}" for value in candidate["predicted"]["level_rmse"])
+        yield f"    {candidate['label']:<24} {each};  {significant(candidate['predicted'][name])}"
 
 
 def _noise(question: HierarchyQuestion, level: int) -> str:
@@ -158,8 +159,8 @@ def _noise(question: HierarchyQuestion, level: int) -> str:
         public = plan.public_level is not None and level <= plan.public_level
         return "public" if public else "not measured"
     if len(errors) == 1:
-        return f"std error {errors[0]:.4g}"
-    return f"std error {errors[0]:.4g} to {errors[-1]:.4g}"
+        return f"std error {significant(errors[0])}"
+    return f"std error {significant(errors[0])} to {significant(errors[-1])}"
 
 
 def _why(question: HierarchyQuestion, level: int) -> str:
@@ -213,6 +214,7 @@ def _threshold_lines(question: ThresholdQuestion, entry: Mapping[str, Any]) -> I
         high = "any" if each["high"] is None else f"{each['high']:,.0f}"
         yield f"  estimate {each['estimate']:>14,.1f}: from {each['low']:,.0f} to {high} rows"
     yield (
-        f"  predicted {objective.reads}: at most {entry['predicted'][objective.metric]:.4g} "
-        f"{objective.unit}, for trees of at most {question.plan.rows_at_most:,} rows"
+        f"  predicted {objective.reads}: at most "
+        f"{significant(entry['predicted'][objective.metric])} {objective.unit}, "
+        f"for trees of at most {question.plan.rows_at_most:,} rows"
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from pipelines.answers.figures import significant
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
@@ -41,7 +42,7 @@ def hypercube_lines(question: HypercubeQuestion, entry: Mapping[str, Any]) -> It
     )
     for number, level in enumerate(entry["levels"]):
         error = level["std_error"]
-        text = "not measured" if error is None else f"std error {error:.4g}"
+        text = "not measured" if error is None else f"std error {significant(error)}"
         if level["held"] == "sketch":
             text += " of a sketch cell"
         if number == 0 and plan.public_total:

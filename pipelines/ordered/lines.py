@@ -19,7 +19,7 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
-from pipelines.answers.figures import column_value
+from pipelines.answers.figures import column_value, significant
 from pipelines.plain.lines import (
     NODES_SHOWN,
     UNMEASURED,
@@ -109,7 +109,7 @@ def _levels(question: OrderedQuestion) -> Iterator[str]:
         law = plan.laws[level]
         noise = f"not measured: {UNMEASURED}"
         if law is not None:
-            noise = f"std error {law.variance**0.5:.4g}"
+            noise = f"std error {significant(law.variance**0.5)}"
         elif level == 0 and plan.public_total:
             noise = "public: neighbours have the same number of rows"
         ((what, count),) = counted(plan, level).items()
@@ -131,11 +131,11 @@ def _errors(question: OrderedQuestion, tree: Mapping[str, Any]) -> Iterator[str]
         yield f"  and of {objective.reads}, in {objective.unit}:"
     for candidate in tree["candidates"]:
         predicted = candidate["predicted"]
-        own = f"{predicted[name]:.4g}" if name in predicted else "-"
+        own = significant(predicted[name]) if name in predicted else "-"
         yield (
             f"    {candidate['label'] + ', ' + candidate['estimate']:<26} "
-            f"{predicted['cdf_rmse']:>10.4g} {own if other else '':>{10 if other else 0}}   "
-            f"{_shape(candidate['fanouts'])}"
+            f"{significant(predicted['cdf_rmse']):>10} "
+            f"{own if other else '':>{10 if other else 0}}   {_shape(candidate['fanouts'])}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcore.sparse.question import SparseQuestion
 from dpcore.sparse.released import ReleasedSparse
+from pipelines.answers.figures import significant
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
@@ -38,7 +39,7 @@ def sparse_lines(question: SparseQuestion, entry: Mapping[str, Any]) -> Iterator
     names = [escaped(level["level"]) for level in entry["levels"]]
     width = max(map(len, names))
     for number, (name, level) in enumerate(zip(names, entry["levels"], strict=True)):
-        text = f"  level {number} {name:<{width}}  std error {level['std_error']:.4g}"
+        text = f"  level {number} {name:<{width}}  std error {significant(level['std_error'])}"
         if level["threshold"] is not None:
             text += (
                 f", published above a noisy count of {level['threshold']}: nodes of "

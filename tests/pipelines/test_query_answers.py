@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import date
 from typing import Any
 
@@ -237,6 +238,20 @@ def test_all_keys_are_the_answers_of_each(asked: Workspace, question: tuple[str,
     assert rows == apart
     printed = asked.run("query", asked.output, *question, "--tree", "keyed", "--key", "all")
     assert printed.out.split()[0] == "key"
+
+
+def test_keys_side_by_side(asked: Workspace) -> None:
+    question = ("cdf", "25", "50", "--tree", "keyed", "--key", "all")
+    rows = answers(asked, *question)
+    printed = asked.run("query", asked.output, *question, "--wide").out.splitlines()
+    assert printed[0].split() == ["range", *KEYS]
+    assert [line.split("  ")[0] for line in printed[1:3]] == ["[0, 25)", "[0, 50)"]
+    for row, place in zip(rows, (1, 2) * len(KEYS), strict=True):
+        assert re.search(rf"\b{row['estimate']:,.0f}[.0-9]* ± [.0-9]+", printed[place]), row
+    assert printed[-1].startswith("± is half of an interval. Intervals hold")
+    for form in ("--json", "--csv"):
+        refused = asked.run("query", asked.output, *question, "--wide", form)
+        assert refused.code == 2 and "--wide: stands beside --key all" in refused.err
 
 
 def test_all_keys_of_a_tree_without(asked: Workspace) -> None:

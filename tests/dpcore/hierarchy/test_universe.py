@@ -72,11 +72,18 @@ def test_other_must_not_be_there_already() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "/", "UA/", "other", "AA\\/30"]
+    "path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "//", "UA/", "other", "AA\\/30"]
 )
 def test_no_node_of_a_path(path: str) -> None:
     with pytest.raises(ValueError, match="has no node of this path"):
         fleet().find(path)
+
+
+def test_a_separator_at_the_beginning_is_passed_over() -> None:
+    assert fleet().find("/UA/7") == fleet().find("UA/7") and fleet().find("/") == (0, 0)
+    digits = universe_from_codes(pa.array(["0101"]), (2, 2))
+    with pytest.raises(ValueError, match="has no node of this path"):
+        digits.find("/01")
 
 
 @pytest.mark.parametrize(

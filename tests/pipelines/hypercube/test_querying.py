@@ -198,6 +198,8 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     ),
     "no-such-node": (["node", "--level", "0", "--node", "7"], "did not look at node 7 of level 0"),
     "path": (["node", "--path", "a"], "tree four is no hierarchy"),
+    "sum": (["sum", "--paths", "a", "b"], "is a partition, whose nodes have no paths; ask box"),
+    "below": (["top", "--path", "a"], "tree four is no hierarchy"),
     "confidence": (["box", "--side", "age", "", "", "--confidence", "1"], "confidence: 1.0"),
 }
 

@@ -416,6 +416,12 @@ def test_hierarchies_and_every_guarantee(tmp_path: Path, privacy: dict[str, obje
     assert abs(answer["estimate"] - truth) < 12 * answer["std_error"]
     guarantee = ReleaseFolder(str(made.folder_of(2))).manifest["guarantee"]
     assert guarantee["epsilon"] == "2"  # type: ignore[index]
+    node = ("node", "--path", "", "--tree", "towns", "--json")
+    (root,) = json.loads(made.run("query", made.output, *node).out)["answers"]
+    parts = ("sum", "--paths", "north", "south", "other", "--tree", "towns", "--json")
+    (summed,) = json.loads(made.run("query", made.output, *parts).out)["answers"]
+    assert summed["std_error"] == pytest.approx(root["std_error"], rel=1e-9, abs=1e-9)
+    assert summed["count"] == root["count"]
 
 
 def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
