@@ -49,12 +49,14 @@ from pipelines.sections.parameters import Substitution
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
+from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
+from transforms.readers.csv_rows import column_types
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
 
@@ -231,9 +233,17 @@ class Configuration:
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
-                choices do not go with the guarantee.
+                    choices do not go with the guarantee; or no type of a column serves two trees.
+            InputError: trees read one column of CSV as different types.
         """
-        return self._planned(self.workloads, self.selection)
+        plan = self._planned(self.workloads, self.selection)
+        try:
+            check_shared_columns(plan.questions)
+        except RuleBroken as broken:
+            raise ConfigurationError(f"{self.source}: trees{broken.at}: {broken}") from None
+        if self.input_format == "csv":
+            column_types(plan)  # refuses what one text of a file cannot be
+        return plan
 
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None

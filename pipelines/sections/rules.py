@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from pipelines.sections.error import RuleBroken, shown, unknown_key
+from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
 
 _Value = TypeVar("_Value")
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")
@@ -258,7 +258,8 @@ def _refuse_key_itself(place: str) -> None:
 def section(value: object) -> dict[str, object]:
     """A section of keys and values."""
     if not isinstance(value, dict):
-        raise RuleBroken(f"{shown(value)} must be a section of keys and values")
+        remark = missing_space(value) if isinstance(value, str) else ""
+        raise RuleBroken(f"{shown(value)} must be a section of keys and values{remark}")
     return dict(value)
 
 
