@@ -21,7 +21,7 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
         configuration: of the release.
         plan: of the same.
     """
-    trees = []
+    trees: list[dict[str, Any]] = []
     for section, workload, question in zip(
         configuration.trees, configuration.workloads, plan.questions, strict=True
     ):
