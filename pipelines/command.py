@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from dpcore import __version__
 from pipelines.commands.command_parser import CommandParser
+from pipelines.commands.init import add_init
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
 from pipelines.commands.plan import add_plan
@@ -68,6 +69,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_init(commands)
     add_plan(commands)
     add_keygen(commands)
     add_release(commands)

@@ -33,6 +33,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
 from dpcore.rows.key_table import KeyTable
 from dpcore.series.workload import Series, SeriesWorkload
+from pipelines.draft.placeholders import check_filled
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
@@ -329,6 +330,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         raise ConfigurationError(f"{source}: is empty")
     parameters = Substitution(source=source, given=given)
     values = parameters.applied(values)
+    check_filled(values, source)
     try:
         section = _release_section().model_validate(values)
     except ValidationError as error:
