@@ -30,6 +30,7 @@ TEST = [
     *POSTGRESQL,
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
+    "jsonschema>=4,<5",
     "pytest",
     "pytest-xdist",
     "setuptools",

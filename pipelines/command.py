@@ -20,6 +20,7 @@ from pipelines.commands.query import add_query
 from pipelines.commands.release import add_release
 from pipelines.commands.report import add_report
 from pipelines.commands.sample import add_sample
+from pipelines.commands.schema import add_schema
 from pipelines.commands.verify import add_verify
 from pipelines.terminal_text import print_line
 
@@ -78,6 +79,7 @@ def _parser() -> CommandParser:
     add_report(commands)
     add_verify(commands)
     add_ledger(commands)
+    add_schema(commands)
     return parser
 
 

@@ -332,7 +332,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
     values = parameters.applied(values)
     check_filled(values, source)
     try:
-        section = _release_section().model_validate(values)
+        section = release_section().model_validate(values)
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
     series = None if section.series is None else section.series.series
@@ -374,7 +374,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
     return configuration
 
 
-def _release_section() -> type[ReleaseSection]:
+def release_section() -> type[ReleaseSection]:
     """The section of the file whose trees are of the kinds that are registered."""
     tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
@@ -182,23 +183,31 @@ def each_once(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
     return values
 
 
-def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str]:
+@dataclass(frozen=True)
+class Choice:
     """The rule that a value is one of a few words.
 
     Args:
         allowed: the words.
         later: words that the program is going to know.
     """
-    words = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
 
-    def check(value: object) -> str:
-        if isinstance(value, str) and value in later:
+    allowed: tuple[str, ...]
+    later: tuple[str, ...] = ()
+
+    def __call__(self, value: object) -> str:
+        *others, last = self.allowed
+        words = f"{', '.join(others)} or {last}" if others else last
+        if isinstance(value, str) and value in self.later:
             raise RuleBroken(f"{value} is not supported yet; use {words}")
-        if not isinstance(value, str) or value not in allowed:
+        if not isinstance(value, str) or value not in self.allowed:
             raise RuleBroken(f"{shown(value)} must be {words}")
         return value
 
-    return check
+
+def choice(*allowed: str, later: tuple[str, ...] = ()) -> Choice:
+    """The rule that a value is one of these words; see `Choice`."""
+    return Choice(allowed, later)
 
 
 def plain_value(value: object) -> object:
