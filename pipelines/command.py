@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from dpcore import __version__
 from pipelines.commands.command_parser import CommandParser
+from pipelines.commands.completion import add_completion
 from pipelines.commands.init import add_init
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
@@ -27,7 +28,7 @@ from pipelines.terminal_text import print_line
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
-    parser = _parser()
+    parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -64,7 +65,8 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-def _parser() -> CommandParser:
+def command_parser() -> CommandParser:
+    """The whole command line."""
     parser = CommandParser(
         prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
     )
@@ -80,6 +82,7 @@ def _parser() -> CommandParser:
     add_verify(commands)
     add_ledger(commands)
     add_schema(commands)
+    add_completion(commands)
     return parser
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
+from pipelines.commands.examples import examples_text
 from pipelines.terminal_text import escaped
 
 _NO_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
@@ -48,7 +49,14 @@ Run = Callable[[argparse.Namespace, list[str]], int]
 def add_command(commands: Commands, name: str, text: str, run: Run) -> argparse.ArgumentParser:
     """A command that is run by a function of the chosen options and of those that are left."""
     # Abbreviated options of ours would shadow Beam's.
-    parser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=text,
+        epilog=examples_text(name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     return parser
 

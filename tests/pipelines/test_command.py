@@ -44,7 +44,7 @@ def test_help_of_a_command(workspace: Workspace, name: str) -> None:
         ((), "COMMAND"),
         (("sample",), "RELEASE, --output"),
         (("simple",), "invalid choice: 'simple'"),
-        (("relase", "x.yaml"), "'ledger'); did you mean release?"),
+        (("relase", "x.yaml"), "did you mean release?"),
         (("plan", "x.yaml", "--jsn"), "unrecognized arguments: --jsn; did you mean --json?"),
         (("query", "out", "tpo"), "'top'); did you mean top?"),
         (("plan",), "CONFIG"),
