@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,27 +18,16 @@ import pytest
 from pipelines.command import command_parser
 from pipelines.commands.completion import SHELLS, completion_text
 from pipelines.commands.examples import EXAMPLES
-from tests.pipelines.conftest import Workspace
+from pipelines.draft.writing import SCHEMA
+from tests.pipelines.conftest import Outcome, Workspace
 
-AGES = """\
-release: ages
-input: {format: parquet, path: data/ages.parquet}
-output: out/ages
-key_file: release.key
-privacy: {epsilon: 4, neighbors: add_remove}
-trees:
-  - name: age
-    domain: {column: age, type: integer, lower: 0, upper: 120}
-    objective: quantiles
-  - name: work
-    domain: {column: work, categories: [office, home, farm]}
-  - name: months
-    domain:
-      kind: hierarchy
-      column: day
-      calendar: [quarter, month]
-      lower: 2024-01-01
-      upper: 2025-01-01
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "plans.md"
+BLOCK = re.compile(r"^```(yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# The configuration of the document is that of the examples, with a box.
+(AGES,) = (
+    text for _, text in BLOCK.findall(DOCUMENT.read_text()) if text.startswith("release: ages")
+)
+BOX = """\
   - name: both
     domain:
       kind: hypercube
@@ -48,7 +38,9 @@ trees:
 """
 
 
-def test_every_example_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ages(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """In a folder with rows and a configuration."""
     folder = workspace.folder / "examples"
     (folder / "data").mkdir(parents=True)
     random = np.random.default_rng(0)
@@ -60,15 +52,42 @@ def test_every_example_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatc
         "day": days.astype("M8[D]"),
     }
     pq.write_table(pa.table(columns), folder / "data" / "ages.parquet")
-    (folder / "ages.yaml").write_text(AGES)
     monkeypatch.chdir(folder)
+    return workspace
+
+
+def run(workspace: Workspace, line: str) -> Outcome:
+    """Run a line of a shell, but for what is behind an arrow."""
+    program, *arguments = shlex.split(line.partition(" > ")[0])
+    outcome = workspace.run(*arguments)
+    assert program == "dptrees"
+    assert outcome.code == 0, f"{line}: {outcome.err}"
+    assert outcome.out, line
+    return outcome
+
+
+def test_every_example_runs(ages: Workspace) -> None:
+    Path("ages.yaml").write_text(AGES + BOX)
     for name, lines in EXAMPLES.items():
         for line in lines:
-            program, *arguments = shlex.split(line.partition(" > ")[0])
-            outcome = workspace.run(*arguments)
-            assert program == "dptrees" and arguments[0] == name
-            assert outcome.code == 0, f"{line}: {outcome.err}"
-            assert outcome.out, line
+            assert line.split()[1] == name
+            run(ages, line)
+
+
+def test_the_document_runs(ages: Workspace) -> None:
+    Path("ages.yaml").write_text(AGES)
+    text = DOCUMENT.read_text()
+    blocks = [block for kind, block in BLOCK.findall(text) if not kind]
+    lines = [line for block in blocks for line in block.splitlines()]
+    asked = [line for line in lines if line.startswith("dptrees ")]
+    assert len(asked) == 9
+    for line in asked:
+        run(ages, line)
+    refused = ages.run("plan", "first.yaml")
+    assert refused.code == 2 and refused.err in text
+    plan = run(ages, "dptrees plan ages.yaml").out
+    assert f"```\n{plan[plan.index('in all:') :]}```" in text
+    assert run(ages, "dptrees schema").out == (DOCUMENT.parent / SCHEMA).read_text()
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, Any]:
