@@ -30,6 +30,7 @@ TEST = [
     *POSTGRESQL,
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
+    "jsonschema>=4,<5",
     "pytest",
     "pytest-xdist",
     "setuptools",
@@ -63,6 +64,8 @@ setup(
         "pydantic>=2",
         "PyYAML",
         "scipy>=1.12",
+        # Completion of the command in shells.
+        "shtab>=1.7,<2",
         "sqlalchemy>=2,<3",
         "tqdm",
         "typing_extensions",

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dpcore import __version__
 from pipelines.commands.check import add_check
 from pipelines.commands.command_parser import CommandParser
+from pipelines.commands.completion import add_completion
+from pipelines.commands.init import add_init
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
 from pipelines.commands.plan import add_plan
@@ -20,13 +22,14 @@ from pipelines.commands.query import add_query
 from pipelines.commands.release import add_release
 from pipelines.commands.report import add_report
 from pipelines.commands.sample import add_sample
+from pipelines.commands.schema import add_schema
 from pipelines.commands.verify import add_verify
 from pipelines.terminal_text import print_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
-    parser = _parser()
+    parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -63,12 +66,14 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-def _parser() -> CommandParser:
+def command_parser() -> CommandParser:
+    """The whole command line."""
     parser = CommandParser(
         prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_init(commands)
     add_plan(commands)
     add_check(commands)
     add_keygen(commands)
@@ -78,6 +83,8 @@ def _parser() -> CommandParser:
     add_report(commands)
     add_verify(commands)
     add_ledger(commands)
+    add_schema(commands)
+    add_completion(commands)
     return parser
 
 

@@ -33,6 +33,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.release.split import Split
 from dpcore.rows.key_table import KeyTable
 from dpcore.series.workload import Series, SeriesWorkload
+from pipelines.draft.placeholders import check_filled
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
@@ -50,6 +51,7 @@ from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.report import ReportSection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
+from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
 from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_trees, selection_plan
@@ -57,7 +59,7 @@ from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
 from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_rows import check_dialect
+from transforms.readers.csv_rows import check_dialect, column_types
 from transforms.readers.json_format import JsonFormat
 
 __all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
@@ -256,9 +258,17 @@ class Configuration:
 
         Raises:
             ConfigurationError: a share of the budget is too small or too large for a tree, or
-                choices do not go with the guarantee.
+                    choices do not go with the guarantee; or no type of a column serves two trees.
+            InputError: trees read one column of CSV as different types.
         """
-        return self._planned(self.workloads, self.selection)
+        plan = self._planned(self.workloads, self.selection)
+        try:
+            check_shared_columns(plan.questions)
+        except RuleBroken as broken:
+            raise ConfigurationError(f"{self.source}: trees{broken.at}: {broken}") from None
+        if self.input_format == "csv":
+            column_types(plan)  # refuses what one text of a file cannot be
+        return plan
 
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None
@@ -344,8 +354,9 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
         raise ConfigurationError(f"{source}: is empty")
     parameters = Substitution(source=source, given=given)
     values = parameters.applied(values)
+    check_filled(values, source)
     try:
-        section = _release_section().model_validate(values)
+        section = release_section().model_validate(values)
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
     series = None if section.series is None else section.series.series
@@ -388,7 +399,7 @@ def _checked(values: object, source: str, given: Mapping[str, str]) -> Configura
     return configuration
 
 
-def _release_section() -> type[ReleaseSection]:
+def release_section() -> type[ReleaseSection]:
     """The section of the file whose trees are of the kinds that are registered."""
     tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
     tree: Any = Annotated[

@@ -10,6 +10,7 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
+from pipelines.accounting.totals import totals_entry, totals_lines
 from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
@@ -50,6 +51,7 @@ def run_plan(
         trees[index]["target"] = _target(configuration, plan, index, error)
     composed = {"composition": composition_entry(configuration, plan)}
     entry = {"trees": trees} | composed | _selections(plan)
+    entry["total"] = totals_entry(configuration, plan)
     if errors:
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
@@ -106,6 +108,8 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) ->
         for line in KINDS[question.kind].plan_lines(question, tree):
             print_line(line)
         _print_target(tree.get("target"))
+    for line in totals_lines(entry["total"]):
+        print_line(line)
     if "target" in entry:
         for line in target_lines(entry["target"]):
             print_line(line)

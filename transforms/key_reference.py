@@ -124,8 +124,9 @@ def read_private_file(
                 raise KeyReferenceError(f"{name}: {broken}")
             return file.read(LARGEST_TEXT + 1)
     except FileNotFoundError:
+        where = "" if os.path.isabs(path) else f" in {os.getcwd()}, where relative paths start"
         raise KeyReferenceError(
-            f"{name}: {path} does not exist; make it with: dptrees {made_by} {path}"
+            f"{name}: {path} does not exist{where}; make it with: dptrees {made_by} {path}"
         ) from None
     except UnicodeDecodeError:
         raise KeyReferenceError(f"{name}: {path} is not a {kind}") from None

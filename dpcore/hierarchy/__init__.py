@@ -5,7 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "calendar": ("check_calendar", "universe_from_calendar"),
+    "calendar": ("CALENDAR_LEVELS", "check_calendar", "universe_from_calendar"),
     "domain": ("HierarchyDomain", "POLICIES"),
     "entry": ("hierarchy_levels_of",),
     "leaves": (

@@ -24,6 +24,7 @@ from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import Universe
 from dpcore.refusal import Refusal
 
+CALENDAR_LEVELS = ("year", "quarter", "month", "week", "day", "weekday", "hour")
 # What may stand below what, from coarse to fine; of the last, weekdays come again in each unit.
 _DATES = ("year", "quarter", "month", "day", "hour")
 _WEEKS = ("year", "week", "weekday", "hour")

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
+from pipelines.commands.examples import examples_text
 from pipelines.terminal_text import escaped
+
+_NO_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
+_NO_OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
 class CommandParser(argparse.ArgumentParser):
     """Argparse, whose refusals repeat an argument as it was given."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(escaped(message))
+        super().error(escaped(message + self._nearest(message)))
+
+    def _nearest(self, message: str) -> str:
+        """What may be meant by a word or an option that there is not."""
+        if choice := _NO_CHOICE.search(message):
+            known = re.findall(r"[\w-]+", choice["known"])
+            near = difflib.get_close_matches(choice["word"], known, n=1)
+            return f"; did you mean {near[0]}?" if near else ""
+        unknown = _NO_OPTION.match(message)
+        near = difflib.get_close_matches(unknown[1], self.options(), 1, 0.7) if unknown else []
+        return f"; did you mean {near[0]}?" if near else ""
+
+    def options(self) -> list[str]:
+        """All options of the parser and of those below it."""
+        found: list[str] = []
+        for action in self._actions:
+            found += action.option_strings
+            below = action.choices if isinstance(action.choices, dict) else {}
+            for parser in below.values():
+                found += parser.options()
+        return found
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
@@ -23,7 +49,14 @@ Run = Callable[[argparse.Namespace, list[str]], int]
 def add_command(commands: Commands, name: str, text: str, run: Run) -> argparse.ArgumentParser:
     """A command that is run by a function of the chosen options and of those that are left."""
     # Abbreviated options of ours would shadow Beam's.
-    parser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=text,
+        epilog=examples_text(name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.set_defaults(run=run)
     return parser
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcore.hierarchy.calendar import check_calendar, universe_from_calendar
+from dpcore.hierarchy.calendar import CALENDAR_LEVELS, check_calendar, universe_from_calendar
 from dpcore.hierarchy.domain import POLICIES, HierarchyDomain
 from dpcore.hierarchy.leaves import MAX_DIGITS
 from dpcore.hierarchy.universe import OTHER, Universe, check_level_names
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.refusal import Refusal
 from pipelines.hierarchy.universe import read_universe
+from pipelines.schema.values import BOUND, TEXT, of_rule, of_rules, several, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.yaml_document import moment
@@ -291,6 +292,21 @@ _RULES: dict[str, Callable[[object], object]] = {
     "unknown": rules.choice(*POLICIES),
     "missing": rules.choice(*POLICIES),
 }
+
+
+_TEXTS = several(TEXT)
+HIERARCHY_SCHEMA = of_rules(
+    _RULES,
+    "hierarchy",
+    columns=_TEXTS,
+    levels=_TEXTS,
+    table_columns=_TEXTS,
+    digits=of_rule(rules.whole_numbers),
+    separator=TEXT,
+    calendar=several(words(*CALENDAR_LEVELS)),
+    lower=BOUND,
+    upper=BOUND,
+)
 
 
 def _level_weights(tree: Universe, value: object) -> tuple[float, ...]:

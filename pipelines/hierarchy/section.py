@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -19,6 +19,7 @@ from dpcore.noise.source import MAX_COUNT
 from dpcore.questions.workload import Noise
 from dpcore.rows.sums import MeasureColumn
 from pipelines.hierarchy.domain import (
+    HIERARCHY_SCHEMA,
     guessed_counts,
     hierarchy_weights,
     invariant_level,
@@ -66,7 +67,9 @@ class HierarchyTree(KnownLeavesSection):
         **{key: key for key in ("level_weights", "level_budgets", "invariants")},
         **{"level_amounts": "level_budgets", "estimator": "estimation"},
     }
-    domain: Annotated[HierarchyDomain, PlainValidator(read_hierarchy)]
+    domain: Annotated[
+        HierarchyDomain, PlainValidator(read_hierarchy), WithJsonSchema(HIERARCHY_SCHEMA)
+    ]
     measure: MeasureSection | None = None
     objective: Annotated[str, PlainValidator(rules.choice("nodes", "relative"))] = "nodes"
     metric: Annotated[str | None, PlainValidator(rules.choice(*METRICS))] = None

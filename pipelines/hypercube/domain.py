@@ -12,7 +12,9 @@ from typing import Any
 
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.ordered.make import OrderedDomain
-from pipelines.ordered.domain import read_domain
+from pipelines.ordered.domain import ordered_schema, read_domain
+from pipelines.schema.values import BOUND, TEXT, Schema, several
+from pipelines.schema.values import section as schema_of
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, shown
 from pipelines.sections.yaml_document import moment
@@ -59,6 +61,20 @@ def read_hypercube(value: object) -> HypercubeDomain:
         return HypercubeDomain(axes=axes, depths=own if asked is None else asked)
     except ValueError as error:
         raise from_dpcore(error, {"columns": 0, "depths": 0}) from None
+
+
+def box_schema() -> Schema:
+    """The section of a box as JSON Schema."""
+    # Of numbers that say nothing of cells, the depth tells how many there are.
+    cells = {"type": "object", "required": ["column", "lower", "upper"]}
+    known = {
+        "kind": {"const": "hypercube"},
+        "columns": several({"anyOf": [TEXT, ordered_schema(), cells]}),
+        "lower": several(BOUND),
+        "upper": several(BOUND),
+        "depths": {},
+    }
+    return schema_of(known, ("kind", "columns"))
 
 
 def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list[dict[str, Any]]:

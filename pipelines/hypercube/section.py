@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -19,7 +19,7 @@ from dpcore.partitions.plan import Estimation, Holding
 from dpcore.questions.workload import Noise
 from dpcore.refusal import Refusal
 from dpcore.sketches.shape import SketchKind
-from pipelines.hypercube.domain import read_hypercube
+from pipelines.hypercube.domain import box_schema, read_hypercube
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Amount
@@ -83,7 +83,7 @@ class HypercubeTree(TreeSection):
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
-    domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube)]
+    domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube), WithJsonSchema(box_schema())]
     mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "privhp"
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"

@@ -11,10 +11,25 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime
 
 from dpcore.ordered.make import DOMAIN_KINDS, DateDomain, OrderedDomain, make_domain
+from pipelines.schema.values import BOUND, TEXT, Schema, of_rule, section, several, whole, words
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
 from pipelines.sections.yaml_document import moment
 
+# What a key takes, whatever the type.
+_KEYS: dict[str, Schema] = {
+    "column": TEXT,
+    "lower": BOUND,
+    "upper": BOUND,
+    "cells": whole(minimum=1),
+    "days_per_cell": whole(minimum=1),
+    "most": whole(minimum=1),
+    "categories": several({"type": ["string", "integer"]}),
+    "ordered": of_rule(rules.truth),
+    "outside": words("clamp", "drop"),
+    "unknown": words("drop", "first", "last"),
+    "missing": words("drop", "first", "last"),
+}
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
@@ -60,6 +75,21 @@ def read_domain(value: object) -> OrderedDomain:
         return make_domain(plain)
     except ValueError as error:
         raise from_dpcore(error, plain) from None
+
+
+def ordered_schema() -> Schema:
+    """The section of an ordered domain as JSON Schema: one of each type."""
+    return {"anyOf": [_type_schema(name, domain) for name, domain in DOMAIN_KINDS.items()]}
+
+
+def _type_schema(name: str, domain: type[OrderedDomain]) -> Schema:
+    given = [field for field in fields(domain) if field.init]  # type: ignore[arg-type]
+    needed = [field.name for field in given if field.default is MISSING]
+    # Of these the keys do not tell the type.
+    needed += ["type"] if name in ("integer", "unit_rows") else []
+    known = {field.name: _KEYS.get(field.name, {}) for field in given}
+    known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
+    return section({"kind": {"const": "ordered"}, "type": {"const": name}, **known}, tuple(needed))
 
 
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -16,7 +16,7 @@ from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Terms
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
-from pipelines.ordered.domain import read_tree_domain
+from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
@@ -53,7 +53,9 @@ class OrderedTree(KnownLeavesSection):
         **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
         "column": "domain.column",
     }
-    domain: Annotated[OrderedDomain, PlainValidator(read_tree_domain)]
+    domain: Annotated[
+        OrderedDomain, PlainValidator(read_tree_domain), WithJsonSchema(ordered_schema())
+    ]
     objective: Annotated[
         str | None,
         PlainValidator(rules.choice("cdf", "quantiles", "ranges", "counts", "nodes")),

@@ -13,7 +13,7 @@ from pipelines.terminal_text import escaped
 KEYS_SHOWN = 5
 NODES_SHOWN = 5
 # Why a level is not measured.
-UNMEASURED = "its counts are summed from those below"
+UNMEASURED = "estimated from the levels that are"
 
 
 def plan_entry(question: Question) -> dict[str, Any]:

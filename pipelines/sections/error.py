@@ -7,6 +7,7 @@ may be shown, since the configuration holds no data; the release key is never sh
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from pydantic import ValidationError
 from dpcore.refusal import Refusal
 
 _SHOWN_LENGTH = 60
+# A key of a configuration and its value, but for the space; a URL is none.
+_NO_SPACE = re.compile(r"[\s-]*([a-z][a-z_]*):(?!//)\S")
 
 
 class ConfigurationError(Exception):
@@ -57,8 +60,23 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     'unknown key; did you mean epsilon?'
     >>> unknown_key("colour", ["epsilon", "rho"])
     'unknown key; known are epsilon, rho'
+    >>> unknown_key("epsilon:1", ["epsilon", "rho"])
+    'unknown key; a space is missing after epsilon:'
     """
+    known = list(known)
+    if key.partition(":")[0] in known and (remark := missing_space(key)):
+        return f"unknown key{remark}"
     return f"unknown key; {nearest(key, known)}"
+
+
+def missing_space(text: str) -> str:
+    """What is to be said of a text that YAML does not read as a key and its value.
+
+    >>> missing_space("- epsilon:1"), missing_space("gs://bucket"), missing_space("epsilon: 1")
+    ('; a space is missing after epsilon:', '', '')
+    """
+    found = _NO_SPACE.match(text)
+    return f"; a space is missing after {found[1]}:" if found else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from pipelines.sections.error import RuleBroken, shown, unknown_key
+from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
 
 _Value = TypeVar("_Value")
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")
@@ -182,23 +183,31 @@ def each_once(values: tuple[_Value, ...]) -> tuple[_Value, ...]:
     return values
 
 
-def choice(*allowed: str, later: tuple[str, ...] = ()) -> Callable[[object], str]:
+@dataclass(frozen=True)
+class Choice:
     """The rule that a value is one of a few words.
 
     Args:
         allowed: the words.
         later: words that the program is going to know.
     """
-    words = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
 
-    def check(value: object) -> str:
-        if isinstance(value, str) and value in later:
+    allowed: tuple[str, ...]
+    later: tuple[str, ...] = ()
+
+    def __call__(self, value: object) -> str:
+        *others, last = self.allowed
+        words = f"{', '.join(others)} or {last}" if others else last
+        if isinstance(value, str) and value in self.later:
             raise RuleBroken(f"{value} is not supported yet; use {words}")
-        if not isinstance(value, str) or value not in allowed:
+        if not isinstance(value, str) or value not in self.allowed:
             raise RuleBroken(f"{shown(value)} must be {words}")
         return value
 
-    return check
+
+def choice(*allowed: str, later: tuple[str, ...] = ()) -> Choice:
+    """The rule that a value is one of these words; see `Choice`."""
+    return Choice(allowed, later)
 
 
 def plain_value(value: object) -> object:
@@ -258,7 +267,8 @@ def _refuse_key_itself(place: str) -> None:
 def section(value: object) -> dict[str, object]:
     """A section of keys and values."""
     if not isinstance(value, dict):
-        raise RuleBroken(f"{shown(value)} must be a section of keys and values")
+        remark = missing_space(value) if isinstance(value, str) else ""
+        raise RuleBroken(f"{shown(value)} must be a section of keys and values{remark}")
     return dict(value)
 
 

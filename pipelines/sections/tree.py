@@ -39,6 +39,11 @@ class TreeSection(Section):
         """What selects its keys from the data; None where they are listed, or there are none."""
         return None
 
+    @property
+    def leaves(self) -> int | None:
+        """How many leaves it has under a key; None where nobody lists them."""
+        return None
+
     def rule_of(self, key: str, rule: str, terms: Terms) -> str:
         """What is said of a choice that dpcore refused once the budget was known.
 
@@ -68,6 +73,10 @@ class KnownLeavesSection(TreeSection):
                 at=f".{self.refused['domain']}",
             )
         return self
+
+    @property
+    def leaves(self) -> int | None:
+        return int(self.domain.cells)
 
     @property
     def keys(self) -> Keys | None:

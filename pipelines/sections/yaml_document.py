@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.sections.error import ConfigurationError, shown
+from pipelines.sections.error import ConfigurationError, missing_space, shown
 
 _LARGEST_FILE = 2**24
 
@@ -78,7 +78,7 @@ def parse_document(text: str, source: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        problem = error.problem or "is not YAML"
+        problem = (error.problem or "is not YAML") + _remark(text, mark)
         raise ConfigurationError(f"{source}: {line}{problem}") from None
     except yaml.reader.ReaderError as error:
         line_number = text.count("\n", 0, error.position) + 1
@@ -89,6 +89,14 @@ def parse_document(text: str, source: str) -> object:
         raise ConfigurationError(f"{source}: holds a value that does not fit its tag") from None
     except RecursionError:
         raise ConfigurationError(f"{source}: is nested too deeply") from None
+
+
+def _remark(text: str, mark: Any) -> str:
+    """That a line lacks a space, of the place of an error and the line before it."""
+    if mark is None:
+        return ""
+    lines = [line for line in text.splitlines()[: mark.line + 1] if line.strip()]
+    return next(filter(None, map(missing_space, reversed(lines[-2:]))), "")
 
 
 def plain_scalar(text: str) -> object:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -15,6 +15,7 @@ from dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dpcore.sparse.labels import LabelDomain, PathDomain
 from dpcore.sparse.settling import Pruning
 from dpcore.sparse.workload import SparseWorkload
+from pipelines.schema.values import TEXT, of_rules, several, whole
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown
 from pipelines.sections.section import Amount
@@ -44,6 +45,9 @@ _RULES: dict[str, Callable[[object], Any]] = {
     "separator": rules.text,
     "depth": _depth,
 }
+
+
+_SCHEMA = of_rules(_RULES, "sparse", columns=several(TEXT), depth=whole(minimum=1, maximum=64))
 
 
 def read_sparse(value: object) -> SparseDomain:
@@ -105,7 +109,7 @@ class SparseTree(TreeSection):
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights", "level_budgets"), _KNOWN_ONLY),
     }
-    domain: Annotated[SparseDomain, PlainValidator(read_sparse)]
+    domain: Annotated[SparseDomain, PlainValidator(read_sparse), WithJsonSchema(_SCHEMA)]
     objective: Annotated[str, PlainValidator(rules.choice("nodes"))] = "nodes"
     mechanism: Annotated[str, PlainValidator(rules.choice("planned", "threshold"))] = "planned"
     level_weights: Any = None

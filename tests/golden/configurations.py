@@ -82,7 +82,12 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         PURE,
         f"domain: {{column: day, {YEAR}}}, quantiles: [0.5]",
     ),
-    "categories": (PURE, "domain: {column: carrier, categories: [UA, AA, DL]}"),
+    "categories": (PURE, "domain: {column: carrier, categories: [UA, AA, DL], ordered: true}"),
+    "counts": (PURE, "domain: {column: carrier, categories: [UA, AA, DL]}"),
+    "weekdays": (
+        PURE,
+        f"domain: {{kind: hierarchy, column: day, calendar: [month, weekday], {YEAR}}}",
+    ),
     "hierarchy": (PURE, f"domain: {CITIES}"),
     "hierarchy-by-rho": (RHO, f"domain: {CODES}, {BY}"),
     "hierarchy-chunks": (PURE, f"domain: {BIG_CODES}"),

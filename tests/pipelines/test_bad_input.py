@@ -78,7 +78,7 @@ BAD_SETTINGS: dict[str, tuple[Change, tuple[str, ...]]] = {
     "key-column": (at("trees.1.by.column", "y"), ("part-0.parquet", "no column 'y'")),
     "text-for-numbers": (
         at("trees.0.domain.column", "place"),
-        ("part-0.parquet", "'place'", "string"),
+        ("trees[1]", "no type of the column 'place'", "these keys need a column of texts"),
     ),
     "numbers-for-keys": (at("trees.1.by.column", "x"), ("part-0.parquet", "'x'", "double")),
     "lower-is-upper": (at("trees.0.domain.lower", 100), ("trees[0].domain.", "upper", "100")),

@@ -45,6 +45,7 @@ from pipelines.sections.series import SeriesSection
 from pipelines.sections.yaml_document import parse_document
 from pipelines.sparse.section import SparseTree
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
+from transforms.errors import InputError
 from transforms.readers.csv_format import CsvFormat
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -1119,3 +1120,60 @@ def test_the_number_of_rows_is_not_public_where_the_reader_drops_some(
         """
     ).plan()
     assert plan.questions[0].public_total is public
+
+
+DATES = "{column: x, lower: 2013-01-01, upper: 2014-01-01}"
+WORDS = "{column: x, categories: [a, b]}"
+WHOLE = "{column: x, type: integer, lower: 0, upper: 9}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fits"),
+    [
+        (NUMBERS, DATES, False),
+        (WORDS, NUMBERS, False),
+        (WORDS, DATES, False),
+        (DATES, "{column: y, lower: 0, upper: 1, cells: 2}, by: {column: x, keys: [a]}", False),
+        (WHOLE, NUMBERS, True),
+        (WHOLE, "{column: x, categories: [1, 2]}", True),
+        (DATES, "{kind: hierarchy, column: x, calendar: [weekday]}", True),
+        (DATES, "{column: y, lower: 0, upper: 1, cells: 2}", True),
+    ],
+)
+def test_a_column_that_no_type_makes_fit_for_two_trees(one: str, other: str, fits: bool) -> None:
+    trees = f"[{{name: one, domain: {one}}}, {{name: other, domain: {other}}}]"
+    parquet = "{format: parquet, path: x.parquet}"
+    configuration = parse_configuration(text_with(trees=trees, input=parquet), "x.yaml")
+    if fits:
+        configuration.plan()
+        return
+    with pytest.raises(ConfigurationError, match=r"x.yaml: trees\[[01]\]: ") as refused:
+        configuration.plan()
+    assert "column 'x'" in str(refused.value) and "column of" in str(refused.value)
+
+
+def test_a_column_of_csv_that_two_trees_read_as_two_types() -> None:
+    trees = f"[{{name: one, domain: {NUMBERS}}}, {{name: other, domain: {WHOLE}}}]"
+    with pytest.raises(InputError, match="the CSV column 'x' is read as"):
+        parse_configuration(text_with(trees=trees)).plan()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("privacy: {epsilon:1, neighbors: add_remove}", "privacy.epsilon:1: unknown key"),
+        ("privacy: epsilon:1", "privacy: 'epsilon:1' must be a section of keys and values"),
+        ("privacy:\n  epsilon:1\n  neighbors: add_remove", "line 3: mapping values are not"),
+        ("privacy:{epsilon: 1}", "privacy:{epsilon: unknown key"),
+        ("privacy:\n  neighbors: add_remove\n  epsilon:1", "line 4: could not find expected"),
+    ],
+)
+def test_a_space_that_is_missing_is_told(text: str, sentence: str) -> None:
+    name = "privacy" if text.startswith("privacy:{") else "epsilon"
+    said = refusal(f"{text}\n" + text_with(privacy=None))
+    assert sentence in said and f"; a space is missing after {name}:" in said
+
+
+def test_a_text_with_a_colon_lacks_no_space() -> None:
+    assert "space" not in refusal(text_with(input="gs://bucket/x"))
+    assert "space" not in refusal(text_with(privacy="{epsilon: 1"))

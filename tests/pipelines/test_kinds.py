@@ -174,6 +174,7 @@ SHARED = {
     # Each column of a box is an ordered domain.
     ("dpcore.ordered.make", "OrderedDomain"),
     ("pipelines.ordered.domain", "read_domain"),
+    ("pipelines.ordered.domain", "ordered_schema"),
 }
 
 

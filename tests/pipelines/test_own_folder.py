@@ -1,4 +1,4 @@
-"""The folder of a release holds that release alone: nothing of refused runs or of somebody else."""
+"""The folder of a release holds the release alone: nothing of failed runs, no other files."""
 
 from __future__ import annotations
 

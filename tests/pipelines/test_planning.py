@@ -20,7 +20,7 @@ def planned(workspace: Workspace, *options: str, **changes: Any) -> list[dict[st
     outcome = workspace.run("plan", path, "--json", *options)
     assert (outcome.code, outcome.err) == (0, "")
     answer = json.loads(outcome.out)
-    assert set(answer) - {"target"} == {"trees", "composition"}
+    assert set(answer) - {"target"} == {"trees", "composition", "total"}
     return list(answer["trees"])
 
 

@@ -63,7 +63,7 @@ class Places(Workspace):
                 {"name": "people", "domain": self.domain},
                 {"name": "paid", "domain": self.domain, "measure": sums},
                 {"name": "keyed", "domain": self.domain}
-                | {"by": {"column": "amount", "keys": ["7", "40"]}},
+                | {"by": {"column": "code", "keys": ["0100", "1200"]}},
             ],
         }
 
@@ -301,9 +301,15 @@ def test_bad_types_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_read_in_two_ways_is_refused(tmp_path: Path) -> None:
-    """In CSV, where no file tells its type: the amount as a sum and as a key."""
+    """The amount as a sum and as a key; before any file is read."""
     workspace = Places(tmp_path)
-    assert_refused(workspace, workspace.release(), "the CSV column 'amount' is read as")
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"][2]["by"] = {"column": "amount", "keys": ["7", "40"]}
+
+    said = "trees[2]: no type of the column 'amount' serves this tree and trees[1]: here these keys"
+    assert_refused(workspace, workspace.release(change), said)
+    assert said in workspace.run("plan", workspace.configure(change)).err
 
 
 # --- what a configuration may say ---------------------------------------------------------------

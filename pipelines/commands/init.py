@@ -1,0 +1,27 @@
+"""The command `init`."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+
+def add_init(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.draft.writing import run_init
+
+        return run_init(chosen.file, chosen.input)
+
+    parser = add_command(
+        commands,
+        "init",
+        "Write a configuration to fill in, from the names and types of columns.",
+        run,
+    )
+    parser.add_argument("file", metavar="FILE", help="a new YAML file")
+    parser.add_argument(
+        "--input",
+        metavar="DATA",
+        help="the rows: a Parquet, Arrow or CSV file, a glob or a folder; no value is read",
+    )

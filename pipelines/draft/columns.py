@@ -1,0 +1,106 @@
+"""The names and types of the columns of a file: of its schema, never of its values."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.user_error import UserError
+from transforms.readers.csv_format import DEFAULT_FORMAT
+from transforms.readers.csv_lines import MalformedHeader, read_header
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputColumns:
+    """What is known of the columns of an input.
+
+    Args:
+        format: of the files, as a configuration names it.
+        names: of the columns, in their order.
+        types: of the columns; None where the files tell none.
+    """
+
+    format: str
+    names: tuple[str, ...]
+    types: tuple[pa.DataType | None, ...]
+
+
+def columns_of(path: str) -> InputColumns:
+    """The columns of the first file of a path.
+
+    Args:
+        path: a local file, a glob or a folder, of Parquet, Arrow IPC or CSV files.
+
+    Raises:
+        UserError: there is no file, of another kind, or it cannot be read.
+    """
+    file = _first_file(path)
+    end = file.removesuffix(".gz").rpartition(".")[2].lower()
+    if end not in _READERS:
+        raise UserError(
+            f"--input: {file}: the names of columns are read of files that end with "
+            f".{', .'.join(_READERS)}"
+        )
+    try:
+        return _READERS[end](file)
+    except MalformedHeader:
+        raise UserError(f"--input: {file}: has no header that can be read") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--input: {file}: cannot be read as {end}: {_reason(error)}") from None
+
+
+def _first_file(path: str) -> str:
+    if os.path.isdir(path):
+        path = os.path.join(glob.escape(path), "**")
+    hidden = ("_", ".")
+    found = sorted(
+        each
+        for each in glob.glob(path, recursive=True)
+        if os.path.isfile(each) and not os.path.basename(each).startswith(hidden)
+    )
+    if not found:
+        raise UserError(f"--input: {path}: there is no such file")
+    return found[0]
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or str(error).partition("\n")[0])
+
+
+def _parquet(file: str) -> InputColumns:
+    return _typed("parquet", pq.read_schema(file))
+
+
+def _arrow(file: str) -> InputColumns:
+    with pa.OSFile(file) as source:
+        try:
+            return _typed("arrow", pa.ipc.open_file(source).schema)
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return _typed("arrow", pa.ipc.open_stream(source).schema)
+
+
+def _typed(format: str, schema: pa.Schema) -> InputColumns:
+    return InputColumns(format=format, names=tuple(schema.names), types=tuple(schema.types))
+
+
+def _csv(file: str, separator: str) -> InputColumns:
+    with pa.input_stream(file, compression="detect") as stream:
+        header, _ = read_header(stream, DEFAULT_FORMAT)
+    names = [name.strip().strip('"') for name in header.decode().strip().split(separator)]
+    return InputColumns(format="csv", names=tuple(names), types=(None,) * len(names))
+
+
+_READERS: dict[str, Callable[[str], InputColumns]] = {
+    "parquet": _parquet,
+    "pq": _parquet,
+    "arrow": _arrow,
+    "feather": _arrow,
+    "csv": partial(_csv, separator=","),
+}

@@ -1,0 +1,64 @@
+"""``dptrees init``: a first configuration in a new file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from pipelines.draft.columns import columns_of
+from pipelines.draft.draft import draft
+from pipelines.terminal_text import print_line
+from pipelines.user_error import UserError
+
+SCHEMA = "configuration.schema.json"
+
+
+def run_init(path: str, data: str | None) -> int:
+    """Writes a configuration to be filled in.
+
+    Args:
+        path: of the new file.
+        data: the rows: a file, a glob or a folder, of which names and types are read and no values.
+
+    Raises:
+        UserError: the file exists already or cannot be made, or the rows cannot be read.
+    """
+    if os.path.lexists(path):
+        raise UserError(f"{path} exists already, and is not overwritten")
+    text = draft(path, data, None if data is None else columns_of(data))
+    _write_new(path, _schema_line(path) + text)
+    print_line(f"{path}: a configuration; fill in what says <fill in ...>, and then: ")
+    print_line(f"  dptrees plan {path}")
+    return 0
+
+
+def _schema_line(path: str) -> str:
+    """What tells editors the schema, where one lies beside the file or in docs above it."""
+    folder = above = os.path.dirname(os.path.abspath(path))
+    places = [os.path.join(folder, SCHEMA)]
+    while os.path.dirname(above) != above:
+        places.append(os.path.join(above, "docs", SCHEMA))
+        above = os.path.dirname(above)
+    found = next(filter(os.path.isfile, places), None)
+    if found is None:
+        return ""
+    return f"# yaml-language-server: $schema={os.path.relpath(found, folder)}\n"
+
+
+def _write_new(path: str, text: str) -> None:
+    """Writes a new file, whole or not at all, and never over another."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        try:
+            with open(temporary, "x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except FileExistsError:
+        raise UserError(f"{path} exists already, and is not overwritten") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be made: {error.strerror}") from None

@@ -1,0 +1,108 @@
+"""What a value of a configuration may be, as JSON Schema, by the rule that reads it.
+
+A schema is for editors: it names keys and words, and is no stricter than the rules are. A rule that
+is not listed here takes what its field's type says, or anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from pipelines.sections import rules
+
+Schema = dict[str, Any]
+
+# A parameter may stand for any value.
+DEFINITIONS: Schema = {"parameter": {"type": "string", "pattern": r"\$\{"}}
+_PARAMETER: Schema = {"$ref": "#/$defs/parameter"}
+TEXT: Schema = {"type": "string"}
+# Dates are texts to a JSON Schema.
+BOUND: Schema = {"type": ["number", "string"]}
+
+
+def number(**limits: float) -> Schema:
+    """A number, or the parameter that is one."""
+    return {"anyOf": [{"type": "number", **limits}, _PARAMETER]}
+
+
+def whole(**limits: int) -> Schema:
+    """A whole number, or the parameter that is one."""
+    return {"anyOf": [{"type": "integer", **limits}, _PARAMETER]}
+
+
+def words(*allowed: str) -> Schema:
+    """One of a few words, or the parameter that is one."""
+    return {"anyOf": [{"enum": list(allowed)}, _PARAMETER]}
+
+
+def several(item: Schema) -> Schema:
+    """A list of at least one value."""
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+def section(
+    properties: Mapping[str, Schema], required: tuple[str, ...], description: str = ""
+) -> Schema:
+    """A section of these keys and no others."""
+    found: Schema = {"type": "object", "properties": dict(properties)}
+    found |= {"required": list(required)} if required else {}
+    found |= {"description": description} if description else {}
+    return found | {"additionalProperties": False}
+
+
+_RULES: dict[Callable[[object], object], Schema] = {
+    rules.text: TEXT,
+    rules.name: {"type": "string", "pattern": r"^([A-Za-z0-9._-]|\$\{[^}]*\})+$"},
+    rules.amount: number(exclusiveMinimum=0),
+    rules.delta: number(exclusiveMinimum=0, exclusiveMaximum=1),
+    rules.quantile: number(minimum=0, maximum=1),
+    rules.confidence: number(exclusiveMinimum=0, maximum=0.9999),
+    rules.weight: number(minimum=0),
+    rules.weights: several(number(minimum=0)),
+    rules.whole_number: whole(),
+    rules.whole_numbers: several(whole(minimum=1)),
+    rules.level_budgets: {"anyOf": [words("equal", "optimal"), several(number(minimum=0))]},
+    rules.guessed_parts: several({"type": "array", "minItems": 2, "maxItems": 2}),
+    rules.truth: {"anyOf": [{"type": "boolean"}, _PARAMETER]},
+    rules.key_file: TEXT,
+    rules.key_reference: TEXT,
+    rules.signing_key: TEXT,
+}
+# What the rules that are not listed take at most, by the type that they give.
+_TYPES: dict[object, Schema] = {
+    int: {"type": ["integer", "string"]},
+    float: {"type": ["number", "string"]},
+    Fraction: {"type": ["number", "string"]},
+    bool: {"type": ["boolean", "string"]},
+}
+
+
+def of_rule(rule: Callable[..., object], type: object = None) -> Schema:
+    """What a rule takes.
+
+    Args:
+        rule: of `pipelines.sections.rules`, or any.
+        type: of what it gives.
+
+    >>> of_rule(rules.choice("a", "b"))["anyOf"][0]
+    {'enum': ['a', 'b']}
+    """
+    if isinstance(rule, rules.Choice):
+        return words(*rule.allowed)
+    return _RULES.get(rule, _TYPES.get(type, {}))
+
+
+def of_rules(
+    by_key: Mapping[str, Callable[[object], object]], kind: str, **others: Schema
+) -> Schema:
+    """The section of a kind of domain whose keys have rules.
+
+    Args:
+        by_key: the rules.
+        kind: of the domain, which must be named.
+        others: keys of which more is known than their rules tell.
+    """
+    known = {key: of_rule(rule) for key, rule in by_key.items()}
+    return section(known | {"kind": {"const": kind}} | others, ("kind",))

@@ -1,0 +1,129 @@
+"""First configurations: of names and types alone, refused until they are filled in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.configuration import load_configuration
+from tests.pipelines.conftest import Workspace
+
+VALUE = 61.7313
+TABLE = pa.table(
+    {
+        "age": pa.array([41], pa.int16()),
+        "fare": pa.array([VALUE]),
+        "fee": pa.array([1], pa.decimal128(9, 2)),
+        "day": pa.array([0], pa.date32()),
+        "begun": pa.array([0], pa.timestamp("ms")),
+        "word": pa.array(["kumquat"]).dictionary_encode(),
+        "no": pa.array(["x"]),
+        "a: b, #c": pa.array(["x"]),
+        "nested": pa.array([{"x": 1}]),
+    }
+)
+FILLED = {
+    "the budget": "1",
+    "the least value": "0",
+    "the end, above the largest value": "100",
+    "how many cells": "10",
+    "the first moment": "2024-01-01",
+    "the moment after the last": "2025-01-01",
+    "the list, as [a, b, other]": "[a, b]",
+}
+
+
+def filled(text: str) -> str:
+    """The file as a person would complete it, with every column."""
+    for what, value in FILLED.items():
+        text = text.replace(f"<fill in {what}>", value)
+    return re.sub(r"(?m)^  # (- name|  )", r"  \1", text.split("trees:")[1]).join(
+        [text.split("trees:")[0] + "trees:", ""]
+    )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "stream"])
+def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: str) -> None:
+    rows = tmp_path / f"rows.{'arrow' if kind != 'parquet' else kind}"
+    if kind == "parquet":
+        pq.write_table(TABLE, rows)
+    else:
+        make = pa.ipc.new_file if kind == "feather" else pa.ipc.new_stream
+        with make(rows, TABLE.schema) as writer:
+            writer.write_table(TABLE)
+    file = tmp_path / "ages.yaml"
+    outcome = workspace.run("init", file, "--input", rows)
+    assert outcome.code == 0, outcome.err
+    text = file.read_text()
+    assert str(VALUE) not in text and "kumquat" not in text  # a name, never a value
+    refused = workspace.run("plan", file)
+    assert refused.code == 2 and refused.err == (
+        f"dptrees: {file}: privacy.epsilon: is still to be filled in: the budget (and 2 more)\n"
+    )
+    file.write_text(filled(text).replace("format: arrow", "format: parquet"))
+    trees = load_configuration(str(file)).trees
+    columns = [tree.domain.column for tree in trees]
+    assert columns == [name for name in TABLE.column_names if name != "nested"]
+    assert [tree.domain.kind for tree in trees] == [
+        *("integer", "number", "number", "date", "timestamp"),
+        *3 * ["category"],
+    ]
+    assert "# nested: struct<x: int64>; docs/configuration.md says what reads it" in text
+
+
+def test_types_of_csv_are_not_guessed(workspace: Workspace, tmp_path: Path) -> None:
+    rows, file = tmp_path / "rows.csv", tmp_path / "ages.yaml"
+    rows.write_text('age,"my day"\n41,2024-01-01\n')
+    assert workspace.run("init", file, "--input", rows).code == 0
+    text = file.read_text()
+    assert text.count("type: <fill in number, integer, date, timestamp or category>") == 2
+    assert 'column: "my day"' in text and "41" not in text and "2024" not in text
+
+
+def test_without_rows_all_is_to_be_filled_in(workspace: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "ages.yaml"
+    assert workspace.run("init", file).code == 0
+    assert "input.format: is still to be filled in" in workspace.run("plan", file).err
+
+
+def test_a_file_that_is_there_stays(workspace: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "ages.yaml"
+    file.write_text("mine")
+    outcome = workspace.run("init", file)
+    assert outcome.code == 2 and outcome.err == (
+        f"dptrees: {file} exists already, and is not overwritten\n"
+    )
+    assert [path.read_text() for path in tmp_path.glob("ages*")] == ["mine"]
+
+
+def test_a_folder_of_files(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "in" / "year=2024").mkdir(parents=True)
+    (tmp_path / "in" / "_SUCCESS").touch()
+    table = pa.table({"x": np.arange(3)})
+    pq.write_table(table, tmp_path / "in" / "year=2024" / "part.parquet")
+    assert workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / "in").code == 0
+    assert "column: x  # int64" in (tmp_path / "x.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("absent.csv", None, "there is no such file"),
+        ("rows.txt", b"a", "read of files that end with .parquet"),
+        ("rows.parquet", b"PAR1", "cannot be read as parquet"),
+        ("rows.csv", b"", "has no header that can be read"),
+    ],
+)
+def test_rows_that_cannot_be_read(
+    workspace: Workspace, tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    outcome = workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / name)
+    assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "x.yaml").exists()

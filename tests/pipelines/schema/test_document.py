@@ -1,0 +1,111 @@
+"""The JSON Schema of a configuration: as committed, and right about all configurations here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pipelines.schema.document import configuration_schema
+from pipelines.sections.yaml_document import parse_document
+from tests.golden.configurations import ADD_REMOVE
+
+PROJECT = Path(__file__).resolve().parents[3]
+COMMITTED = PROJECT / "docs" / "configuration.schema.json"
+SCHEMA = json.loads(configuration_schema())
+EXAMPLES = sorted((PROJECT / "examples").glob("*.yaml"))
+BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HEAD = "release: a\ninput: {format: parquet, path: x}\noutput: o\nkey_file: k\n"
+PRIVACY = "privacy: {epsilon: 1, neighbors: add_remove}\n"
+
+
+def plain(value: Any) -> Any:
+    """Values as an editor has them: dates are texts."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    return str(value) if isinstance(value, date) else value
+
+
+def errors(text: str, schema: dict[str, Any] = SCHEMA) -> list[str]:
+    found = Draft202012Validator(schema).iter_errors(plain(parse_document(text, "text")))
+    return [f"{error.json_path}: {error.message}" for error in found]
+
+
+def of_key(name: str) -> dict[str, Any]:
+    """The schema of a key of the whole file alone."""
+    return {"$defs": SCHEMA["$defs"], **SCHEMA["properties"][name]}
+
+
+def blocks() -> Iterator[tuple[str, int, str]]:
+    """The YAML blocks of the documents that are configurations, or parts of one."""
+    for path in sorted((PROJECT / "docs").glob("*.md")):
+        for number, block in enumerate(BLOCK.findall(path.read_text())):
+            yield path.name, number, block
+
+
+def test_the_committed_schema_is_current() -> None:
+    assert COMMITTED.read_text() == configuration_schema()
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_valid(path: Path) -> None:
+    assert errors(path.read_text()) == []
+
+
+@pytest.mark.parametrize(("name", "number", "block"), list(blocks()))
+def test_every_block_of_the_documents_is_valid(name: str, number: int, block: str) -> None:
+    if block.count("\nby: ") > 1:  # a list of alternatives
+        return
+    values = parse_document(block, name)
+    if isinstance(values, list):
+        trees = [each for each in values if isinstance(each, dict) and "domain" in each]
+        assert errors(block, of_key("trees")) == [] if trees == values else not trees
+    elif isinstance(values, dict) and set(values) <= set(SCHEMA["properties"]):
+        whole = "release" in values and "trees" in values
+        found = errors(block) if whole else []
+        for key, value in values.items():
+            found += errors(json.dumps(plain(value)), of_key(key))
+        assert found == []
+
+
+@pytest.mark.parametrize("name", ADD_REMOVE)
+def test_releases_of_every_kind_are_valid(name: str) -> None:
+    budget, *trees = ADD_REMOVE[name]
+    listed = "".join(f"  - {{name: t{index}, {tree}}}\n" for index, tree in enumerate(trees))
+    assert errors(f"{HEAD}privacy: {{{budget}, neighbors: add_remove}}\ntrees:\n{listed}") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("privacy: {epsilon: 1, neighbours: add_remove}", "$.privacy"),
+        ("privacy: {epsilon: one, neighbors: add_remove}", "$.privacy.epsilon"),
+        ("privacy: {epsilon: 1, neighbors: both}", "$.privacy.neighbors"),
+        (PRIVACY + "confidence: 2", "$.confidence"),
+        (PRIVACY + "tree: []", "$"),
+        (PRIVACY + "trees: []", "$.trees"),
+        (PRIVACY + "trees: [{name: t, domain: {column: x, lower: 0}}]", "$.trees[0]"),
+        (PRIVACY + "trees: [{name: t, domain: {column: x, categories: [a], cels: 1}}]", "$.trees"),
+        (PRIVACY + "trees: [{name: t, domain: {kind: tree, column: x}}]", "$.trees[0]"),
+    ],
+)
+def test_what_is_wrong_is_seen(text: str, where: str) -> None:
+    assert any(error.startswith(where) for error in errors(f"{HEAD}{text}\n"))
+
+
+def test_a_parameter_may_stand_for_a_value() -> None:
+    trees = "trees: [{name: t, domain: {column: x, lower: '${a}', upper: 9, cells: '${c}'}}]\n"
+    given = "privacy: {epsilon: '${e}', neighbors: add_remove}\n"
+    assert errors(f"{HEAD}{given}{trees}".replace("output: o", "output: o/${a}")) == []

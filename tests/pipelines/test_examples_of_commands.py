@@ -1,0 +1,134 @@
+"""Every example in a command's help runs as it stands; and shells complete what there is."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.command import command_parser
+from pipelines.commands.completion import SHELLS, completion_text
+from pipelines.commands.examples import EXAMPLES
+from pipelines.draft.writing import SCHEMA
+from tests.pipelines.conftest import Outcome, Workspace
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "plans.md"
+BLOCK = re.compile(r"^```(yaml)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# The configuration of the document is that of the examples, with a box.
+(AGES,) = (
+    text for _, text in BLOCK.findall(DOCUMENT.read_text()) if text.startswith("release: ages")
+)
+BOX = """\
+  - name: both
+    domain:
+      kind: hypercube
+      columns:
+        - {column: age, type: integer, lower: 0, upper: 128}
+        - {column: hours, type: integer, lower: 0, upper: 64}
+    rows: 1000
+"""
+
+
+@pytest.fixture
+def ages(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """In a folder with rows and a configuration."""
+    folder = workspace.folder / "examples"
+    (folder / "data").mkdir(parents=True)
+    random = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + random.integers(0, 366, 1000)
+    columns = {
+        "age": random.integers(0, 100, 1000),
+        "hours": random.integers(0, 60, 1000),
+        "work": random.choice(["office", "home", "farm"], 1000),
+        "day": days.astype("M8[D]"),
+    }
+    pq.write_table(pa.table(columns), folder / "data" / "ages.parquet")
+    monkeypatch.chdir(folder)
+    return workspace
+
+
+def run(workspace: Workspace, line: str) -> Outcome:
+    """Run a line of a shell, but for what is behind an arrow."""
+    program, *arguments = shlex.split(line.partition(" > ")[0])
+    outcome = workspace.run(*arguments)
+    assert program == "dptrees"
+    assert outcome.code == 0, f"{line}: {outcome.err}"
+    assert outcome.out, line
+    return outcome
+
+
+def test_every_example_runs(ages: Workspace) -> None:
+    Path("ages.yaml").write_text(AGES + BOX)
+    for name, lines in EXAMPLES.items():
+        for line in lines:
+            assert line.split()[1] == name
+            run(ages, line)
+
+
+def test_the_document_runs(ages: Workspace) -> None:
+    Path("ages.yaml").write_text(AGES)
+    text = DOCUMENT.read_text()
+    blocks = [block for kind, block in BLOCK.findall(text) if not kind]
+    lines = [line for block in blocks for line in block.splitlines()]
+    asked = [line for line in lines if line.startswith("dptrees ")]
+    assert len(asked) == 9
+    for line in asked:
+        run(ages, line)
+    refused = ages.run("plan", "first.yaml")
+    assert refused.code == 2 and refused.err in text
+    plan = run(ages, "dptrees plan ages.yaml").out
+    assert f"```\n{plan[plan.index('in all:') :]}```" in text
+    assert run(ages, "dptrees schema").out == (DOCUMENT.parent / SCHEMA).read_text()
+
+
+def commands(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    (found,) = (each for each in parser._actions if isinstance(each.choices, dict))
+    return dict(found.choices or {})
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_help_ends_with_the_examples(workspace: Workspace, name: str) -> None:
+    text = workspace.run(name, "--help").out
+    assert text.endswith("\nexamples:\n  " + "\n  ".join(EXAMPLES[name]) + "\n")
+
+
+def test_every_command_has_examples() -> None:
+    assert set(commands(command_parser())) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_shell_completes(workspace: Workspace, shell: str, tmp_path: Path) -> None:
+    text = workspace.run("completion", shell).out
+    assert text.rstrip("\n") == completion_text(shell).rstrip("\n")
+    for word in (*commands(command_parser()), "quantile", "simultaneous"):
+        assert word in text
+    if (program := shutil.which(shell)) is not None:
+        (tmp_path / "script").write_text(text)
+        subprocess.run([program, "-n", str(tmp_path / "script")], check=True)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(completion_text("bash"))
+    asked = (
+        "source ./script; COMP_WORDS=(dptrees {}); COMP_CWORD={}; "
+        '_shtab_dptrees 2>/dev/null; echo "${{COMPREPLY[@]}}"'
+    )
+    for words, place, wanted in (("ke", 1, "keygen"), ("plan --ta", 2, "--target-error")):
+        done = subprocess.run(
+            ["bash", "-c", asked.format(words, place)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert wanted in done.stdout.split()
