@@ -46,7 +46,7 @@ def test_charts_are_drawn(opened: Chromium) -> None:
         shapes = f"[...document.getElementById('{each}').querySelectorAll('g:not(.off) path')]"
         boxes = opened.value(f"{shapes}.map((each) => each.getBoundingClientRect().toJSON())")
         assert any(box["width"] > 100 and box["height"] > 10 for box in boxes), each
-    panels = "document.querySelectorAll('.panels use').length"
+    panels = "document.querySelectorAll('.panels path').length"
     assert opened.value(panels) == 2 * len(LABELS)
 
 
@@ -145,7 +145,9 @@ def test_links_open_what_is_folded(opened: Chromium) -> None:
 
 
 def test_bars_change_their_order(opened: Chromium) -> None:
-    names = "[...document.querySelectorAll('#tree-3 .bars tbody tr')].map((row) => ({...row.dataset}))"
+    names = (
+        "[...document.querySelectorAll('#tree-3 .bars tbody tr')].map((row) => ({...row.dataset}))"
+    )
     counts = [int(each["count"]) for each in opened.value(names)]
     assert counts == sorted(counts, reverse=True)
     opened.value("document.querySelector('#tree-3 .orders [value=given]').click()")
