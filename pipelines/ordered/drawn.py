@@ -165,16 +165,7 @@ def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: f
     middle = (left + right) // 2
     ends = [lifted(at[name], 0.0, most) for name in ("low", "high", "count")]
     temporal = _is_temporal(question)
-    if temporal:
-        shapes = (
-            Shape(look="band s0", path=band(middle, ends[0], ends[1])),
-            Shape(look="line s0", path=line(middle, ends[2])),
-        )
-    else:
-        shapes = (
-            Shape(look="bar", path=bars(left, right, ends[2])),
-            Shape(look="whisker", path=whiskers(middle, ends[0], ends[1])),
-        )
+    shapes = _course(middle, ends) if temporal else _bars(left, right, ends)
     step = f"{(high - low) * wide / cells:,.6g}"
     caption = "Rows over time" if temporal else f"Density: rows per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
@@ -194,6 +185,24 @@ def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: f
             "top": most,
             "series": [series(middle.tolist(), texts, numbers)],
         },
+    )
+
+
+def _course(x: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+    """A line with its band: of the low ends, the high ends and the counts."""
+    low, high, count = ends
+    return (
+        Shape(look="band s0", path=band(x, low, high)),
+        Shape(look="line s0", path=line(x, count)),
+    )
+
+
+def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+    """Bars with whiskers."""
+    low, high, count = ends
+    return (
+        Shape(look="bar", path=bars(left, right, count)),
+        Shape(look="whisker", path=whiskers((left + right) // 2, low, high)),
     )
 
 

@@ -26,7 +26,7 @@ from pipelines.ordered.curves import (
 from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
-from pipelines.page.headline import bars_of, rows_text, total_of
+from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
 from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
@@ -191,10 +191,7 @@ class _Drawn:
         if not self._is_category or question.keys is not None or not self._has_leaves:
             return None
         size = question.domain.cells
-        rows = leaves
-        if size > _MAX_BARS:
-            order = np.argsort(-leaves["count"].to_numpy(), kind="stable")[:_MAX_BARS]
-            rows = leaves.take(pa.array(np.sort(order)))
+        rows = largest_rows(leaves, _MAX_BARS)
         return Bars(
             name=clip(question.domain.column),
             bars=list(bars_of(rows, rows["label"].to_pylist())),
