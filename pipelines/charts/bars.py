@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -54,6 +55,10 @@ class Bars:
     note: str = ""
     given: str = ""
     in_order: bool = False
+
+    def first(self, most: int) -> list[dict[str, object]]:
+        """What the template writes of the first few."""
+        return list(islice(self.rows, most))
 
     @property
     def rows(self) -> Iterator[dict[str, object]]:
