@@ -55,7 +55,6 @@ setup(
         # The ledger's tables, and the versions of them.
         "alembic>=1.13,<2",
         "apache-beam>=2.77,<2.78",
-        "bokeh",
         "cryptography",
         "jinja2",
         "mmh3>=5",

@@ -29,6 +29,7 @@ from pipelines.kinds import KINDS
 from pipelines.page.content_security_policy import content_security_policy
 from pipelines.page.extent import MAX_TREES
 from pipelines.page.nodes import ReleasedTables
+from pipelines.page.numbers import percent
 from pipelines.page.reading import merged
 from pipelines.page.tree_page import PageRoom, TreePage
 
@@ -56,6 +57,7 @@ def write_report_html(
         name=plan.name,
         **_credits(release),
         total=_total(pages),
+        confidence=percent(questions[0].confidence),
         tree_count=len(plan.questions),
         trees_left_out=_trees_left_out(plan, questions),
         trees=[_told(page) for page in pages],
@@ -73,9 +75,8 @@ def write_report_html(
 def _pages(
     release: ReleasedTables, questions: Sequence[Question], asked: Mapping[str, Sequence[str]]
 ) -> Iterator[TreePage]:
-    for place, question in enumerate(questions):
-        paths = asked.get(question.name, ())
-        room = PageRoom(trees=len(questions), place=place, paths=paths)
+    for question in questions:
+        room = PageRoom(trees=len(questions), paths=asked.get(question.name, ()))
         yield KINDS[question.kind].page(release, question, room)
 
 

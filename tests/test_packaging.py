@@ -13,7 +13,7 @@ import dpcore
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dpcore", "transforms", "pipelines"}
-SLOW_TO_IMPORT = {"apache_beam", "alembic", "bokeh", "pandas", "scipy.stats", "sqlalchemy"}
+SLOW_TO_IMPORT = {"apache_beam", "alembic", "pandas", "scipy.stats", "sqlalchemy"}
 
 
 def run_python(*arguments: str) -> str:

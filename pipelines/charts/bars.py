@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -55,6 +56,10 @@ class Bars:
     given: str = ""
     in_order: bool = False
 
+    def first(self, most: int) -> list[dict[str, object]]:
+        """What the template writes of the first few."""
+        return list(islice(self.rows, most))
+
     @property
     def rows(self) -> Iterator[dict[str, object]]:
         """What the template writes of each, the largest first or in their own order."""
@@ -79,10 +84,9 @@ class Bars:
 
     @property
     def _most(self) -> float:
-        """The end of the longest bar or whisker; a whisker may be cut at twice the longest bar."""
-        largest = max((bar.count for bar in self.bars), default=0)
-        ends = max((_finite(bar, 0.0)[1] for bar in self.bars), default=0.0)
-        return float(max(largest, min(ends, 2.0 * largest or ends))) or 1.0
+        """The end of the longest bar or whisker."""
+        ends = (end for bar in self.bars for end in (float(bar.count), *_finite(bar, 0.0)))
+        return max(ends, default=0.0) or 1.0
 
 
 def _finite(bar: Bar, most: float) -> tuple[float, float]:

@@ -16,14 +16,10 @@ class Shape:
     Args:
         look: its classes in the page's style, such as ``line s0``.
         path: of `pipelines.charts.paths`.
-        name: by which other charts of the page use it; none where they do not.
-        use: the name of the shape that stands here; the path is then none.
     """
 
     look: str
-    path: str = ""
-    name: str = ""
-    use: str = ""
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)

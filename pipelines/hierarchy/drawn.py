@@ -16,7 +16,7 @@ from pipelines.charts.chart import Chart, Layer, Shape, series
 from pipelines.charts.paths import band, lifted, line, scaled
 from pipelines.page.crosstab import MAX_COLUMNS, MAX_ROWS, crosstab
 from pipelines.page.extent import clip, left_out
-from pipelines.page.headline import bars_of, rows_text, total_of
+from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
 from pipelines.page.keys import ShownKeys
 from pipelines.page.nodes import of_key
 from pipelines.page.numbers import percent
@@ -101,12 +101,6 @@ def node_bars(
         note=left_out(len(rows), sizes[level], f"nodes of level {name}", "largest"),
         given="as in the hierarchy",
     )
-
-
-def largest_rows(rows: pa.Table, most: int) -> pa.Table:
-    """The rows of the largest counts, in their order."""
-    order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:most]
-    return rows.take(pa.array(np.sort(order)))
 
 
 def nodes_by_key(

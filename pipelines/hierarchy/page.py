@@ -15,12 +15,13 @@ from dpcore.hierarchy.workload import predicted_hierarchy_error
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.variances import plan_errors
 from dpcore.noise.laws import NoiseLaw
+from dpcore.privacy.budget import Budget
 from pipelines.hierarchy.nodes import SCRIPTS, named_sizes, universe_facts, universe_nodes
 from pipelines.hierarchy.thresholds_page import threshold_tree
 from pipelines.page.extent import clip
 from pipelines.page.nodes import ReleasedTables, digits_of
 from pipelines.page.noise import laws_text, span_text
-from pipelines.page.numbers import share_text
+from pipelines.page.numbers import budget_share, share_text
 from pipelines.page.reading import (
     ADDS_UP,
     CENTRED,
@@ -57,7 +58,7 @@ def _noisy_tree(release: ReleasedTables, question: HierarchyQuestion, room: Page
     digits = [digits_of(error) for error in errors]
     shown = universe_nodes(release, question, room, digits)
     return TreePage(
-        said=shown.said | _context(question, errors),
+        said=shown.said | _context(question, errors, release.plan.budget),
         data=shown.data,
         headline=shown.headline,
         charts=shown.charts,
@@ -87,11 +88,13 @@ def level_errors(question: HierarchyQuestion) -> list[float]:
     return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
 
 
-def _context(question: HierarchyQuestion, errors: Sequence[float]) -> dict[str, object]:
+def _context(
+    question: HierarchyQuestion, errors: Sequence[float], whole: Budget
+) -> dict[str, object]:
     levels = range(len(errors))
     several = any(len(set(_class_laws(question, level))) > 1 for level in levels)
     return {
-        "facts": _facts(question),
+        "facts": _facts(question, whole),
         "levels": _levels(question, errors),
         "measure": question.plan.budget.measure.value,
         "chains": _CHAINS if several else "",
@@ -99,7 +102,7 @@ def _context(question: HierarchyQuestion, errors: Sequence[float]) -> dict[str, 
     }
 
 
-def _facts(question: HierarchyQuestion) -> dict[str, str]:
+def _facts(question: HierarchyQuestion, whole: Budget) -> dict[str, str]:
     """What the hierarchy is, name by name."""
     plan, measure, objective = question.plan, question.measure, question.objective
     counted = "rows"
@@ -109,7 +112,7 @@ def _facts(question: HierarchyQuestion) -> dict[str, str]:
             f"{measure.lower:,} to {measure.upper:,}"
         )
     facts = {"Counted": counted} | universe_facts(question)
-    facts["Budget"] = f"{plan.budget.measure.value} = {float(plan.budget.amount):.6g}"
+    facts["Budget"] = budget_share(plan.budget, whole)
     if plan.public_level is not None:
         facts["Exact"] = _public(question, plan.public_level)
     if isinstance(question.forest, AsMeasuredForest):

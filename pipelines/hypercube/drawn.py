@@ -38,7 +38,7 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
     own = series(places.tolist(), texts, numbers, total=float(curve.rows[-1]))
     return Chart(
         title=caption,
-        caption=f"Rows below each value of {curve.axis.name}",
+        caption=caption,
         x=x,
         y=number_axis(0.0, most, "rows", 5),
         layers=(Layer(shapes=tuple(shapes)),),
@@ -95,7 +95,7 @@ def map_chart(map_: Rectangles, caption: str) -> Chart:
     ]
     return Chart(
         title=caption,
-        caption=f"{map_.axes[1].name} over {map_.axes[0].name}: density, 1 on average",
+        caption=caption,
         look="square",
         x=_axis(map_.axes[0], map_.bounds[0]),
         y=_axis(map_.axes[1], map_.bounds[1], 6),

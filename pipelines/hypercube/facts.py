@@ -9,8 +9,10 @@ from typing import Any
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.plan import Holding
+from dpcore.privacy.budget import Budget
 from pipelines.page.extent import clip
 from pipelines.page.noise import law_text
+from pipelines.page.numbers import budget_share
 from pipelines.page.policies import CELL_POLICIES
 from pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval
 
@@ -45,8 +47,13 @@ _DENSITY = (
 )
 
 
-def facts(tree: ReleasedHypercube) -> dict[str, str]:
-    """What the partition is, name by name."""
+def facts(tree: ReleasedHypercube, whole: Budget) -> dict[str, str]:
+    """What the partition is, name by name.
+
+    Args:
+        tree: the box.
+        whole: the budget of the release.
+    """
     question, plan = tree.question, tree.question.plan
     spec, budget = plan.spec(), tree.question.budget
     partition = tree.partition
@@ -59,7 +66,7 @@ def facts(tree: ReleasedHypercube) -> dict[str, str]:
         f"{partition.tree.levels[-1].depth} of {question.domain.bits} bits deep (halvings of the "
         f"box, one column after the other); {_nodes(tree):,} nodes were looked at",
         "Divided": _divided(spec),
-        "Budget": "" if budget is None else f"{budget.measure.value} = {float(budget.amount):.6g}",
+        "Budget": "" if budget is None else budget_share(budget, whole),
         "Exact counts": _held(spec, plan.state_bytes),
         "Intervals": f"{100 * question.confidence:.6g} %",
     }

@@ -43,7 +43,7 @@ def hypercube_tree(
     tree = ReleasedHypercube(question, release.part)
     drawn = dict(_drawn(tree, room.trees)) if tree.total else {}
     return TreePage(
-        said=_said(tree, room),
+        said=_said(tree, room) | {"facts": facts(tree, release.plan.budget)},
         data={"kind": "hypercube"},
         template="hypercube/page.html.j2",
         headline=_headline(tree),
@@ -70,7 +70,6 @@ def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
     columns = len(question.columns)
     return {
         "name": clip(question.name),
-        "facts": facts(tree),
         "rows": f"{tree.total:,}",
         "windows": _WINDOWS,
         "left_out": _left_out(columns, room.trees),

@@ -60,30 +60,15 @@ def cdf_chart(question: OrderedQuestion, curve: pa.Table) -> Chart:
 
 
 def shares_chart(
-    question: OrderedQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None], place: int
+    question: OrderedQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None]
 ) -> Chart:
-    """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first.
-
-    Args:
-        question: the tree.
-        curves: of each key.
-        shown: the keys.
-        place: of the tree on the page, which names its shapes.
-    """
+    """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first."""
     layers, told = [], []
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
-        total = max(1.0, float(columns["count"][-1]))
-        places = _places(question, columns["x"])
-        low, high = (lifted(columns[name] / total, 0.0, 1.0) for name in ("low", "high"))
-        count = lifted(columns["count"] / total, 0.0, 1.0)
-        names = {"band": f"b-{place}-{key}", "line": f"l-{place}-{key}"}
-        paths = {"band": band(places, low, high), "line": line(places, count)}
-        shapes = [
-            Shape(look=f"{each} {look_of(key)}", path=paths[each], name=names[each])
-            for each in names
-        ]
-        layers.append(Layer(shapes=tuple(shapes), shown=key < KEYS_AT_FIRST))
+        places, _, count = _shares(question, columns)
+        shape = Shape(look=f"line {look_of(key)}", path=line(places, count))
+        layers.append(Layer(shapes=(shape,), shown=key < KEYS_AT_FIRST))
         told.append(_told(question, columns, places, clip(shown[key])))
     return Chart(
         title=f"Share of each key's rows {_lead(question)} each value of "
@@ -98,31 +83,46 @@ def shares_chart(
 
 
 def key_charts(
-    question: OrderedQuestion, shown: Sequence[str | None], totals: Sequence[str], place: int
+    question: OrderedQuestion,
+    curves: Sequence[pa.Table],
+    shown: Sequence[str | None],
+    totals: Sequence[str],
 ) -> list[Chart]:
-    """A small chart of each key, of the shapes of `shares_chart`."""
+    """A small chart of each key, with its band."""
     x, y = x_axis(question, _PANEL_TICKS), share_axis(1.0, 1.0)
     y = Axis(low=y.low, high=y.high, label="", ticks=y.ticks[::2])
     x = Axis(low=x.low, high=x.high, label="", ticks=x.ticks)
     return [
         Chart(
             title=f"Share of the rows of {clip(name)}",
-            text=f"{total}.",
+            text=f"{total} rows.",
             caption=f"{clip(name)}: {total}",
             look="small",
             x=x,
             y=y,
-            layers=(
-                Layer(
-                    shapes=(
-                        Shape(look="band s0", use=f"b-{place}-{key}"),
-                        Shape(look="line s0", use=f"l-{place}-{key}"),
-                    )
-                ),
-            ),
+            layers=(Layer(shapes=_panel(question, curve)),),
         )
-        for key, (name, total) in enumerate(zip(shown, totals, strict=True))
+        for name, curve, total in zip(shown, curves, totals, strict=True)
     ]
+
+
+def _panel(question: OrderedQuestion, curve: pa.Table) -> tuple[Shape, Shape]:
+    places, (low, high), count = _shares(question, _columns(question, curve))
+    return (
+        Shape(look="band s0", path=band(places, low, high)),
+        Shape(look="line s0", path=line(places, count)),
+    )
+
+
+def _shares(
+    question: OrderedQuestion, columns: dict[str, Any]
+) -> tuple[Integers, tuple[Integers, Integers], Integers]:
+    """Where points lie, the ends of their intervals and their counts, as shares of the last."""
+    total = max(1.0, float(columns["count"][-1]))
+    low, high, count = (
+        lifted(columns[name] / total, 0.0, 1.0) for name in ("low", "high", "count")
+    )
+    return _places(question, columns["x"]), (low, high), count
 
 
 def density_chart(
@@ -165,16 +165,7 @@ def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: f
     middle = (left + right) // 2
     ends = [lifted(at[name], 0.0, most) for name in ("low", "high", "count")]
     temporal = _is_temporal(question)
-    if temporal:
-        shapes = (
-            Shape(look="band s0", path=band(middle, ends[0], ends[1])),
-            Shape(look="line s0", path=line(middle, ends[2])),
-        )
-    else:
-        shapes = (
-            Shape(look="bar", path=bars(left, right, ends[2])),
-            Shape(look="whisker", path=whiskers(middle, ends[0], ends[1])),
-        )
+    shapes = _course(middle, ends) if temporal else _bars(left, right, ends)
     step = f"{(high - low) * wide / cells:,.6g}"
     caption = "Rows over time" if temporal else f"Density: rows per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
@@ -194,6 +185,24 @@ def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: f
             "top": most,
             "series": [series(middle.tolist(), texts, numbers)],
         },
+    )
+
+
+def _course(x: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+    """A line with its band: of the low ends, the high ends and the counts."""
+    low, high, count = ends
+    return (
+        Shape(look="band s0", path=band(x, low, high)),
+        Shape(look="line s0", path=line(x, count)),
+    )
+
+
+def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[Shape, ...]:
+    """Bars with whiskers."""
+    low, high, count = ends
+    return (
+        Shape(look="bar", path=bars(left, right, count)),
+        Shape(look="whisker", path=whiskers((left + right) // 2, low, high)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from dpcore.ordered.errors import errors_of
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget
 from dpcore.questions.tables import CDF, NODES
 from dpcore.uniform.plan import Consistency, Measured
 from pipelines.charts.bars import Bars
@@ -20,13 +21,12 @@ from pipelines.charts.chart import Chart
 from pipelines.ordered.curves import (
     curves_of,
     look_of,
-    points_per_key,
     value_texts,
 )
 from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
-from pipelines.page.headline import bars_of, rows_text, total_of
+from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
 from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
@@ -39,7 +39,7 @@ from pipelines.page.nodes import (
     whole_levels,
 )
 from pipelines.page.noise import law_text
-from pipelines.page.numbers import percent, share_text
+from pipelines.page.numbers import budget_share, percent, share_text
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.reading import (
     ADDS_UP,
@@ -71,15 +71,21 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
     nodes = release.batches(NODES, name, keys=keys.read, levels=len(limits))
     levels = node_levels(sizes, limits, nodes, keys.labels)
     rows = _quantile_rows(question, release.quantiles(), keys, trees)
-    drawn = _Drawn(question, keys, levels, room)
+    curves: list[pa.Table] = []
+    if _is_ordered(question):
+        points = release.batches(CDF, name, keys=keys.read)
+        curves = curves_of(question, points, levels[0], keys.labels, trees)
+    drawn = _Drawn(question, keys, levels, curves)
     return TreePage(
-        said=_context(question, keys, levels) | {"quantiles": rows} | drawn.said(),
+        said=_context(question, keys, levels, release.plan.budget)
+        | {"quantiles": rows}
+        | drawn.said(),
         data=_data(question, levels, keys.labels),
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
         notes=_NOTES,
-        charts=drawn.charts(release.batches(CDF, name, keys=keys.read)),
+        charts=drawn.charts(),
     )
 
 
@@ -89,7 +95,7 @@ def _is_ordered(question: OrderedQuestion) -> bool:
 
 
 def _context(
-    question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table]
+    question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table], whole: Budget
 ) -> dict[str, object]:
     """What the template says of the tree."""
     plan, domain = question.plan, question.domain
@@ -98,6 +104,7 @@ def _context(
         "measure": plan.budget.measure.value,
         "column": clip(domain.column),
         "about": _about(question),
+        "method": _method(question, whole),
         "keys_left_out": keys.left_out,
         "confidence": percent(question.confidence),
         "share_note": _share_note(question),
@@ -117,21 +124,24 @@ class _Drawn:
         question: the tree.
         keys: those shown.
         levels: their nodes.
-        room: of the page.
+        curves: the points of their CDFs; none where there is no CDF.
     """
 
     def __init__(
-        self, question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table], room: PageRoom
+        self,
+        question: OrderedQuestion,
+        keys: ShownKeys,
+        levels: Sequence[pa.Table],
+        curves: Sequence[pa.Table],
     ) -> None:
         self._question, self._keys, self._levels = question, keys, levels
-        self._trees, self._place = room.trees, room.place
+        self._curves = curves
         self._is_category = question.domain.kind == "category"
 
     def said(self) -> dict[str, object]:
         """The bars and the table of keys and categories, and what is left out."""
         question, keys = self._question, self._keys
-        points = points_per_key(self._trees * len(keys))
-        thinned = question.domain.cells > points and _is_ordered(question)
+        thinned = any(len(curve) < question.domain.cells for curve in self._curves)
         return {
             "key_bars": self._key_bars(),
             "category_bars": self._category_bars(),
@@ -144,28 +154,24 @@ class _Drawn:
             else "",
         }
 
-    def charts(self, points: Iterable[pa.RecordBatch]) -> dict[str, Chart]:
+    def charts(self) -> dict[str, Chart]:
         """The charts, by their names."""
-        question, keys = self._question, self._keys
+        question = self._question
         found: dict[str, Chart | None] = {}
         if question.keys is None and not self._is_category:
             found["density"] = density_chart(question, self._levels, _level_errors(question))
-        if _is_ordered(question):
-            roots = self._levels[0]
-            curves = curves_of(question, points, roots, keys.labels, self._trees)
-            if question.keys is None:
-                found["cdf"] = cdf_chart(question, curves[0])
-            else:
-                found["shares"] = shares_chart(question, curves, keys.labels, self._place)
+        if self._curves and question.keys is None:
+            found["cdf"] = cdf_chart(question, self._curves[0])
+        elif self._curves:
+            found["shares"] = shares_chart(question, self._curves, self._keys.labels)
         return {name: chart for name, chart in found.items() if chart is not None}
 
     def _panels(self) -> list[Chart]:
         """A small chart of each key."""
-        if self._question.keys is None or not _is_ordered(self._question):
+        if self._question.keys is None or not self._curves:
             return []
-        roots = self._levels[0]
-        totals = [f"{rows_text(roots, place)} rows" for place in range(len(self._keys))]
-        return key_charts(self._question, self._keys.labels, totals, self._place)
+        totals = [rows_text(self._levels[0], place) for place in range(len(self._keys))]
+        return key_charts(self._question, self._curves, self._keys.labels, totals)
 
     def _key_bars(self) -> Bars | None:
         question, roots = self._question, self._levels[0]
@@ -185,10 +191,7 @@ class _Drawn:
         if not self._is_category or question.keys is not None or not self._has_leaves:
             return None
         size = question.domain.cells
-        rows = leaves
-        if size > _MAX_BARS:
-            order = np.argsort(-leaves["count"].to_numpy(), kind="stable")[:_MAX_BARS]
-            rows = leaves.take(pa.array(np.sort(order)))
+        rows = largest_rows(leaves, _MAX_BARS)
         return Bars(
             name=clip(question.domain.column),
             bars=list(bars_of(rows, rows["label"].to_pylist())),
@@ -249,14 +252,19 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
 
 
 def _about(question: OrderedQuestion) -> str:
-    domain, fanouts = question.domain, question.plan.tree.fanouts
+    domain = question.domain
     text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
     if question.keys is not None:
         by = clip(", ".join(question.keys.columns))
         text += f", once for each of {question.key_count:,} keys of {by}"
-    text += f"; fan-outs {' x '.join(map(str, fanouts))}" if fanouts else ""
-    measure, amount = question.plan.budget.measure.value, float(question.plan.budget.amount)
-    text += f"; {measure} = {amount:.6g}"
+    return f"{text}."
+
+
+def _method(question: OrderedQuestion, whole: Budget) -> str:
+    """How it was measured."""
+    fanouts = question.plan.tree.fanouts
+    text = f"Fan-outs {' x '.join(map(str, fanouts))}" if fanouts else "A root alone"
+    text += f"; {budget_share(question.plan.budget, whole)}"
     if question.plan.measured is Measured.PREFIXES:
         text += "; every prefix has noise of its own"
     elif not question.plan.is_efficient:

@@ -32,6 +32,12 @@ def bars_of(rows: pa.Table, names: Sequence[str | None]) -> Iterator[Bar]:
         yield Bar(name=clip(name), count=count, low=low, high=high, estimate=estimate)
 
 
+def largest_rows(rows: pa.Table, most: int) -> pa.Table:
+    """The rows of the largest counts, in their order."""
+    order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:most]
+    return rows.take(pa.array(np.sort(order)))
+
+
 def total_of(roots: pa.Table) -> tuple[str, float]:
     """The rows of all roots together with their error, in words and as a number; none in words
     where the error of the sum is not known.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from dpcore.privacy.budget import Budget
+
 # A fraction is told as such where its denominator is one that a person reads at once.
 _LARGEST_DENOMINATOR = 24
 
@@ -66,6 +68,21 @@ def share_text(part: Fraction) -> str:
     if part.denominator <= _LARGEST_DENOMINATOR:
         return str(part)
     return f"{100 * float(part):.3g} %"
+
+
+def budget_share(budget: Budget, whole: Budget) -> str:
+    """What a tree has of the budget, as a part where it is one of the whole.
+
+    >>> from dpcore.privacy.budget import Measure
+    >>> third = Budget(measure=Measure.RHO, amount=Fraction(1, 30))
+    >>> budget_share(third, Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
+    '1/3 of the budget, rho = 0.03333'
+    """
+    amount = f"{budget.measure.value} = {float(budget.amount):.4g}"
+    if budget.measure is not whole.measure or budget.amount > whole.amount:
+        return amount
+    part = share_text(budget.amount / whole.amount)
+    return f"{part} of the budget, {amount}"
 
 
 def percent(share: float) -> str:

@@ -15,12 +15,10 @@ class PageRoom:
 
     Args:
         trees: how many trees share the page.
-        place: of the tree among them.
         paths: of the nodes that the page was asked for beside what it has room for.
     """
 
     trees: int = 1
-    place: int = 0
     paths: Sequence[str] = ()
 
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 
 from dpcore.sparse.domain import CodeDomain
 from dpcore.sparse.labels import PathDomain
 from dpcore.sparse.question import SparseQuestion
 from pipelines.charts.bars import Bars
 from pipelines.page.extent import MAX_NODES, clip, left_out
-from pipelines.page.headline import bars_of, rows_text, total_of
+from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.noise import law_text
 from pipelines.page.numbers import share_text
@@ -79,8 +78,7 @@ def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
     if not found or found[0] >= len(shown.levels):
         return None
     level = found[0]
-    order = np.argsort(-shown.levels[level]["count"].to_numpy(), kind="stable")[:_BARS]
-    rows = shown.levels[level].take(pa.array(np.sort(order)))
+    rows = largest_rows(shown.levels[level], _BARS)
     name = clip(question.plan.levels[level].name)
     return Bars(
         name=name,

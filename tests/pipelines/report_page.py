@@ -87,7 +87,7 @@ class Elements(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        return next(json.loads(text) for text in self.scripts if text.startswith('{"document"'))
+        return next(json.loads(text) for text in self.scripts if text.startswith('{"trees"'))
 
 
 @lru_cache

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
 COMMANDS = ("plan", "keygen", "release", "query", "report")
-SLOW_TO_IMPORT = {"apache_beam", "scipy.stats", "bokeh", "sqlalchemy", "alembic"}
+SLOW_TO_IMPORT = {"apache_beam", "scipy.stats", "sqlalchemy", "alembic"}
 
 
 def test_version(workspace: Workspace) -> None:

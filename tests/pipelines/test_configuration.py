@@ -987,7 +987,7 @@ configuration = load_configuration(sys.argv[1])
 read = time.perf_counter()
 configuration.plan()
 print(imported - start, read - imported, time.perf_counter() - read, time.process_time())
-print(*sorted(loaded & {"apache_beam", "bokeh", "scipy", "pandas"}))
+print(*sorted(loaded & {"apache_beam", "scipy", "pandas"}))
 """
 
 
