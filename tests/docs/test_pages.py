@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import shape
+from tests.docs.demo import require_flights
 from tests.docs.pages import (
     DOCS,
     RUN,
     PageFailed,
     folder_of_a_reader,
+    needs_flights,
     needs_of,
     outputs_of,
     rewritten,
@@ -23,7 +25,9 @@ def test_page_runs(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
     for module in needs_of(page):
         pytest.importorskip(module)
-    with folder_of_a_reader():
+    if needs_flights(page):
+        require_flights()
+    with folder_of_a_reader(page):
         for shown in outputs_of(page):
             # Compared once more for its message.
             assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
