@@ -1,6 +1,6 @@
 """All keys of a configuration in tables, from the models that check one.
 
-    python -m tests.docs.configuration --write
+    python -m tests.docs.drawn --write
 
 writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
 stands in docs/configuration.md, by hand; a test sees that every key does.
@@ -8,7 +8,6 @@ stands in docs/configuration.md, by hand; a test sees that every key does.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +38,7 @@ Every section with its keys, drawn from the models that check a file: what a key
 it is where it is not given. What each is for, and how it acts with others, is told in
 [Configuration]({PROSE}).
 
-<!-- drawn by python -m tests.docs.configuration --write; do not edit -->
+<!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
 
 # Of rules without a docstring, or with one that speaks to who reads the code.
@@ -287,12 +286,3 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         value = str(value).lower()
     return f"`{value}`"
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw the keys of a configuration.")
-    parser.add_argument("--write", action="store_true", help="into the page")
-    if parser.parse_args().write:
-        PAGE.write_text(drawing(), encoding="utf-8")
-    else:
-        print(drawing(), end="")
