@@ -39,6 +39,8 @@ RUN = (
 HOME = "/home/me"
 _FAILS = re.compile(r"\s+# exit (\d+)$")
 _FLIGHTS = "<!-- needs data: flights -->"
+# A part of a page that is there with a file of the project, as docs/site/hook.py reads it.
+_IF = re.compile(r"^<!-- if: (\S+) -->\n.*?^<!-- end -->\n", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs: ([\w, ]+) -->")
 
 
@@ -84,7 +86,10 @@ def outputs_of(page: str) -> Iterator[Shown]:
     """
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None
+    absent = [part.span() for part in _IF.finditer(page) if not (PROJECT / part[1]).exists()]
     for block in blocks_of(page):
+        if any(start <= block.start < stop for start, stop in absent):
+            continue
         if block.title:
             path = Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,6 +46,12 @@ python hello.py
 """
 
 
+def test_a_part_is_left_out_where_its_file_is_not_there() -> None:
+    page = "<!-- if: {} -->\n```python\nprint(1)\n```\n```text\n1\n```\n<!-- end -->\n"
+    assert len(list(outputs_of(page.format("pipelines/command.py")))) == 1
+    assert list(outputs_of(page.format("pipelines/absent.py"))) == []
+
+
 def test_another_number_is_no_difference_and_another_word_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
