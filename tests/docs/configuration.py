@@ -59,6 +59,12 @@ WORDS: dict[str, str] = {
     "url.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "rules.guessed_parts": "a list of pairs `[value, part of the rows below]`",
     "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",
+    "csv_input._mark": "one character",
+    "csv_input._quote": "one character, or `false`",
+    "csv_input._names": "a list of names",
+    "csv_input._null_values": "a text, a list, or a section of these by columns",
+    "csv_input._date_format": "a text, or a section of texts by columns",
+    "rules.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
     "by._columns": "a list of columns",
@@ -81,7 +87,7 @@ WORDS: dict[str, str] = {
     "domain._level_names": "a list of names that differ",
     "domain._digits": "a list of whole numbers, at most 18 together",
     "domain._separator": "a text",
-    "domain._calendar": "a list of some of `year`, `month`, `day`, `hour`",
+    "domain._calendar": "a list of units, such as `year`, `month`, `day`, from large to small",
     "domain._any": "a date or a time",
 }
 # Of keys whose models take anything, and check it where the domain is known.
