@@ -64,7 +64,7 @@ WORDS: dict[str, str] = {
     "csv_input._names": "a list of names",
     "csv_input._null_values": "a text, a list, or a section of these by columns",
     "csv_input._date_format": "a text, or a section of texts by columns",
-    "rules.moment": "a date or a time",
+    "yaml_document.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
     "by._columns": "a list of columns",

@@ -1,12 +1,14 @@
 """What `make demo` prints, for the README, which shows a part of it.
 
-    python -m tests.docs.demo
+    python -m tests.docs.demo --write
 
-prints it whole; needs the flights that `make demo` fetches.
+puts its beginning and its end into the README, where their shape has changed; without the option it
+is printed whole. Needs the flights that `make demo` fetches.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,7 +17,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.command import main
-from tests.docs.pages import FLIGHTS, folder_of_a_reader
+from tests.docs.blocks import Block, agrees, blocks_of
+from tests.docs.pages import FLIGHTS, PROJECT, cut_like, folder_of_a_reader
+
+README = PROJECT / "README.md"
 
 MAKE_LEDGER = "ledger init sqlite:///budget.db --dataset flights --epsilon 6 --delta 1e-5"
 STEPS = (
@@ -29,6 +34,12 @@ ASKED = """
 How many flights arrived before these minutes of delay? Asking costs no budget:
   dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 """
+
+
+def shown_demo() -> Block:
+    """What the README shows of it."""
+    blocks = blocks_of(README.read_text(encoding="utf-8"))
+    return next(block for block in blocks if block.text.startswith("flights-2013"))
 
 
 def require_flights() -> None:
@@ -55,4 +66,13 @@ def demo() -> str:
 
 
 if __name__ == "__main__":
-    print(demo(), end="")
+    parser = argparse.ArgumentParser(description="Run what make demo runs.")
+    parser.add_argument("--write", action="store_true", help="into the README")
+    chosen = parser.parse_args()
+    shown, printed = shown_demo(), demo()
+    if not chosen.write:
+        print(printed, end="")
+    elif not agrees(shown.text, printed):
+        page = README.read_text(encoding="utf-8")
+        cut = cut_like(shown.text, printed)
+        README.write_text(page[: shown.start] + cut + page[shown.stop :], encoding="utf-8")
