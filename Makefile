@@ -163,8 +163,7 @@ docs: $(INSTALLED_DEV)
 
 drawn: $(INSTALLED)
 	@$(BIN)/python -m tests.rooms --write docs/architecture.md
-	@$(BIN)/python -m tests.docs.configuration --write
-	@$(BIN)/python -m tests.docs.commands --write
+	@$(BIN)/python -m tests.docs.drawn --write
 
 ci:
 	@.ci/run

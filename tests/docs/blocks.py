@@ -64,9 +64,11 @@ def shape(text: str) -> list[str]:
     lines of one shape follow each other.
 
     >>> shape("rows   6,910 ± 868\\n10 % [1, 2]\\n50 % [12, 14]\\n")
-    ['rows # ± #', '# % [# #]']
+    ['rows # ± #', '# % #']
     """
     lines = (" ".join(_NUMBER.sub("#", line).split()) for line in text.splitlines())
+    # An interval may be one number.
+    lines = (re.sub(r"# to #|\[# #\]", "#", line) for line in lines)
     return [line for line, _ in groupby(filter(None, lines))]
 
 

@@ -1,6 +1,6 @@
 """All commands with their options, from the parsers that read a command line.
 
-    python -m tests.docs.commands --write
+    python -m tests.docs.drawn --write
 
 writes docs/reference/commands.md; a test sees that it is as committed.
 """
@@ -23,7 +23,7 @@ Every command with what it takes, drawn from the parsers of the command line; `d
 --help` says the same. RELEASE is the folder of a release, CONFIG the YAML file that describes one.
 Exit code 0: done; 2: a mistake that you can mend, told in one sentence.
 
-<!-- drawn by python -m tests.docs.commands --write; do not edit -->
+<!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
 
 
@@ -97,12 +97,3 @@ def _words(action: argparse.Action) -> str:
             str(action.nargs), value
         )
     return f"{names} {value}".strip()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw the commands.")
-    parser.add_argument("--write", action="store_true", help="into the page")
-    if parser.parse_args().write:
-        PAGE.write_text(drawing(), encoding="utf-8")
-    else:
-        print(drawing(), end="")

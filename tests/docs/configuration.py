@@ -1,6 +1,6 @@
 """All keys of a configuration in tables, from the models that check one.
 
-    python -m tests.docs.configuration --write
+    python -m tests.docs.drawn --write
 
 writes docs/reference/configuration-keys.md; a test sees that it is as committed. What a key is for
 stands in docs/configuration.md, by hand; a test sees that every key does.
@@ -8,7 +8,6 @@ stands in docs/configuration.md, by hand; a test sees that every key does.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +38,7 @@ Every section with its keys, drawn from the models that check a file: what a key
 it is where it is not given. What each is for, and how it acts with others, is told in
 [Configuration]({PROSE}).
 
-<!-- drawn by python -m tests.docs.configuration --write; do not edit -->
+<!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
 
 # Of rules without a docstring, or with one that speaks to who reads the code.
@@ -60,6 +59,12 @@ WORDS: dict[str, str] = {
     "url.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "rules.guessed_parts": "a list of pairs `[value, part of the rows below]`",
     "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",
+    "csv_input._mark": "one character",
+    "csv_input._quote": "one character, or `false`",
+    "csv_input._names": "a list of names",
+    "csv_input._null_values": "a text, a list, or a section of these by columns",
+    "csv_input._date_format": "a text, or a section of texts by columns",
+    "yaml_document.moment": "a date or a time",
     "privacy._columns": "`row`, a column, or a list of columns",
     "privacy._bound": "a whole number from 1 to 2^20",
     "by._columns": "a list of columns",
@@ -82,7 +87,7 @@ WORDS: dict[str, str] = {
     "domain._level_names": "a list of names that differ",
     "domain._digits": "a list of whole numbers, at most 18 together",
     "domain._separator": "a text",
-    "domain._calendar": "a list of some of `year`, `month`, `day`, `hour`",
+    "domain._calendar": "a list of units, such as `year`, `month`, `day`, from large to small",
     "domain._any": "a date or a time",
 }
 # Of keys whose models take anything, and check it where the domain is known.
@@ -287,12 +292,3 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         value = str(value).lower()
     return f"`{value}`"
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw the keys of a configuration.")
-    parser.add_argument("--write", action="store_true", help="into the page")
-    if parser.parse_args().write:
-        PAGE.write_text(drawing(), encoding="utf-8")
-    else:
-        print(drawing(), end="")

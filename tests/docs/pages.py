@@ -19,14 +19,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pipelines.command import main
-from tests.docs.blocks import Block, agrees, blocks_of
+from tests.docs.blocks import REST, Block, agrees, blocks_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
+FLIGHTS = PROJECT / "data" / "flights"
 # The pages that a reader can follow from their first block to their last.
 RUN = (
     "start.md",
@@ -37,6 +39,9 @@ RUN = (
 # In place of the folder in which a page runs.
 HOME = "/home/me"
 _FAILS = re.compile(r"\s+# exit (\d+)$")
+_FLIGHTS = "<!-- needs data: flights -->"
+# A part of a page that is there with a file of the project, as docs/site/hook.py reads it.
+_IF = re.compile(r"^<!-- if: (\S+) -->\n.*?^<!-- end -->\n", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs: ([\w, ]+) -->")
 
 
@@ -66,6 +71,11 @@ def needs_of(page: str) -> list[str]:
     return [name.strip() for found in _NEEDS.findall(page) for name in found.split(",")]
 
 
+def needs_flights(page: str) -> bool:
+    """Whether a page speaks of the flights that `make demo` fetches."""
+    return _FLIGHTS in page
+
+
 def outputs_of(page: str) -> Iterator[Shown]:
     """Runs the blocks of a page in the working directory.
 
@@ -77,7 +87,10 @@ def outputs_of(page: str) -> Iterator[Shown]:
     """
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed: str | None = None
+    absent = [part.span() for part in _IF.finditer(page) if not (PROJECT / part[1]).exists()]
     for block in blocks_of(page):
+        if any(start <= block.start < stop for start, stop in absent):
+            continue
         if block.title:
             path = Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,11 +105,28 @@ def outputs_of(page: str) -> Iterator[Shown]:
 
 
 def rewritten(page: str, outputs: list[Shown]) -> str:
-    """A page with what was printed in place of what it shows, where the shapes differ."""
+    """A page with what was printed in place of what it shows, where the shapes differ.
+
+    What was cut short before is cut as short again: as many lines at both ends.
+    """
     for shown in reversed(outputs):
         if not shown.is_right:
-            page = page[: shown.block.start] + shown.printed + page[shown.block.stop :]
+            cut = cut_like(shown.block.text, shown.printed)
+            page = page[: shown.block.start] + cut + page[shown.block.stop :]
     return page
+
+
+def cut_like(shown: str, printed: str) -> str:
+    """What was printed, without its middle where a page leaves one out.
+
+    >>> cut_like("a\\n...\\nz\\n", "1\\n2\\n3\\n4\\n")
+    '1\\n...\\n4\\n'
+    """
+    lines, parts = printed.splitlines(keepends=True), shown.split(f"{REST}\n")
+    first, last = parts[0].count("\n"), parts[-1].count("\n")
+    if len(parts) == 1 or first + last >= len(lines):
+        return printed
+    return "".join([*lines[:first], f"{REST}\n", *lines[len(lines) - last :]])
 
 
 def _of_commands(text: str) -> str:
@@ -171,12 +201,15 @@ def _caught_code(run: Callable[[], int]) -> tuple[str, str, int]:
 
 
 @contextlib.contextmanager
-def folder_of_a_reader() -> Iterator[Path]:
-    """A working directory that holds the project's examples, and nothing else."""
+def folder_of_a_reader(page: str = "") -> Iterator[Path]:
+    """A working directory that holds the project's examples, and the flights for a page of them."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("examples").symlink_to(PROJECT / "examples")
+        if needs_flights(page):
+            Path("data").mkdir()
+            Path("data/flights").symlink_to(FLIGHTS)
         try:
             yield Path(folder)
         finally:
@@ -190,7 +223,13 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     for name in chosen.pages:
         text = (DOCS / name).read_text(encoding="utf-8")
-        with folder_of_a_reader():
+        if needs_flights(text) and not FLIGHTS.is_dir():
+            print(f"{name}: left out, there are no flights: run make demo")
+            continue
+        if absent := [module for module in needs_of(text) if find_spec(module) is None]:
+            print(f"{name}: left out, there is no {', '.join(absent)}")
+            continue
+        with folder_of_a_reader(text):
             outputs = list(outputs_of(text))
         wrong = [each for each in outputs if not each.is_right]
         print(f"{name}: {len(outputs)} outputs, {len(wrong)} of another shape")

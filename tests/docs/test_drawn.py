@@ -7,9 +7,10 @@ from types import ModuleType
 import pytest
 
 from tests.docs import commands, configuration
+from tests.docs.drawn import PAGES
 
 
-@pytest.mark.parametrize("page", [commands, configuration])
+@pytest.mark.parametrize("page", PAGES)
 def test_page_is_as_drawn(page: ModuleType) -> None:
     assert page.PAGE.read_text(encoding="utf-8") == page.drawing(), "run make drawn"
 

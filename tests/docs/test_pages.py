@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import shape
+from tests.docs.demo import require_flights
 from tests.docs.pages import (
     DOCS,
     RUN,
     PageFailed,
     folder_of_a_reader,
+    needs_flights,
     needs_of,
     outputs_of,
     rewritten,
@@ -23,7 +25,9 @@ def test_page_runs(name: str) -> None:
     page = (DOCS / name).read_text(encoding="utf-8")
     for module in needs_of(page):
         pytest.importorskip(module)
-    with folder_of_a_reader():
+    if needs_flights(page):
+        require_flights()
+    with folder_of_a_reader(page):
         for shown in outputs_of(page):
             # Compared once more for its message.
             assert shown.is_right or shape(shown.printed) == shape(shown.block.text)
@@ -40,6 +44,12 @@ python hello.py
 {shown}
 ```
 """
+
+
+def test_a_part_is_left_out_where_its_file_is_not_there() -> None:
+    page = "<!-- if: {} -->\n```python\nprint(1)\n```\n```text\n1\n```\n<!-- end -->\n"
+    assert len(list(outputs_of(page.format("pipelines/command.py")))) == 1
+    assert list(outputs_of(page.format("pipelines/absent.py"))) == []
 
 
 def test_another_number_is_no_difference_and_another_word_is(
