@@ -152,7 +152,7 @@ lint: $(INSTALLED_DEV)
 
 types: $(INSTALLED_DEV)
 	@echo "Checking the types"
-	@$(BIN)/mypy --strict $(PACKAGES)
+	@$(BIN)/mypy --strict $(PACKAGES) dptrees.py
 
 ci:
 	@.ci/run

@@ -44,6 +44,7 @@ setup(
     description="Differentially private counts over trees, on Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10",
+    py_modules=["dptrees"],
     packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
     package_data={name: ["py.typed"] for name in PACKAGES}
     | {"pipelines": ["py.typed", "*/*.j2", "*/*.js", "*/*.css"]},
