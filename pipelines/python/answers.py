@@ -174,8 +174,9 @@ def table_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Ta
     listed = [
         {name: _known(value) for name, value in row.items() if name in columns} for row in rows
     ]
-    types = {"estimate": pa.float64(), "std_error": pa.float64(), "count": pa.int64()}
-    types |= {"fraction": pa.float64()}
+    numbers = ("estimate", "std_error", "ci_low", "ci_high", "fraction")
+    counted = "estimate" in columns  # else ends of intervals are values of the domain
+    types = dict.fromkeys(numbers, pa.float64()) | {"count": pa.int64()} if counted else {}
     return pa.table(
         {name: pa.array([row[name] for row in listed], types.get(name)) for name in columns}
     )

@@ -12,17 +12,17 @@ class Error(Exception):
 
 
 @contextmanager
-def told(place: str = "") -> Iterator[None]:
+def told(*, asking: bool = False) -> Iterator[None]:
     """Makes every mistake of a user's an `Error`.
 
     Args:
-        place: what stands before the sentence of a question that cannot be answered; "": refusals
-            of questions are not expected here, and stay what they are.
+        asking: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
+            fault of the program.
 
-    >>> with told("tree age"):
+    >>> with told(asking=True):
     ...     raise ValueError("range: 5 is above 1")
     Traceback (most recent call last):
-    pipelines.python.error.Error: tree age: range: 5 is above 1
+    pipelines.python.error.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
     from pipelines.release_folder import FolderError
@@ -37,6 +37,6 @@ def told(place: str = "") -> Iterator[None]:
     except (UserError, ConfigurationError, FolderError) as error:
         raise Error(str(error)) from None
     except ValueError as error:
-        if not place:
+        if not asking:
             raise
-        raise Error(f"{place}: {error}") from None
+        raise Error(str(error)) from None

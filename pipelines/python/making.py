@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines.configuration import Configuration
 from pipelines.python.asked import configuration_of, key_values, names_key
@@ -23,7 +23,7 @@ from pipelines.python.release import Release
 from pipelines.python.rows import HeldSource, batches_of, file_paths
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
-from pipelines.running.job import beam_options
+from pipelines.running.job import LOCAL_RUNNER, beam_options
 from pipelines.running.loop import LOOP_RUNNER
 from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
@@ -119,6 +119,7 @@ def release(rows: Any, call: Call) -> Release:
         )
         if rows is not None and file_paths(rows) is None:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
+        _check_elsewhere(call, stage)
         stage = replace(stage, options=_options(call, stage))
         return _in_memory(stage) if call.in_memory else _in_folder(stage)
 
@@ -130,6 +131,24 @@ def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
     batches = batches_of(rows, tuple(dict.fromkeys(columns)))
     with held(batches) as number:
         yield HeldSource(batches, number)
+
+
+def _check_elsewhere(call: Call, stage: Stage) -> None:
+    """Refuses what workers elsewhere cannot do, before any budget is spent.
+
+    Raises:
+        Error: they would have to read, or to write, the memory of this process.
+    """
+    runner = stage.options.view_as(StandardOptions).runner
+    if runner in (LOCAL_RUNNER, LOOP_RUNNER):
+        return
+    if call.in_memory:
+        raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
+    if stage.source is not None:
+        raise Error(
+            f"rows: the workers of --runner={runner} cannot read the memory of this process; write "
+            "the rows to files and give their paths"
+        )
 
 
 def _options(call: Call, stage: Stage) -> PipelineOptions:
@@ -158,7 +177,7 @@ def _in_folder(stage: Stage) -> Release:
         warnings.warn(
             f"{stage.output}: a release of this specification is already there; no row was read, "
             "and nothing was drawn or spent again",
-            stacklevel=5,
+            stacklevel=4,
         )
     finished(stage, standing=standing)
     with redirect_stdout(StringIO()):

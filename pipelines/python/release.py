@@ -39,8 +39,8 @@ class Release:
             Error: there is none of this name.
         """
         if tree not in self.trees:
-            raise Error(f"there is no tree {tree!r}; the release has {', '.join(self.trees)}")
-        with told(f"tree {tree}"):
+            raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
+        with told():
             # The answers read the release while they are asked: it must not go before them.
             return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
 

@@ -65,7 +65,7 @@ class TreeAnswers:
             Error: it is not above 0 and at most 0.9999; or this kind of tree has the release's
                 alone.
         """
-        with told(self._title()):
+        with told(asking=True):
             return self._as(self._tree.at_confidence(confidence))
 
     def column(self, name: str) -> TreeAnswers:
@@ -74,7 +74,7 @@ class TreeAnswers:
         Raises:
             Error: the tree has one column, or none of this name.
         """
-        with told(self._title()):
+        with told(asking=True):
             return self._as(self._tree.of_column(name), name)
 
     def _as(self, tree: Released, column: str = "") -> TreeAnswers:
@@ -99,7 +99,7 @@ class TreeAnswers:
         """
         if values is None:
             if simultaneous:
-                raise Error(f"{self._title('cdf')}: simultaneous: needs values")
+                raise Error("simultaneous: needs values")
             return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
         return self._asked(
             "cdf",
@@ -130,7 +130,7 @@ class TreeAnswers:
     def _each(
         self, ask: Callable[[Any], Mapping[str, Any]], values: Any
     ) -> list[Mapping[str, Any]]:
-        with told(self._title()):
+        with told(asking=True):
             return [ask(value) for value in _several(values)]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
@@ -207,7 +207,7 @@ class TreeAnswers:
         """
         add = getattr(self._tree, "sum", None)
         if add is None:
-            raise Error(f"{self._title('sum')}: this kind of tree adds up no nodes")
+            raise Error(f"sum: nodes of tree {self.name} are not added up")
         return self._asked("sum", key, lambda each: [add(_several(nodes), each)])
 
     def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
@@ -239,7 +239,7 @@ class TreeAnswers:
         found = self._whole(NODES, key, ("level", "label", *_ERRORS))
         if level is None:
             return found
-        with told(self._title("nodes")):
+        with told(asking=True):
             number = self._tree.level_of(str(level))
         table = found.table.filter(pc.equal(found.table["level"], number)).drop_columns(["level"])
         return self._answers(f"nodes of level {level}", table, BARS)
@@ -249,8 +249,8 @@ class TreeAnswers:
         question = self._tree.question
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
-            raise Error(f"{self._title(kind)}: tree {self.name} {self._tree.unordered}")
-        with told(self._title(kind)):
+            raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
+        with told(asking=True):
             tables = [self._part(kind, part.key, part.index) for part in parts]
             table = pa.concat_tables(tables, promote_options="permissive")
             if question.keys is not None:
@@ -271,7 +271,7 @@ class TreeAnswers:
     def _asked(self, asking: str, key: object, ask: Callable[[object], list[Answer]]) -> Answers:
         """The answers to a question, for one key or for all."""
         rows: list[dict[str, Any]] = []
-        with told(self._title()):
+        with told(asking=True):
             for named, label in self._keys_asked(key):
                 rows += [named | asdict(answer) for answer in ask(label)]
         return self._answers(asking, table_of(rows, (*self._key_column(key), *_COLUMNS)), BARS)
@@ -290,9 +290,9 @@ class TreeAnswers:
             table=table, title=self._title(asking), confidence=self.confidence, form=form
         )
 
-    def _title(self, asking: str = "") -> str:
-        of = f", {self._column}" if self._column else ""
-        return f"tree {self.name}{of}" + (f": {asking}" if asking else "")
+    def _title(self, asking: str) -> str:
+        column = f", {self._column}" if self._column else ""
+        return f"{self.name}{column}: {asking}"
 
     def _told(self) -> tuple[str, str, str]:
         """The columns, the keys and the rows of the tree, for a person."""

@@ -155,9 +155,21 @@ def _do(step: AppliedPTransform, values: Mapping[Any, Values]) -> Given:
         for value in values[step.inputs[0]]:
             runner.process(_windowed(value))
         runner.finish()
+    except Exception as error:
+        # Beam makes an error of its own of whatever stops a step, and so of who stops it.
+        if _stopped(error):
+            raise KeyboardInterrupt from None
+        raise
     finally:
         runner.teardown()
     return {tag: receiver.values for tag, receiver in receivers.items()}
+
+
+def _stopped(error: BaseException | None) -> bool:
+    """Whether somebody stopped the process, whatever was made of that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _side_input(side: Any, values: Mapping[Any, Values]) -> SideInputMap:
