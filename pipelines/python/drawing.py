@@ -95,6 +95,7 @@ class Drawing:
         ax.set_yticks(places, labels)
         ax.invert_yaxis()
         ax.set_xlabel("rows")
+        ax.xaxis.set_major_formatter("{x:,.0f}")
         return ax
 
 
@@ -128,6 +129,8 @@ def _days_lines(ax: Any, parts: dict[str, pa.Table]) -> Any:
 
 def _finished(ax: Any, parts: dict[str, pa.Table], ylabel: str) -> Any:
     ax.set_ylabel(ylabel)
+    if ylabel.startswith("rows"):
+        ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.margins(x=0)
     if "" not in parts:
         ax.legend(fontsize="small")
@@ -137,7 +140,8 @@ def _finished(ax: Any, parts: dict[str, pa.Table], ylabel: str) -> Any:
 def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
     """The ends of intervals; the estimate where nothing is known of one."""
     low, high = (
-        pc.coalesce(table[name], table["estimate"]).to_pylist() for name in ("ci_low", "ci_high")
+        pc.coalesce(table[name].cast(pa.float64()), table["estimate"]).to_pylist()
+        for name in ("ci_low", "ci_high")
     )
     return low, high
 

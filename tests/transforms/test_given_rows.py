@@ -3,7 +3,6 @@
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.errors import InputError
@@ -13,7 +12,7 @@ BATCHES = [pa.record_batch({"age": [30, 41]}), pa.record_batch({"age": [7]})]
 
 
 def test_batches_and_their_balance() -> None:
-    with held(BATCHES) as number, TestPipeline() as pipeline:
+    with held(BATCHES) as number, beam.Pipeline() as pipeline:
         batches, balance = pipeline | GivenRows(number)
         numbers = batches | beam.Map(lambda batch: batch.column("age").to_pylist())
         assert_that(numbers, equal_to([[30, 41], [7]]), "batches")
