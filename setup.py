@@ -25,11 +25,15 @@ def version() -> str:
 S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 # A ledger in PostgreSQL.
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
+# What `import dptrees` draws with, and gives frames of, where they are asked for.
+NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
 TEST = [
     *S3_SERVER,
     *POSTGRESQL,
+    *NOTEBOOK,
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
+    "polars>=1,<3",
     "pytest",
     "pytest-xdist",
     "setuptools",
@@ -69,6 +73,7 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
         "bench": BENCH,
         "test": TEST,
