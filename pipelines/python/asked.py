@@ -61,7 +61,11 @@ def configuration_of(
     """
     values, source = config_values(config)
     if isinstance(values, dict):
+        own = values.get("input")
         values = {"release": _DEFAULT_ID} | values | dict(given)
+        if "input" in given and isinstance(own, dict):
+            # How its rows are written; only where they lie is another place.
+            values["input"] = given["input"] | own | {"path": given["input"]["path"]}
         if "key" in given:
             values.pop("key_file", None)
         values.setdefault("output", _NO_FILE)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_OPTIONS = {
+    "use --value": "give a value and its level=",
+    "found by --path": "found by their paths, without level=",
+    "leave --column out": "leave column() out",
+}
+
 
 class Error(Exception):
     """Something that you can mend; the message is one sentence, the same that the command prints,
     and holds no data."""
+
+    # As it is caught.
+    __module__ = "dptrees"
 
 
 @contextmanager
@@ -22,7 +31,7 @@ def told(*, asking: bool = False) -> Iterator[None]:
     >>> with told(asking=True):
     ...     raise ValueError("range: 5 is above 1")
     Traceback (most recent call last):
-    pipelines.python.error.Error: range: 5 is above 1
+    dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
     from pipelines.release_folder import FolderError
@@ -39,4 +48,15 @@ def told(*, asking: bool = False) -> Iterator[None]:
     except ValueError as error:
         if not asking:
             raise
-        raise Error(str(error)) from None
+        raise Error(_in_python(str(error))) from None
+
+
+def _in_python(sentence: str) -> str:
+    """A sentence with what to write here, where it names an option of the command.
+
+    >>> _in_python("path: tree age is no hierarchy; use --value")
+    'path: tree age is no hierarchy; give a value and its level='
+    """
+    for option, here in _OPTIONS.items():
+        sentence = sentence.replace(option, here)
+    return sentence

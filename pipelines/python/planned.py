@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -10,12 +11,16 @@ import pyarrow as pa
 
 from dpcore.release.guarantee import budget_text
 from pipelines.accounting.composition import composition_entry, composition_lines
+from pipelines.accounting.target import whole_target
+from pipelines.accounting.wanted import WantedError, WantedErrors
 from pipelines.configuration import Configuration
 from pipelines.kinds import KINDS
 from pipelines.python.asked import configuration_of
 from pipelines.python.config import AnyConfig
+from pipelines.python.error import Error
 from pipelines.python.html import table_html
 from pipelines.python.numbers import number_text
+from pipelines.user_error import UserError
 
 
 class Plan:
@@ -63,6 +68,30 @@ class Plan:
             self.to_dicts(), schema=pa.schema(list(zip(names, types, strict=True)))
         )
 
+    def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
+        """The least budget of the whole release at which its trees are at most this far off.
+
+        Args:
+            error: of every tree, in its unit; or of some trees, by name.
+
+        Returns:
+            the budget, and the errors of the trees there, as ``dptrees plan --target-error --json``
+            tells them.
+
+        Raises:
+            Error: there is no such tree, or no such budget.
+        """
+        named = error if isinstance(error, Mapping) else {}
+        wanted = WantedErrors(
+            each=None if named else _wanted(error),
+            named={name: _wanted(each) for name, each in named.items()},
+        )
+        try:
+            errors = wanted.by_tree(self._configuration.workloads, None)
+            return whole_target(self._configuration, errors)
+        except UserError as refused:
+            raise Error(f"error: {str(refused).removeprefix('--target-error: ')}") from None
+
     @property
     def text(self) -> str:
         """The levels, the noise and the errors of every tree, in the words of the command."""
@@ -86,6 +115,12 @@ class Plan:
     def _repr_html_(self) -> str:
         caption = f"{self._plan.name}: {self.guarantee}"
         return table_html(caption, ("tree", "keys", "mechanism", "error", "unit"), self._cells())
+
+
+def _wanted(error: Any) -> WantedError:
+    if not 0 < error < math.inf:
+        raise Error(f"error: {error} must be a number above 0")
+    return WantedError(amount=float(error), is_part=False)
 
 
 def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:

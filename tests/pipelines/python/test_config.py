@@ -135,3 +135,20 @@ def test_plan_of_parameters() -> None:
     }
     assert "age: 50 cells" in dptrees.plan(config).text
     assert "age: 70 cells" in dptrees.plan(config, set={"upper": 70}).text
+
+
+def test_budget_for_an_error() -> None:
+    plan = dptrees.plan(CONFIG)
+    found = plan.budget_for(5)
+    (age,) = found["trees"]
+    assert age["error"] <= age["wanted"] == 5 and found["epsilon"] > 0.1
+    assert plan.budget_for({"age": 5}) == found
+    again = CONFIG | {"privacy": CONFIG["privacy"] | {"epsilon": found["epsilon"]}}
+    assert dptrees.plan(again).to_dicts()[0]["error"] == pytest.approx(age["error"])
+    for error, sentence in (
+        ({"aged": 5}, "error: there is no tree 'aged'; did you mean age"),
+        (0, "error: 0 must be a number above 0"),
+        (float("nan"), "error: nan must be a number above 0"),
+    ):
+        with pytest.raises(dptrees.Error, match=sentence):
+            plan.budget_for(error)

@@ -152,3 +152,11 @@ def test_mixed_pandas_column_shows_no_value(work: Path) -> None:
     twice = pandas.DataFrame([[1, 2]], columns=["age", "age"])
     with pytest.raises(dptrees.Error, match="or has it twice"):
         dptrees.release(twice, CONFIG | {"trees": CONFIG["trees"][:1]})
+
+
+def test_how_files_are_read_stays_the_configurations(work: Path) -> None:
+    Path("ages.csv").write_text("age\n30\nx,y\n40\n")
+    config = CONFIG | {"trees": CONFIG["trees"][:1]}
+    with pytest.raises(dptrees.Error, match="has a malformed row"):
+        dptrees.release("ages.csv", config | {"input": {"format": "csv", "malformed": "fail"}})
+    assert len(dptrees.release("ages.csv", config)["age"].cdf()) == 50
