@@ -154,7 +154,7 @@ lint: $(INSTALLED_DEV)
 
 types: $(INSTALLED_DEV)
 	@echo "Checking the types"
-	@$(BIN)/mypy --strict $(PACKAGES)
+	@$(BIN)/mypy --strict $(PACKAGES) dptrees.py
 
 # What the theme has to say of another program is not about this site.
 docs: $(INSTALLED_DEV)

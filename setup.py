@@ -25,12 +25,16 @@ def version() -> str:
 S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 # A ledger in PostgreSQL.
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
+# What `import dptrees` draws with, and gives frames of, where they are asked for.
+NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
 TEST = [
     *S3_SERVER,
     *POSTGRESQL,
+    *NOTEBOOK,
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
     "jsonschema>=4,<5",
+    "polars>=1,<3",
     "pytest",
     "pytest-xdist",
     "setuptools",
@@ -47,6 +51,7 @@ setup(
     description="Differentially private counts over trees, on Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10",
+    py_modules=["dptrees"],
     packages=find_packages(include=[f"{name}{sub}" for name in PACKAGES for sub in ("", ".*")]),
     package_data={name: ["py.typed"] for name in PACKAGES}
     | {"pipelines": ["py.typed", "*/*.j2", "*/*.js", "*/*.css"]},
@@ -72,6 +77,7 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
         "bench": BENCH,
         "docs": DOCS,

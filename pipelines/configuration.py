@@ -62,7 +62,13 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_rows import check_dialect, column_types
 from transforms.readers.json_format import JsonFormat
 
-__all__ = ["Configuration", "ConfigurationError", "load_configuration", "parse_configuration"]
+__all__ = [
+    "Configuration",
+    "ConfigurationError",
+    "checked_configuration",
+    "load_configuration",
+    "parse_configuration",
+]
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -317,7 +323,7 @@ def load_configuration(path: str, given: Mapping[str, str] | None = None) -> Con
     Raises:
         ConfigurationError: one sentence with the file, the key, the value and the rule.
     """
-    return _checked(read_document(path), path, given or {})
+    return checked_configuration(read_document(path), path, given or {})
 
 
 def parse_configuration(text: str, source: str = "configuration") -> Configuration:
@@ -346,10 +352,20 @@ def parse_configuration(text: str, source: str = "configuration") -> Configurati
     >>> configuration.guarantee.budget.amount, configuration.plan().questions[0].domain.cells
     (Fraction(1, 10), 120)
     """
-    return _checked(parse_document(text, source), source, {})
+    return checked_configuration(parse_document(text, source), source, {})
 
 
-def _checked(values: object, source: str, given: Mapping[str, str]) -> Configuration:
+def checked_configuration(values: object, source: str, given: Mapping[str, str]) -> Configuration:
+    """Check the values of a configuration.
+
+    Args:
+        values: as `pipelines.sections.yaml_document` reads them.
+        source: where they come from, for messages.
+        given: parameters, by name.
+
+    Raises:
+        ConfigurationError: as `load_configuration`.
+    """
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
     parameters = Substitution(source=source, given=given)

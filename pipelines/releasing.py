@@ -51,37 +51,59 @@ def run_release(
         options=beam_options(arguments),
         wanted=wanted or Wanted(),
     )
-    files.use_options(stage.options)
     if configuration.id_of_all:
         print_line(configuration.id_remark, file=sys.stderr)
-    if configuration.selection is not None:
-        configuration, left = with_keys(stage)
-        stage = replace(stage, configuration=configuration, asked=configuration.plan(), wanted=left)
-    if stage.stands():
+    stage, standing = made(stage)
+    if standing:
         print_line(
             f"{stage.output}: a release of this specification is already there; no row was read, "
             "and nothing was drawn or spent again"
         )
-        return _finish(stage, standing=True)
+    report = finished(stage, standing=standing)
+    line = stage.booking.account.line if stage.booking else None
+    print_summary(ReleaseFolder(stage.output), report, line)
+    add_to_date(stage.plan, stage.output)
+    return 0
+
+
+def made(stage: Stage) -> tuple[Stage, bool]:
+    """Makes what a configuration describes, its keys first where they are private.
+
+    Returns:
+        the stage of the trees, and whether the release was there already and no row was read.
+    """
+    files.use_options(stage.options)
+    if stage.configuration.selection is not None:
+        configuration, left = with_keys(stage)
+        stage = replace(stage, configuration=configuration, asked=configuration.plan(), wanted=left)
+    if stage.stands():
+        return stage, True
     stage.make()
-    return _finish(stage, standing=False)
+    return stage, False
 
 
-def _finish(stage: Stage, *, standing: bool) -> int:
-    """Clears what is no part of the release, signs it, writes the report and tells what there
-    is."""
-    output, signing_key = stage.output, stage.configuration.signing_key
-    if signing_key is not None:
-        if standing and not files.exists(files.join(output, SIGNATURE)):
-            # It may have been edited since it was made.
-            raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
-        sign_release(output, SigningKey(reference=signing_key), made=not standing)
-    folder = ReleaseFolder(output)
+def finished(stage: Stage, *, standing: bool) -> str:
+    """Clears what is no part of the release, signs it and writes the report.
+
+    Returns:
+        the path of the report.
+    """
+    output = stage.output
+    sign(stage, standing=standing)
     sweep_unnamed(output, stage.plan)
     sweep_temporary(output)
     report = files.join(output, REPORT)
     if not standing or not files.exists(report):
         write_report(output)
-    print_summary(folder, report, stage.booking.account.line if stage.booking else None)
-    add_to_date(stage.plan, output)
-    return 0
+    return report
+
+
+def sign(stage: Stage, *, standing: bool) -> None:
+    """Signs the manifest, where the configuration says with which key."""
+    output, signing_key = stage.output, stage.configuration.signing_key
+    if signing_key is None:
+        return
+    if standing and not files.exists(files.join(output, SIGNATURE)):
+        # It may have been edited since it was made.
+        raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
+    sign_release(output, SigningKey(reference=signing_key), made=not standing)

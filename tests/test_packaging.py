@@ -1,4 +1,5 @@
-"""What ships: exactly the three packages, typed and versioned, with a command that starts fast."""
+"""What ships: exactly the three packages and the module above them, typed and versioned, with a
+command that starts fast."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import dpcore
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dpcore", "transforms", "pipelines"}
+MODULE = "dptrees.py"
 SLOW_TO_IMPORT = {"apache_beam", "alembic", "pandas", "scipy.stats", "sqlalchemy"}
 
 
@@ -55,13 +57,13 @@ def test_source_distribution_holds_the_packages_and_no_tests(built: Path) -> Non
     folders = {path.split("/")[0] for path in sources(built) if "/" in path}
     assert folders == PACKAGES
     assert package_files() <= sources(built)
-    assert {"setup.py", "pyproject.toml", "LICENSE"} <= sources(built)
+    assert {MODULE, "setup.py", "pyproject.toml", "LICENSE"} <= sources(built)
 
 
 def test_wheel_holds_exactly_the_packages(built: Path) -> None:
     wheel = built / "wheel"
     shipped = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
-    assert shipped == package_files()
+    assert shipped == package_files() | {MODULE}
     assert {f"{package}/py.typed" for package in PACKAGES} <= shipped
 
 
@@ -82,6 +84,16 @@ def test_package_itself_imports_nothing(package: str) -> None:
     loaded = run_python("-c", f"import sys, {package}; print(*sys.modules)").split()
     assert package in loaded
     assert not {"numpy", "pyarrow", "apache_beam"} & set(loaded)
+
+
+def test_python_door_opens_quickly() -> None:
+    loaded = run_python("-c", "import sys, dptrees; print(*sys.modules)").split()
+    assert "pipelines.python.config" in loaded
+    assert not SLOW_TO_IMPORT & set(loaded) and not {"numpy", "pyarrow", "pydantic"} & set(loaded)
+
+
+def test_python_door_is_the_command() -> None:
+    assert run_python("-m", "dptrees", "--version") == f"dptrees {dpcore.__version__}\n"
 
 
 def test_command_starts_without_beam() -> None:

@@ -2,7 +2,8 @@
 
 ``held://`` is a filesystem of Beam's, so that a release can be made on the local runner without a
 byte on a disk: whenever and however the process ends, nothing is left. Of a part only the checksum
-is kept, since nobody reads a part again.
+is kept, since nobody reads a part again. ``memory://`` is another one, which keeps parts too: of a
+release that is asked where it was made.
 """
 
 import io
@@ -13,7 +14,7 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
 from transforms.layout import PART_KINDS, sha256
 
-SCHEME = "held"
+SCHEME, KEPT_SCHEME = "held", "memory"
 
 
 class HeldFiles(FileSystem):
@@ -25,8 +26,11 @@ class HeldFiles(FileSystem):
     @classmethod
     def hold(cls, path: str, data: bytes) -> None:
         """Makes an object."""
-        part = path.split("/")[-2] in PART_KINDS
-        cls.objects[path] = sha256(data), b"" if part else data
+        cls.objects[path] = sha256(data), data if cls._keeps(path) else b""
+
+    @classmethod
+    def _keeps(cls, path: str) -> bool:
+        return path.split("/")[-2] not in PART_KINDS
 
     @classmethod
     def taken(cls, folder: str) -> dict[str, tuple[str, bytes]]:
@@ -57,7 +61,7 @@ class HeldFiles(FileSystem):
                 yield FileMetadata(path, len(data))
 
     def create(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
-        return _Upload(path)
+        return _Upload(type(self), path)
 
     def open(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
         if path not in self.objects:
@@ -89,14 +93,28 @@ class HeldFiles(FileSystem):
             self.objects.pop(path, None)
 
 
+class KeptFiles(HeldFiles):
+    """Objects of this process, all of them with their bytes."""
+
+    objects: ClassVar[dict[str, tuple[str, bytes]]] = {}
+
+    @classmethod
+    def scheme(cls) -> str:
+        return KEPT_SCHEME
+
+    @classmethod
+    def _keeps(cls, path: str) -> bool:
+        return True
+
+
 class _Upload(io.BytesIO):
     """What is written; closing it makes the object."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, held: type[HeldFiles], path: str) -> None:
         super().__init__()
-        self._path = path
+        self._held, self._path = held, path
 
     def close(self) -> None:
         if not self.closed:
-            HeldFiles.hold(self._path, self.getvalue())
+            self._held.hold(self._path, self.getvalue())
         super().close()

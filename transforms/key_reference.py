@@ -9,7 +9,7 @@ also tells which one is meant.
 import hmac
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcore.noise.randomness import ReleaseKey, key_id_of
 from transforms.errors import ReleaseError
@@ -87,8 +87,10 @@ class KeyReference:
         """
         kind, separator, place = self.reference.partition(":")
         place = os.path.abspath(place) if kind == "file" else place
-        return KeyReference(
-            reference=f"{kind}{separator}{place}", check_value=self._begun(begun).check_value()
+        return replace(
+            self,
+            reference=f"{kind}{separator}{place}",
+            check_value=self._begun(begun).check_value(),
         )
 
     def _begun(self, key_id: str | None) -> ReleaseKey:

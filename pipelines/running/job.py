@@ -21,7 +21,6 @@ from apache_beam.runners.runner import create_runner
 from pipelines.user_error import UserError
 from transforms.bound import unit_shards_of
 from transforms.errors import InputError, sentence_in
-from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
@@ -101,11 +100,11 @@ def check_filesystems(paths: tuple[str, ...]) -> None:
             ) from None
 
 
-def run_job(read: ReadBatches, release: ReleaseTrees, options: PipelineOptions) -> None:
+def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptions) -> None:
     """Runs the job of a release, and tells its failure in one sentence where it has one.
 
     Args:
-        read: gives its rows.
+        read: gives its rows, as `transforms.readers.read.ReadBatches` does.
         release: what becomes of them.
         options: Beam's.
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from dpcore.noise.randomness import key_id_of
@@ -42,6 +43,16 @@ if TYPE_CHECKING:
     from pipelines.ledger.booking import Booking
 
 
+class Source(Protocol):
+    """Rows that are no files of an input."""
+
+    def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
+        """Their parts with their sizes, once they are seen to have what a plan reads."""
+
+    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+        """What gives them, as `transforms.readers.read.ReadBatches` does."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """A plan whose parts are made in the output of a configuration.
@@ -51,12 +62,14 @@ class Stage:
         asked: what is to be made, as it was planned.
         options: Beam's.
         wanted: of the output.
+        source: of the rows; None: the files of the input.
     """
 
     configuration: Configuration
     asked: ReleasePlan
     options: PipelineOptions
     wanted: Wanted
+    source: Source | None = None
 
     @property
     def output(self) -> str:
@@ -99,6 +112,8 @@ class Stage:
 
     def check_input(self) -> list[tuple[str, int]]:
         """The input's files with their sizes, once the first one is seen to have what is read."""
+        if self.source is not None:
+            return self.source.checked(self.plan)
         check_filesystems(self.configuration.input_paths)
         matched = match_files(self.configuration.input_paths)
         reader, path = reader_of(self.configuration.input_format), matched[0][0]
@@ -160,12 +175,6 @@ class Stage:
     ) -> None:
         """Builds and runs the job of a plan whose public tables are shared."""
         configuration, output = self.configuration, files.absolute(self.output)
-        read = ReadBatches(
-            patterns=tuple(map(files.absolute, configuration.input_paths)),
-            format=configuration.input_format,
-            options=configuration.input_options,
-            plan=plan,
-        )
         release = ReleaseTrees(
             plan,
             key=key,
@@ -176,7 +185,18 @@ class Stage:
             parameters=configuration.parameters,
             report=configuration.report,
         )
-        run_job(read, release, self.options)
+        run_job(self._read(plan), release, self.options)
+
+    def _read(self, plan: ReleasePlan) -> beam.PTransform:
+        """What gives the rows."""
+        if self.source is not None:
+            return self.source.reading(plan)
+        return ReadBatches(
+            patterns=tuple(map(files.absolute, self.configuration.input_paths)),
+            format=self.configuration.input_format,
+            options=self.configuration.input_options,
+            plan=plan,
+        )
 
 
 def _parts_present(output: str) -> int:

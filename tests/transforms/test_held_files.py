@@ -3,7 +3,7 @@
 import pytest
 
 from transforms import files
-from transforms.held_files import SCHEME, HeldFiles
+from transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
 from transforms.layout import sha256
 
 FOLDER = f"{SCHEME}://test/out"
@@ -40,3 +40,12 @@ def test_of_a_part_the_checksum_is_kept() -> None:
         "quantiles.parquet": (sha256(b"rows"), b"rows"),
     }
     assert HeldFiles.taken(FOLDER) == {} and not files.exists(part)
+
+
+def test_kept_files_keep_parts_too() -> None:
+    folder = FOLDER.replace(SCHEME, KEPT_SCHEME, 1)
+    part = files.join(folder, "nodes", "a.parquet")
+    files.write_whole(part, b"rows")
+    assert files.read_bytes(part) == b"rows"
+    assert HeldFiles.taken(folder) == {}
+    assert KeptFiles.taken(folder) == {"nodes/a.parquet": (sha256(b"rows"), b"rows")}

@@ -62,11 +62,16 @@ def _of_rows(result: Any, glob: str) -> dict[str, int]:
 
 def _matches(patterns: tuple[str, ...]) -> list[Any]:
     try:
-        return list(FileSystems.match(list(patterns)))
+        return list(FileSystems.match([*map(_from_here, patterns)]))
     except BeamIOError as error:
         raise InputError(
             f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}"
         ) from None
+
+
+def _from_here(pattern: str) -> str:
+    """A glob that Beam can match: of one without a folder it looks into no folder."""
+    return f"./{pattern}" if "/" not in pattern and set("*?[") & set(pattern) else pattern
 
 
 def open_file(path: str) -> Any:

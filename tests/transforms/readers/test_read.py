@@ -136,3 +136,13 @@ def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> No
         "input: a column of tree value cannot be read as its domain asks"
     )
     assert "4711.0815" not in str(caught.value) + caplog.text
+
+
+def test_glob_without_a_folder_is_looked_for_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a-1", "a-2", "b"):
+        (tmp_path / name).write_bytes(b"rows")
+    monkeypatch.chdir(tmp_path)
+    assert match_files(("a-*",)) == [("./a-1", 4), ("./a-2", 4)]
+    assert match_files(("b",)) == [("b", 4)]

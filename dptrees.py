@@ -1,0 +1,162 @@
+"""Differentially private counts over trees, from Python.
+
+    import dptrees
+
+    release = dptrees.release(frame, {"privacy": {...}, "trees": [...]})
+    release["age"].cdf().plot()
+
+`release` makes one of rows that are at hand, `open` reads one of a folder, `plan` tells how far off
+it would be. What a configuration holds is the same as in a file of the command ``dptrees``, which
+is also ``python -m dptrees``. See docs/python.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpcore import __version__
+from pipelines.python.config import AnyConfig, By, Config, Privacy, Tree
+from pipelines.python.error import Error
+
+if TYPE_CHECKING:
+    from pipelines.python.planned import Plan
+    from pipelines.python.release import Release
+
+__all__ = [
+    "By",
+    "Config",
+    "Error",
+    "Privacy",
+    "Tree",
+    "__version__",
+    "keygen",
+    "open",
+    "plan",
+    "release",
+]
+
+_Path = str | os.PathLike[str]
+
+
+def release(
+    rows: Any,
+    config: AnyConfig,
+    *,
+    key: _Path | None = None,
+    output: _Path | None = None,
+    set: Mapping[str, object] | None = None,
+    options: Sequence[str] = (),
+    discard: bool = False,
+) -> Release:
+    """Makes a differentially private release of rows.
+
+    **Each call without `output` draws new noise and spends the budget of the configuration again**;
+    two releases of the same rows add up. With `output` a release that stands in the folder is left
+    as it is, no row is read and nothing is spent (a warning says so); one that was stopped is
+    finished. Nothing adds budgets up by itself but a ledger, which needs `output`.
+
+    Args:
+        rows: an Arrow table, batch or reader; a pandas or Polars DataFrame; a DuckDB relation, or
+            whatever else gives an Arrow stream; a dictionary of columns; a list of dictionaries;
+            the path of a file, a glob, or a list of them; None: the input of the configuration.
+        config: a dictionary, a `Config`, or the path of a YAML file; ``input``, ``output``, ``key``
+            and ``release`` may be left out.
+        key: where the release key lies: a path, ``file:PATH`` or ``env:NAME``. None: as `config`
+            says; else, of a release in memory, a key that is drawn for it and forgotten, so that
+            nobody can take the noise away, nor make the release again.
+        output: the folder of the release. None: it lives in memory; `Release.save` writes it.
+        set: parameters of the configuration, by name.
+        options: Beam's, as on the command line: ``["--runner=FlinkRunner", ...]``. Without a runner
+            this process does all, as it does on every engine, bit for bit.
+        discard: delete what a stopped run left in `output`, and spend the budget anew.
+
+    Returns:
+        the release; what it holds may be published.
+
+    Raises:
+        Error: one sentence that says what to mend.
+    """
+    from pipelines.python.beam import quiet_import
+    from pipelines.python.error import told
+
+    with told():
+        making, output_module = quiet_import()
+        call = making.Call(
+            config=config,
+            key=key,
+            output=output,
+            parameters=set,
+            options=tuple(options),
+            wanted=output_module.Wanted(discard=discard),
+        )
+        made: Release = making.release(rows, call)
+        return made
+
+
+def plan(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Plan:
+    """What a release would look like and how far off it would be; reads no rows.
+
+    Args:
+        config: as of `release`.
+        set: parameters of the configuration, by name.
+
+    Raises:
+        Error: one sentence that says what to mend.
+    """
+    from pipelines.python.error import told
+    from pipelines.python.planned import planned
+
+    with told():
+        return planned(config, set)
+
+
+def open(path: _Path, *, window: str | None = None) -> Release:
+    """A finished release in a folder; of the folder of a series, all its periods to date.
+
+    Args:
+        path: of the folder, on a local disk or any filesystem of Beam's.
+        window: periods of a series, ``"3:10"``.
+
+    Raises:
+        Error: there is no release, or it is damaged.
+    """
+    from pipelines.python.error import told
+    from pipelines.python.release import Release
+    from pipelines.series.series_folder import opened
+
+    place = os.fspath(path)
+    with told():
+        (found,) = opened(place, window, None)
+        return Release(found.folder, path=place)
+
+
+def keygen(path: _Path) -> str:
+    """Makes a new release key in a new file that you alone can read.
+
+    Keep it secret: whoever has it can remove the noise of every release made under it. Keep it
+    safe: without it a stopped release cannot be finished, nor a damaged one mended.
+
+    Returns:
+        the path.
+
+    Raises:
+        Error: the file is there already (a key is never overwritten), or cannot be made.
+    """
+    from dpcore.noise.randomness import ReleaseKey
+    from pipelines.keygen import write_new
+    from pipelines.python.error import told
+
+    place = os.fspath(path)
+    with told():
+        write_new(place, ReleaseKey.generate().to_text() + "\n")
+    return place
+
+
+if __name__ == "__main__":
+    import sys
+
+    from pipelines.command import main
+
+    sys.exit(main())

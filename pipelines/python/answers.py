@@ -1,0 +1,186 @@
+"""Answers with their errors: a small table that shows itself, and goes wherever Arrow goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipelines.python.drawing import NODES, Drawing
+from pipelines.python.error import Error
+from pipelines.python.html import table_html
+from pipelines.python.numbers import number_text
+from pipelines.terminal_text import escaped
+
+if TYPE_CHECKING:  # optional, and slow to import
+    import pandas
+
+# Of a table that is shown; the rest is told by its number.
+ROWS_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Answers:
+    """Counts with their errors, one a row.
+
+    Columns: what was counted (``label``, or ``upper`` of a CDF, or ``q`` of quantiles; before it
+    ``key`` in a tree with keys), ``estimate`` (unbiased, in rows), ``std_error``, ``ci_low`` and
+    ``ci_high`` (for the true count, each interval by itself), ``count`` (a nonnegative whole number
+    that adds up with the others), ``fraction`` (of the total count).
+
+    ``answers["estimate"]`` is a column as a list; of a single answer ``answers.estimate`` is the
+    number.
+
+    Args:
+        table: the answers.
+        title: what they are of.
+        confidence: of the intervals.
+        form: how `plot` draws them, as of `pipelines.python.drawing.Drawing`.
+    """
+
+    table: pa.Table
+    title: str
+    confidence: float
+    form: str = NODES
+
+    def to_arrow(self) -> pa.Table:
+        """The answers as an Arrow table."""
+        return self.table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The answers as a pandas frame.
+
+        Raises:
+            Error: pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise Error("to_pandas: needs pandas: pip install pandas") from None
+        return self.table.to_pandas()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The answers as dictionaries."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_dicts())
+
+    def __getitem__(self, column: str) -> list[Any]:
+        if column not in self.table.column_names:
+            known = ", ".join(self.table.column_names)
+            raise Error(f"{self.title}: there is no column {column!r}; there are {known}")
+        values: list[Any] = self.table[column].to_pylist()
+        return values
+
+    def _only(self, column: str) -> Any:
+        values = self[column]
+        if len(values) != 1:
+            raise Error(f"{self.title}: there are {len(values)} answers; ask for [{column!r}]")
+        return values[0]
+
+    @property
+    def estimate(self) -> float:
+        """Of a single answer: its estimate."""
+        return float(self._only("estimate"))
+
+    @property
+    def std_error(self) -> float:
+        """Of a single answer: its standard error; NaN where it is not known."""
+        found = self._only("std_error")
+        return math.nan if found is None else float(found)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of a single answer: the interval for the true count."""
+        return self._only("ci_low"), self._only("ci_high")
+
+    @property
+    def count(self) -> int:
+        """Of a single answer: the consistent whole number."""
+        return int(self._only("count"))
+
+    @property
+    def value(self) -> Any:
+        """Of a single quantile: its value."""
+        return self._only("value")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the answers: a CDF with its band, bars with whiskers, or a line by day with its
+        band.
+
+        Args:
+            ax: axes of matplotlib; None: new ones.
+
+        Returns:
+            the axes.
+
+        Raises:
+            Error: matplotlib is not installed; there is too much for one drawing.
+        """
+        return Drawing(table=self.table, title=self._heading, form=self.form).on(ax)
+
+    def of_key(self, key: str) -> Answers:
+        """The answers of one key of several.
+
+        Raises:
+            Error: there is none of this name, or there are no keys.
+        """
+        keys = self["key"]
+        if key not in keys:
+            raise Error(f"{self.title}: there is no key {key!r}")
+        mask = pa.array([each == key for each in keys])
+        return replace(self, table=self.table.filter(mask), title=f"{self.title}, {key}")
+
+    @property
+    def _heading(self) -> str:
+        return f"{self.title}, {100 * self.confidence:.4g} % intervals"
+
+    @property
+    def _caption(self) -> str:
+        more = len(self) > ROWS_SHOWN
+        return self._heading + (f", the first {ROWS_SHOWN} of {len(self):,}" if more else "")
+
+    def _cells(self) -> list[list[str]]:
+        rows = self.table.slice(0, ROWS_SHOWN).to_pylist()
+        return [[number_text(name, row) for name in row] for row in rows]
+
+    def __repr__(self) -> str:
+        names = self.table.column_names
+        lines = [list(names), *([escaped(cell) for cell in row] for row in self._cells())]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
+        body = (
+            "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True))
+            for line in lines
+        )
+        return "\n".join([escaped(self._caption), *body])
+
+    def _repr_html_(self) -> str:
+        return table_html(self._caption, self.table.column_names, self._cells())
+
+
+def table_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
+    """Answers as a table; ends of intervals of which nothing is known are null."""
+    listed = [
+        {name: _known(value) for name, value in row.items() if name in columns} for row in rows
+    ]
+    numbers = ("estimate", "std_error", "ci_low", "ci_high", "fraction")
+    counted = "estimate" in columns  # else ends of intervals are values of the domain
+    types = dict.fromkeys(numbers, pa.float64()) | {"count": pa.int64()} if counted else {}
+    return pa.table(
+        {name: pa.array([row[name] for row in listed], types.get(name)) for name in columns}
+    )
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,82 @@
+"""What a call asks for, as the configuration that the command would read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.configuration import Configuration, checked_configuration
+from pipelines.python.config import AnyConfig, plain
+from pipelines.python.error import Error
+from pipelines.sections.yaml_document import read_document
+
+# What stands where nothing was said and nothing is read.
+_NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
+_DEFAULT_ID = "release"
+
+
+def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
+    """The key of a configuration, of the argument of a call: a path, file:PATH or env:NAME.
+
+    >>> key_values("release.key"), key_values("env:RELEASE_KEY"), key_values(None)
+    ({'key': 'file:release.key'}, {'key': 'env:RELEASE_KEY'}, {})
+    """
+    if key is None:
+        return {}
+    text = os.fspath(key)
+    return {"key": text if text.startswith(("env:", "file:")) else f"file:{text}"}
+
+
+def config_values(config: AnyConfig) -> tuple[Any, str]:
+    """The values of a configuration, and what it is called in messages.
+
+    Raises:
+        ConfigurationError: its file cannot be read.
+    """
+    if isinstance(config, (str, os.PathLike)):
+        path = os.fspath(config)
+        return read_document(path), path
+    values = plain(config)
+    if not isinstance(values, dict):
+        raise Error(
+            f"config: {type(config).__name__} is neither a dictionary, nor a Config, nor the path "
+            "of a YAML file"
+        )
+    return values, "config"
+
+
+def configuration_of(
+    config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
+) -> Configuration:
+    """The checked configuration of a call.
+
+    Args:
+        config: as the caller gave it.
+        given: keys that arguments of the call say: they take the place of the configuration's.
+        parameters: of the configuration, by name.
+
+    Raises:
+        ConfigurationError, Error: in one sentence.
+    """
+    values, source = config_values(config)
+    if isinstance(values, dict):
+        own = values.get("input")
+        values = {"release": _DEFAULT_ID} | values | dict(given)
+        if "input" in given and isinstance(own, dict):
+            # How its rows are written; only where they lie is another place.
+            values["input"] = given["input"] | own | {"path": given["input"]["path"]}
+        if "key" in given:
+            values.pop("key_file", None)
+        values.setdefault("output", _NO_FILE)
+        values.setdefault("input", {"format": "parquet", "path": _NO_FILE})
+        if "key_file" not in values:
+            values.setdefault("key", _NO_KEY)
+    texts = {name: str(value) for name, value in (parameters or {}).items()}
+    return checked_configuration(values, source, texts)
+
+
+def names_key(config: AnyConfig) -> bool:
+    """Whether a configuration says where its key lies."""
+    values, _ = config_values(config)
+    return isinstance(values, dict) and ("key" in values or "key_file" in values)

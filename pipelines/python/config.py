@@ -1,0 +1,147 @@
+"""A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
+
+All of them become the same values, which go through the same checks: a mistake is told at the same
+key, in the same words. What the keys mean is described in docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from typing import Any, TypeAlias, Union
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a section's typed object has in common: only the keys that were given are written."""
+
+    def values(self) -> dict[str, Any]:
+        """The section as plain values."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        more = given.pop("more", {})
+        return {name: value for name, value in given.items() if value is not None} | dict(more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy(Written):
+    """The section ``privacy``: the budget, and whom it protects.
+
+    Args:
+        epsilon, delta, rho: the budget of the whole release; one of epsilon and rho.
+        neighbors: ``add_remove`` or ``substitute``.
+        unit: the column that stands for what is protected, or several; by default each row.
+        max_rows: how many rows of a unit are counted in each tree; needed with `unit`.
+        max_keys, max_rows_per_key: bounds of a unit in trees with `by`.
+        more: other keys of the section.
+
+    >>> Privacy(epsilon=1.0).values()
+    {'neighbors': 'add_remove', 'epsilon': 1.0}
+    """
+
+    neighbors: str = "add_remove"
+    epsilon: float | Decimal | None = None
+    delta: float | Decimal | None = None
+    rho: float | Decimal | None = None
+    unit: str | Sequence[str] | None = None
+    max_rows: int | None = None
+    max_keys: int | None = None
+    max_rows_per_key: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class By(Written):
+    """The section ``by`` of a tree: once for each key of a column.
+
+    Args:
+        column: of the keys; or `columns`, several.
+        keys: a list of them, or ``private``: they are then selected, and paid for.
+        more: other keys of the section.
+    """
+
+    column: str | None = None
+    columns: Sequence[str] | None = None
+    keys: Sequence[Any] | Mapping[str, Any] | str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tree(Written):
+    """One of ``trees``: what is counted.
+
+    The keys of its domain are given by name, those of the tree in `options`.
+
+    Args:
+        name: of the tree.
+        domain: its section ``domain``.
+        by: once for each key.
+        quantiles: that are released beside the CDF.
+        objective: what the tree is planned for.
+        weight: its part of the budget, beside those of the other trees.
+        more: other keys of the tree.
+
+    >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
+    {'name': 'age', 'domain': {'column': 'age', 'type': 'integer', 'lower': 0, 'upper': 120}}
+    """
+
+    name: str
+    domain: Mapping[str, Any]
+    by: By | Mapping[str, Any] | None = None
+    quantiles: Sequence[float] | None = None
+    objective: str | None = None
+    weight: float | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Written):
+    """A whole configuration.
+
+    Args:
+        privacy: the budget, and whom it protects.
+        trees: what is counted.
+        release: the id of the release.
+        confidence: of the intervals.
+        ledger: where the budget is counted with those of other releases.
+        dataset: the id of the data set there.
+        more: other keys of the file.
+    """
+
+    privacy: Privacy | Mapping[str, Any]
+    trees: Sequence[Tree | Mapping[str, Any]]
+    release: str | None = None
+    confidence: float | None = None
+    ledger: str | None = None
+    dataset: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+# Whatever describes a release.
+AnyConfig: TypeAlias = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
+
+
+def plain(value: Any) -> Any:
+    """A value as one of a YAML file would be read: decimals for floats, lists for tuples.
+
+    >>> plain({"epsilon": 0.1, "keys": ("UA", "AA")})
+    {'epsilon': Decimal('0.1'), 'keys': ['UA', 'AA']}
+    """
+    if isinstance(value, Written):
+        return plain(value.values())
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, float):
+        return Decimal(repr(float(value)))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
+        return value
+    for name in ("tolist", "as_py"):  # of NumPy, pandas, Arrow
+        if hasattr(value, name):
+            return plain(getattr(value, name)())
+    return value

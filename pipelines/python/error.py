@@ -1,0 +1,62 @@
+"""The one exception of the Python door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_OPTIONS = {
+    "use --value": "give a value and its level=",
+    "found by --path": "found by their paths, without level=",
+    "leave --column out": "leave column() out",
+}
+
+
+class Error(Exception):
+    """Something that you can mend; the message is one sentence, the same that the command prints,
+    and holds no data."""
+
+    # As it is caught.
+    __module__ = "dptrees"
+
+
+@contextmanager
+def told(*, asking: bool = False) -> Iterator[None]:
+    """Makes every mistake of a user's an `Error`.
+
+    Args:
+        asking: questions are answered, which dpcore refuses by a ValueError; elsewhere one is a
+            fault of the program.
+
+    >>> with told(asking=True):
+    ...     raise ValueError("range: 5 is above 1")
+    Traceback (most recent call last):
+    dptrees.Error: range: 5 is above 1
+    """
+    # Not above: this module is imported where an import must be quick.
+    from pipelines.release_folder import FolderError
+    from pipelines.sections.error import ConfigurationError
+    from pipelines.user_error import UserError
+    from transforms.errors import ReleaseError
+
+    try:
+        yield
+    except ReleaseError as error:
+        raise Error(error.sentence) from None
+    except (UserError, ConfigurationError, FolderError) as error:
+        raise Error(str(error)) from None
+    except ValueError as error:
+        if not asking:
+            raise
+        raise Error(_in_python(str(error))) from None
+
+
+def _in_python(sentence: str) -> str:
+    """A sentence with what to write here, where it names an option of the command.
+
+    >>> _in_python("path: tree age is no hierarchy; use --value")
+    'path: tree age is no hierarchy; give a value and its level='
+    """
+    for option, here in _OPTIONS.items():
+        sentence = sentence.replace(option, here)
+    return sentence

@@ -1,0 +1,200 @@
+"""Releases of rows that a caller holds, or of files, in memory or in a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from pipelines.configuration import Configuration
+from pipelines.python.asked import configuration_of, key_values, names_key
+from pipelines.python.config import AnyConfig
+from pipelines.python.error import Error
+from pipelines.python.one_time_key import one_time_key
+from pipelines.python.release import Release
+from pipelines.python.rows import HeldSource, batches_of, file_paths
+from pipelines.release_folder import ReleaseFolder
+from pipelines.releasing import finished, made, sign
+from pipelines.running.job import LOCAL_RUNNER, beam_options
+from pipelines.running.loop import LOOP_RUNNER
+from pipelines.running.output import Wanted
+from pipelines.running.stage import Stage
+from pipelines.series.to_date import add_to_date
+from transforms import files
+from transforms.given_rows import held
+from transforms.held_files import KEPT_SCHEME, KeptFiles
+
+# Files of more bytes are read by Beam's local runner, which holds few of their rows at a time.
+MOST_HELD_BYTES = 2**28
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a call of `dptrees.release` says, beside the rows.
+
+    Args:
+        config: what is to be released.
+        key: where the release key lies; None: as the configuration says, else a one-time key.
+        output: the folder of the release; None: it lives in memory.
+        parameters: of the configuration, by name.
+        options: Beam's, as on a command line; without a runner, this process does all.
+        wanted: of the output.
+    """
+
+    config: AnyConfig
+    key: str | os.PathLike[str] | None = None
+    output: str | os.PathLike[str] | None = None
+    parameters: Mapping[str, object] | None = None
+    options: Sequence[str] = ()
+    wanted: Wanted = field(default_factory=Wanted)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the release lives in memory."""
+        return self.output is None
+
+    def configuration(self, rows: object) -> Configuration:
+        """The configuration that the command would read.
+
+        Raises:
+            ConfigurationError, Error: it cannot be used, or needs a folder or a key.
+        """
+        place = f"{KEPT_SCHEME}://{uuid.uuid4().hex}/release"
+        given: dict[str, Any] = {"output": place if self.output is None else os.fspath(self.output)}
+        given |= key_values(self.key)
+        if (paths := file_paths(rows)) is not None:
+            given["input"] = {"format": _format(paths), "path": list(paths)}
+        configuration = configuration_of(self.config, given, self.parameters)
+        if self.in_memory:
+            self._check_memory(configuration)
+        elif self.key is None and not names_key(self.config):
+            raise Error(
+                "key: is needed with output, where a stopped release is finished under the key "
+                "that it was begun with; dptrees.keygen('release.key') makes one"
+            )
+        return configuration
+
+    def _check_memory(self, configuration: Configuration) -> None:
+        for name, there, why in (
+            ("ledger", configuration.ledger, "what is booked must be finished once it is begun"),
+            ("series", configuration.series, "a run goes on from the one before it"),
+        ):
+            if there is not None:
+                raise Error(f"output: is needed with {name}, since {why}")
+
+
+def _format(paths: Sequence[str]) -> str:
+    return "csv" if all(path.endswith((".csv", ".csv.gz")) for path in paths) else "parquet"
+
+
+def release(rows: Any, call: Call) -> Release:
+    """Makes a release, or finds it in its folder.
+
+    Args:
+        rows: as `pipelines.python.rows` takes them, or paths of files, or None: the input of the
+            configuration.
+        call: all else.
+
+    Raises:
+        Error, ConfigurationError, UserError, ReleaseError: one sentence that says what to mend.
+    """
+    configuration = call.configuration(rows)
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        if call.key is None and not names_key(call.config):
+            configuration = replace(configuration, key=stack.enter_context(one_time_key()))
+        stage = Stage(
+            configuration=configuration,
+            asked=configuration.plan(),
+            options=beam_options(list(call.options)),
+            wanted=call.wanted,
+        )
+        if rows is not None and file_paths(rows) is None:
+            stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
+        _check_elsewhere(call, stage)
+        stage = replace(stage, options=_options(call, stage))
+        return _in_memory(stage) if call.in_memory else _in_folder(stage)
+
+
+@contextmanager
+def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
+    first = stage.configuration.selection
+    columns = (*stage.asked.columns, *(() if first is None else first.columns))
+    batches = batches_of(rows, tuple(dict.fromkeys(columns)))
+    with held(batches) as number:
+        yield HeldSource(batches, number)
+
+
+def _check_elsewhere(call: Call, stage: Stage) -> None:
+    """Refuses what workers elsewhere cannot do, before any budget is spent.
+
+    Raises:
+        Error: they would have to read, or to write, the memory of this process.
+    """
+    runner = stage.options.view_as(StandardOptions).runner
+    if runner in (LOCAL_RUNNER, LOOP_RUNNER):
+        return
+    if call.in_memory:
+        raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
+    if stage.source is not None:
+        raise Error(
+            f"rows: the workers of --runner={runner} cannot read the memory of this process; write "
+            "the rows to files and give their paths"
+        )
+
+
+def _options(call: Call, stage: Stage) -> PipelineOptions:
+    """Beam's options: without a runner of the caller's, a loop in this process for what fits."""
+    if any(option.startswith("--runner") for option in call.options):
+        return stage.options
+    files.use_options(stage.options)
+    if sum(size for _, size in stage.check_input()) > MOST_HELD_BYTES and stage.source is None:
+        return stage.options
+    # Beam's own check of the graph is the same each time, and a quarter of the time.
+    own = [f"--runner={LOOP_RUNNER}", "--no_pipeline_type_check"]
+    return beam_options([*call.options, *own])
+
+
+def _in_memory(stage: Stage) -> Release:
+    try:
+        stage, _ = made(stage)
+        sign(stage, standing=False)
+    except BaseException:
+        KeptFiles.taken(stage.output)
+        raise
+    return Release(ReleaseFolder(stage.output), path=None)
+
+
+def _in_folder(stage: Stage) -> Release:
+    if stage.configuration.id_of_all:
+        warnings.warn(stage.configuration.id_remark, stacklevel=4)
+    stage, standing = made(stage)
+    if standing:
+        warnings.warn(
+            f"{stage.output}: a release of this specification is already there; no row was read, "
+            "and nothing was drawn or spent again",
+            stacklevel=4,
+        )
+    finished(stage, standing=standing)
+    with redirect_stdout(StringIO()):
+        add_to_date(stage.plan, stage.output)
+    return Release(ReleaseFolder(stage.output), path=stage.output)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What an engine logs of a failure repeats what is told."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,132 @@
+"""A plan in Python: how far off a release would be, before any row is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release.guarantee import budget_text
+from pipelines.accounting.composition import composition_entry, composition_lines
+from pipelines.accounting.target import whole_target
+from pipelines.accounting.wanted import WantedError, WantedErrors
+from pipelines.configuration import Configuration
+from pipelines.kinds import KINDS
+from pipelines.python.asked import configuration_of
+from pipelines.python.config import AnyConfig
+from pipelines.python.error import Error
+from pipelines.python.html import table_html
+from pipelines.python.numbers import number_text
+from pipelines.user_error import UserError
+
+
+class Plan:
+    """The plan of a release.
+
+    Args:
+        configuration: what it is of.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration, self._plan = configuration, configuration.plan()
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in one line."""
+        unit = self._plan.unit
+        return f"{budget_text(self._plan)} per {unit.in_words}, neighbours {unit.neighbors.value}"
+
+    @cached_property
+    def entries(self) -> dict[str, Any]:
+        """All that is planned, as ``dptrees plan --json`` tells it."""
+        trees = [KINDS[each.kind].plan_entry(each) for each in self._plan.questions]
+        return {"trees": trees, "composition": composition_entry(self._configuration, self._plan)}
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A row for each tree: its name, how many keys, its mechanism, and ``error``, the standard
+        error of what it is planned for, in ``unit`` (None where no error is known beforehand)."""
+        composed = {each["name"]: each for each in self.entries["composition"]["trees"]}
+        return [
+            {
+                "tree": tree["name"],
+                "keys": tree.get("keys"),
+                "mechanism": tree.get("mechanism"),
+                "error": composed.get(tree["name"], {}).get("error"),
+                "unit": composed.get(tree["name"], {}).get("unit"),
+            }
+            for tree in self.entries["trees"]
+        ]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows of `to_dicts` as an Arrow table."""
+        types = (pa.string(), pa.int64(), pa.string(), pa.float64(), pa.string())
+        names = ("tree", "keys", "mechanism", "error", "unit")
+        return pa.Table.from_pylist(
+            self.to_dicts(), schema=pa.schema(list(zip(names, types, strict=True)))
+        )
+
+    def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
+        """The least budget of the whole release at which its trees are at most this far off.
+
+        Args:
+            error: of every tree, in its unit; or of some trees, by name.
+
+        Returns:
+            the budget, and the errors of the trees there, as ``dptrees plan --target-error --json``
+            tells them.
+
+        Raises:
+            Error: there is no such tree, or no such budget.
+        """
+        named = error if isinstance(error, Mapping) else {}
+        wanted = WantedErrors(
+            each=None if named else _wanted(error),
+            named={name: _wanted(each) for name, each in named.items()},
+        )
+        try:
+            errors = wanted.by_tree(self._configuration.workloads, None)
+            return whole_target(self._configuration, errors)
+        except UserError as refused:
+            raise Error(f"error: {str(refused).removeprefix('--target-error: ')}") from None
+
+    @property
+    def text(self) -> str:
+        """The levels, the noise and the errors of every tree, in the words of the command."""
+        lines = list(composition_lines(self.entries["composition"]))
+        for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
+            lines += KINDS[question.kind].plan_lines(question, entry)
+        return "\n".join(lines)
+
+    def _cells(self) -> list[list[str]]:
+        return [[number_text(name, row) for name in row] for row in self.to_dicts()]
+
+    def __repr__(self) -> str:
+        rows = [["tree", "keys", "mechanism", "error", "unit"], *self._cells()]
+        widths = [max(len(row[place]) for row in rows) for place in range(5)]
+        lines = (
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        )
+        return "\n".join([f"{self._plan.name}: {self.guarantee}", *lines])
+
+    def _repr_html_(self) -> str:
+        caption = f"{self._plan.name}: {self.guarantee}"
+        return table_html(caption, ("tree", "keys", "mechanism", "error", "unit"), self._cells())
+
+
+def _wanted(error: Any) -> WantedError:
+    if not 0 < error < math.inf:
+        raise Error(f"error: {error} must be a number above 0")
+    return WantedError(amount=float(error), is_part=False)
+
+
+def planned(config: AnyConfig, parameters: Mapping[str, object] | None) -> Plan:
+    """The plan of a configuration.
+
+    Raises:
+        ConfigurationError, Error: in one sentence.
+    """
+    return Plan(configuration_of(config, {}, parameters))

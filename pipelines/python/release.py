@@ -1,0 +1,113 @@
+"""A release that is asked in Python: of a folder, or of the memory of this process."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from functools import cached_property
+
+from dpcore.release.guarantee import budget_text
+from pipelines.python.error import Error, told
+from pipelines.python.folder import save_release
+from pipelines.python.html import table_html
+from pipelines.python.tree import TreeAnswers
+from pipelines.release_folder import ReleaseFolder
+from pipelines.series.series_folder import WindowFolder
+
+
+class Release:
+    """A finished release: what it holds may be published, and asking it costs no budget.
+
+    ``release["age"]`` is a tree of it, and iterating gives the names of its trees.
+
+    Args:
+        folder: of the release, or periods of a series.
+        path: of its folder; None: it lives in memory, until this object is gone.
+    """
+
+    def __init__(self, folder: ReleaseFolder | WindowFolder, path: str | None) -> None:
+        self._folder, self.path = folder, path
+        if path is None:
+            assert isinstance(folder, ReleaseFolder)
+            weakref.finalize(self, _forget, folder.path)
+
+    def __getitem__(self, tree: str) -> TreeAnswers:
+        """The answers about a tree.
+
+        Raises:
+            Error: there is none of this name.
+        """
+        if tree not in self.trees:
+            raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
+        with told():
+            # The answers read the release while they are asked: it must not go before them.
+            return TreeAnswers(self._folder.release.tree(tree), self._folder, owner=self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.trees)
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    @cached_property
+    def trees(self) -> tuple[str, ...]:
+        """The names of its trees."""
+        return tuple(question.name for question in self._folder.plan.questions)
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self._folder.plan.name
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in one line."""
+        plan = self._folder.plan
+        return (
+            f"{budget_text(plan)} per {plan.unit.in_words}, neighbours {plan.unit.neighbors.value}"
+        )
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        """All that the release says of itself.
+
+        Raises:
+            Error: it is of several periods, each of which has its own.
+        """
+        if not isinstance(self._folder, ReleaseFolder):
+            raise Error("manifest: these are several periods; open the folder of one of them")
+        return dict(self._folder.manifest)
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Writes a release that lives in memory into a new folder, with its report.
+
+        Returns:
+            the path of the folder: a release as of the command, complete once this returns.
+
+        Raises:
+            Error: it lies in a folder already; something is there; it cannot be written.
+        """
+        if self.path is not None:
+            raise Error(f"{self.path}: the release lies there already; copy the folder")
+        assert isinstance(self._folder, ReleaseFolder)
+        with told():
+            return save_release(self._folder.path, os.fspath(path))
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.path is None else repr(self.path)
+        lines = [f"<Release {self.name} {place}: {self.guarantee}"]
+        lines += [f"  {self[tree]._line()}" for tree in self.trees]
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = [[tree, *self[tree]._told()] for tree in self.trees]
+        caption = f"{self.name}: {self.guarantee}"
+        return table_html(caption, ("tree", "columns", "keys", "rows"), rows)
+
+
+def _forget(path: str) -> None:
+    """Lets go of a release in memory."""
+    from transforms.held_files import KeptFiles
+
+    KeptFiles.taken(path)

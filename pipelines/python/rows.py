@@ -1,0 +1,164 @@
+"""Rows that a caller holds, as Arrow record batches: what of them a plan reads, without a copy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+from pipelines.python.error import Error
+from transforms.errors import InputError
+from transforms.given_rows import GivenRows
+from transforms.readers.parquet_rows import check_schema
+
+# As of Parquet: batches fit a core's caches with their scratch arrays.
+_BATCH_ROWS = 2**17
+# How the rows are called where a file would be named.
+_NAME = "rows"
+
+
+def file_paths(rows: object) -> tuple[str, ...] | None:
+    """The paths of files, where rows are given so; None for rows themselves.
+
+    >>> file_paths("rows/*.parquet"), file_paths([{"age": 30}])
+    (('rows/*.parquet',), None)
+    """
+    if isinstance(rows, (str, os.PathLike)):
+        return (os.fspath(rows),)
+    listed = isinstance(rows, (list, tuple)) and len(rows) > 0
+    if listed and all(isinstance(each, (str, os.PathLike)) for each in rows):  # type: ignore[attr-defined]
+        return tuple(map(os.fspath, rows))  # type: ignore[call-overload]
+    return None
+
+
+def batches_of(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    """The columns that a plan reads of rows, in batches.
+
+    Args:
+        rows: an Arrow table, batch or reader; a pandas or Polars frame, a DuckDB relation, or
+            anything else that gives an Arrow stream; a dictionary of columns; a list of
+            dictionaries.
+        columns: that are read.
+
+    Raises:
+        InputError: a column is missing, there twice, or holds what no column of Arrow can.
+        Error: the rows are none of these.
+    """
+    if hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas"):
+        return _in_batches(_of_pandas(rows, columns), columns)
+    if isinstance(rows, Mapping):
+        return _in_batches(_column_by_column(rows, columns), columns)
+    if isinstance(rows, (list, tuple)):
+        return _in_batches(_of_dictionaries(rows, columns), columns)
+    if hasattr(rows, "__arrow_c_stream__"):
+        return _of_reader(pa.RecordBatchReader.from_stream(rows), columns)
+    if hasattr(rows, "__arrow_c_array__"):
+        return _in_batches(pa.Table.from_batches([pa.record_batch(rows)]), columns)
+    raise Error(
+        f"rows: {type(rows).__name__} is no table: give an Arrow table, batch or reader, a pandas "
+        "or Polars DataFrame, a DuckDB relation, dictionaries, or paths of files"
+    )
+
+
+def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
+    """Of a pandas frame the columns that are read, without its index. NaN is null there, as in the
+    files that pandas writes."""
+    there = [name for name in columns if name in frame.columns]
+    _check_once(there, list(frame.columns))
+    return _column_by_column({name: frame[name] for name in there}, columns)
+
+
+def _column_by_column(rows: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
+    there = [name for name in columns if name in rows]
+    return pa.table({name: _array(name, rows[name]) for name in there})
+
+
+def _array(name: str, values: Any) -> Any:
+    try:
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return values
+        return pa.array(values, from_pandas=hasattr(values, "dtype"))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # The library's message may show a value.
+        raise InputError(
+            f"input: {_NAME}: column {name!r} holds values of several types, or of one that no "
+            "column of Arrow has"
+        ) from None
+
+
+def _of_dictionaries(rows: Sequence[Any], columns: Sequence[str]) -> pa.Table:
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise Error(f"rows: a list holds dictionaries or paths, and not {type(row).__name__}")
+    there = [name for name in columns if any(name in row for row in rows)]
+    if not rows:
+        raise Error("rows: an empty list tells no columns; give an Arrow table without rows")
+    return _column_by_column({name: [row.get(name) for row in rows] for name in there}, columns)
+
+
+def _of_reader(reader: pa.RecordBatchReader, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    """Batch by batch, so that of a large stream only what is read is held."""
+    schema = reader.schema
+    there = [name for name in columns if name in schema.names]
+    _check_once(there, schema.names)
+    held = [batch.select(there) for batch in reader]
+    chosen = pa.schema([schema.field(name) for name in there])
+    return _in_batches(pa.Table.from_batches(held, chosen), columns)
+
+
+def _check_once(columns: Iterable[str], names: Sequence[Any]) -> None:
+    for name in columns:
+        if list(names).count(name) > 1:
+            raise InputError(f"input: {_NAME} has no column {name!r}, or has it twice")
+
+
+def _in_batches(table: pa.Table, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    there = [name for name in columns if name in table.column_names]
+    _check_once(there, table.column_names)
+    chosen = _plain_types(table.select(there))
+    # Also without rows there is a batch, with the types of its columns.
+    return chosen.to_batches(max_chunksize=_BATCH_ROWS) or [
+        pa.RecordBatch.from_pylist([], schema=chosen.schema)
+    ]
+
+
+def _plain_types(table: pa.Table) -> pa.Table:
+    """Texts as files have them: views are how some programs hold them in memory."""
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for place, column in enumerate(table.schema):
+        kind = column.type
+        if pa.types.is_dictionary(kind) and kind.value_type in views:
+            kind = pa.dictionary(kind.index_type, views[kind.value_type])
+        kind = views.get(kind, kind)
+        if kind != column.type:
+            table = table.set_column(place, column.name, table.column(place).cast(kind))
+    return table
+
+
+class HeldSource:
+    """Rows that are held, as a stage of a release reads them.
+
+    Args:
+        batches: all of one schema.
+        number: under which they are held.
+    """
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], number: int) -> None:
+        self._batches, self._number = batches, number
+
+    def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
+        """Their size, once they are seen to have what a plan reads.
+
+        Raises:
+            InputError: a column is missing, or of a type that cannot be used.
+        """
+        check_schema(self._batches[0].schema, _NAME, plan)
+        return [(_NAME, sum(batch.nbytes for batch in self._batches))]
+
+    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+        """What gives them."""
+        return GivenRows(self._number)

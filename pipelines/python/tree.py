@@ -1,0 +1,344 @@
+"""A released tree that is asked in Python: every answer with its error."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.questions.released import Answer, Released
+from dpcore.questions.tables import CDF, NODES
+from pipelines.python.answers import Answers, table_of
+from pipelines.python.drawing import CURVES, QUANTILES
+from pipelines.python.drawing import NODES as BARS
+from pipelines.python.error import Error, told
+from pipelines.release_folder import ReleaseFolder
+from pipelines.series.series_folder import WindowFolder
+
+_ERRORS = ("estimate", "std_error", "ci_low", "ci_high", "count")
+_COLUMNS = ("label", *_ERRORS, "fraction")
+_DECILES = tuple(tenth / 10 for tenth in range(1, 10))
+
+
+class TreeAnswers:
+    """The answers about a tree.
+
+    In a tree with keys every question takes ``key=``; without it all keys are asked, and the
+    answers have a column ``key``.
+
+    Args:
+        tree: what dpcore answers.
+        folder: it lies in.
+        owner: what must live as long as this.
+    """
+
+    def __init__(
+        self, tree: Released, folder: ReleaseFolder | WindowFolder, owner: object, column: str = ""
+    ) -> None:
+        self._tree, self._folder, self._owner, self._column = tree, folder, owner, column
+
+    @property
+    def name(self) -> str:
+        """The tree's name."""
+        return str(self._tree.question.name)
+
+    @property
+    def keys(self) -> list[str]:
+        """The labels of its keys; none where it has no keys."""
+        keys = self._tree.question.keys
+        return [] if keys is None else keys.labels_between(0, keys.size).to_pylist()
+
+    @property
+    def confidence(self) -> float:
+        """Of its intervals."""
+        return float(getattr(self._tree, "confidence", self._tree.question.confidence))
+
+    def at_confidence(self, confidence: float) -> TreeAnswers:
+        """The same tree with intervals of another confidence. `cdf` and `nodes` without arguments
+        keep the release's.
+
+        Raises:
+            Error: it is not above 0 and at most 0.9999; or this kind of tree has the release's
+                alone.
+        """
+        with told(asking=True):
+            return self._as(self._tree.at_confidence(confidence))
+
+    def column(self, name: str) -> TreeAnswers:
+        """One of several columns of a box, as a tree of its own.
+
+        Raises:
+            Error: the tree has one column, or none of this name.
+        """
+        with told(asking=True):
+            return self._as(self._tree.of_column(name), name)
+
+    def _as(self, tree: Released, column: str = "") -> TreeAnswers:
+        return TreeAnswers(tree, self._folder, self._owner, column or self._column)
+
+    def cdf(
+        self,
+        values: Any = None,
+        *,
+        key: object = None,
+        simultaneous: bool = False,
+    ) -> Answers:
+        """How many rows lie below values.
+
+        Args:
+            values: one, or several; None: every edge of a cell.
+            key: of a tree with keys; None: all.
+            simultaneous: with `values`: intervals of a band that holds at all values at once.
+
+        Raises:
+            Error: the tree has no order, no such value or key.
+        """
+        if values is None:
+            if simultaneous:
+                raise Error("simultaneous: needs values")
+            return self._whole(CDF, key, ("upper", *_ERRORS, "fraction"))
+        return self._asked(
+            "cdf",
+            key,
+            lambda each: [
+                self._tree.cdf(value, each, simultaneous=simultaneous) for value in _several(values)
+            ],
+        )
+
+    def quantiles(self, quantiles: Any = _DECILES, *, key: object = None) -> Answers:
+        """Values below which parts of the rows lie, each with the interval for the true one.
+
+        Args:
+            quantiles: one between 0 and 1, or several.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: the tree has no order or no such key, or they are not between 0 and 1.
+        """
+        rows = [
+            named | _numeric(found)
+            for named, label in self._keys_asked(key)
+            for found in self._each(lambda q, label=label: self._tree.quantile(q, label), quantiles)  # type: ignore[misc]
+        ]
+        columns = (*self._key_column(key), "q", "value", "ci_low", "ci_high")
+        return self._answers("quantiles", table_of(rows, columns), QUANTILES)
+
+    def _each(
+        self, ask: Callable[[Any], Mapping[str, Any]], values: Any
+    ) -> list[Mapping[str, Any]]:
+        with told(asking=True):
+            return [ask(value) for value in _several(values)]
+
+    def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
+        """How many rows lie in [lower, upper); the label tells the range that was counted, of whole
+        cells.
+
+        Raises:
+            Error: the tree has no order, or no such values or key.
+        """
+        bounds = _plain(lower), _plain(upper)
+        return self._asked("range", key, lambda each: [self._tree.range(*bounds, each)])
+
+    def node(self, node: object, *, level: object = None, key: object = None) -> Answers:
+        """How many rows a node holds.
+
+        Args:
+            node: its path in a tree of labels, or a value that it holds.
+            level: of a node that is told by a value.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: there is no such node or key.
+        """
+
+        def ask(each: object) -> list[Answer]:
+            if level is None:
+                return [self._tree.at_path(str(node), each)]
+            number = self._tree.numbered_level(str(level))
+            return [self._tree.node(number, self._tree.node_of(_plain(node), number), each)]
+
+        return self._asked("node", key, ask)
+
+    def children(self, path: str = "", *, key: object = None) -> Answers:
+        """How many rows the children of a node hold.
+
+        Args:
+            path: of the node; "": the root.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: there is no such node or key, or it is a leaf.
+        """
+        return self._asked("children", key, lambda each: self._tree.children(path, each))
+
+    def top(self, n: int = 10, *, level: object = None, key: object = None) -> Answers:
+        """The nodes of a level with the largest counts.
+
+        Args:
+            n: how many.
+            level: its number or name; None: the leaves'.
+            key: of a tree with keys; None: all, so many of each.
+
+        Raises:
+            Error: there is no such level or key.
+        """
+
+        def ask(each: object) -> list[Answer]:
+            if n < 1:
+                raise ValueError(f"n: {n} is not above 0")
+            asked = self._tree.height if level is None else self._tree.level_of(str(level))
+            return self._tree.top(n, asked, each)
+
+        return self._asked("top", key, ask)
+
+    def sum(self, nodes: Sequence[str], *, key: object = None) -> Answers:
+        """How many rows several nodes hold together, with the exact error of the sum.
+
+        Args:
+            nodes: their paths.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: there is no such node or key, or the tree does not add up nodes.
+        """
+        add = getattr(self._tree, "sum", None)
+        if add is None:
+            raise Error(f"sum: nodes of tree {self.name} are not added up")
+        return self._asked("sum", key, lambda each: [add(_several(nodes), each)])
+
+    def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
+        """How many rows lie in a box of several columns.
+
+        Args:
+            sides: of some columns [lower, upper); None leaves a side open.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: the tree is of no box, or no such column, values or key.
+        """
+        bounds = {
+            column: ("" if low is None else _plain(low), "" if high is None else _plain(high))
+            for column, (low, high) in sides.items()
+        }
+        return self._asked("box", key, lambda each: [self._tree.box(bounds, each)])
+
+    def nodes(self, *, level: object = None, key: object = None) -> Answers:
+        """All nodes that were released, or all of a level.
+
+        Args:
+            level: its number or name; None: all levels, in a column ``level``.
+            key: of a tree with keys; None: all.
+
+        Raises:
+            Error: there is no such level or key.
+        """
+        found = self._whole(NODES, key, ("level", "label", *_ERRORS))
+        if level is None:
+            return found
+        with told(asking=True):
+            number = self._tree.level_of(str(level))
+        table = found.table.filter(pc.equal(found.table["level"], number)).drop_columns(["level"])
+        return self._answers(f"nodes of level {level}", table, BARS)
+
+    def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:
+        """A released table of the tree."""
+        question = self._tree.question
+        parts = [part for part in question.parts() if part.kind == kind]
+        if not parts:
+            raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")
+        with told(asking=True):
+            tables = [self._part(kind, part.key, part.index) for part in parts]
+            table = pa.concat_tables(tables, promote_options="permissive")
+            if question.keys is not None:
+                table = table.set_column(
+                    table.column_names.index("key"), "key", table["key"].cast(pa.string())
+                )
+                if key is not None:
+                    label = question.label_of(question.keys.code_of(_plain(key)))
+                    table = table.filter(pc.equal(table["key"], label))
+        form = CURVES if kind == CDF else BARS
+        return self._answers(kind, table.select([*self._key_column(key), *columns]), form)
+
+    def _part(self, kind: str, key: int, index: int) -> pa.Table:
+        if isinstance(self._folder, WindowFolder):
+            return self._folder.tables(self.name).part(kind, key, index)
+        return self._folder.part(kind, self.name, key, index)
+
+    def _asked(self, asking: str, key: object, ask: Callable[[object], list[Answer]]) -> Answers:
+        """The answers to a question, for one key or for all."""
+        rows: list[dict[str, Any]] = []
+        with told(asking=True):
+            for named, label in self._keys_asked(key):
+                rows += [named | asdict(answer) for answer in ask(label)]
+        return self._answers(asking, table_of(rows, (*self._key_column(key), *_COLUMNS)), BARS)
+
+    def _keys_asked(self, key: object) -> list[tuple[dict[str, Any], object]]:
+        """What stands before the answers of a key, and the key."""
+        if key is not None or not self.keys:
+            return [({}, _plain(key))]
+        return [({"key": label}, label) for label in self.keys]
+
+    def _key_column(self, key: object) -> tuple[str, ...]:
+        return ("key",) if key is None and self.keys else ()
+
+    def _answers(self, asking: str, table: pa.Table, form: str) -> Answers:
+        return Answers(
+            table=table, title=self._title(asking), confidence=self.confidence, form=form
+        )
+
+    def _title(self, asking: str) -> str:
+        column = f", {self._column}" if self._column else ""
+        return f"{self.name}{column}: {asking}"
+
+    def _told(self) -> tuple[str, str, str]:
+        """The columns, the keys and the rows of the tree, for a person."""
+        question = self._tree.question
+        keys = f"{len(self.keys):,}" if self.keys else "-"
+        return ", ".join(question.columns), keys, self._rows_told()
+
+    def _rows_told(self) -> str:
+        if self.keys:
+            return "-"
+        try:
+            (root,) = self._tree.top(1, 0)
+        except ValueError:
+            return "-"
+        return f"{root.count:,}"
+
+    def _line(self) -> str:
+        columns, keys, rows = self._told()
+        by = "" if keys == "-" else f", by {keys} keys"
+        about = "" if rows == "-" else f", about {rows} rows"
+        return f"{self.name} ({columns}{by}{about})"
+
+    def __repr__(self) -> str:
+        return f"<tree {self._line()}>"
+
+
+def _several(values: Any) -> list[Any]:
+    """One value, or several of any sequence."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        return [_plain(values)]
+    return [_plain(each) for each in values]
+
+
+def _plain(value: Any) -> Any:
+    """A value as dpcore reads it: Python's own."""
+    if hasattr(value, "to_pydatetime"):  # pandas
+        value = value.to_pydatetime()
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return value.date() if midnight else value
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Quantiles as numbers where the domain's values are numbers, else as texts."""
+    names = ("value", "ci_low", "ci_high")
+    numeric = any(row[name] is not None for name in names)
+    return {"q": row["q"]} | {name: row[name if numeric else f"{name}_text"] for name in names}

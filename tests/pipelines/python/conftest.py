@@ -1,0 +1,63 @@
+"""Rows of every kind of column, and configurations of every kind of tree over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipelines.python.making import Call, release
+from pipelines.python.release import Release
+from pipelines.running.output import Wanted
+from tests.golden.configurations import NONCE, write_configuration, write_data
+
+Fixed = Callable[..., Release]
+
+
+@pytest.fixture(scope="session")
+def golden_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the rows, leaves and key of the golden releases."""
+    folder = tmp_path_factory.mktemp("golden")
+    write_data(folder)
+    return folder
+
+
+@pytest.fixture
+def work(golden_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with links to them."""
+    for file in golden_rows.iterdir():
+        (tmp_path / file.name).hardlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def rows(work: Path) -> pa.Table:
+    """The rows."""
+    return pq.read_table("rows.parquet")
+
+
+def config_of(name: str) -> dict[str, Any]:
+    """A golden configuration as a dictionary, without what a call says."""
+    values: dict[str, Any] = yaml.safe_load(write_configuration(Path(), name).read_text())
+    return {key: each for key, each in values.items() if key not in ("input", "output", "key_file")}
+
+
+def fixed(rows: Any, config: Any, **call: Any) -> Release:
+    """A release under the key and the nonce of the golden ones, to be compared."""
+    wanted = Wanted(nonce=bytes.fromhex(NONCE))
+    return release(rows, Call(config=config, key="release.key", wanted=wanted, **call))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files of a release but its page."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "report.html"
+    }

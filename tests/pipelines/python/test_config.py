@@ -1,0 +1,154 @@
+"""Configurations in Python: the same values, the same refusals as of a file."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import dptrees
+from pipelines.python.asked import configuration_of
+from pipelines.python.config import plain
+
+AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
+CONFIG: dict[str, Any] = {
+    "release": "ages",
+    "privacy": {"epsilon": 0.1, "neighbors": "add_remove"},
+    "trees": [{"name": "age", "domain": AGE, "quantiles": [0.5]}],
+}
+TYPED = dptrees.Config(
+    release="ages",
+    privacy=dptrees.Privacy(epsilon=0.1),
+    trees=[dptrees.Tree("age", domain=AGE, quantiles=[0.5])],
+)
+
+
+def digest(config: Any) -> bytes:
+    return configuration_of(config, {}, None).plan().digest
+
+
+def test_dictionary_objects_and_file_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "ages.yaml"
+    path.write_text(yaml.safe_dump(CONFIG))
+    assert digest(CONFIG) == digest(TYPED) == digest(path) == digest(str(path))
+    budget = configuration_of(CONFIG, {}, None).guarantee.budget
+    assert str(budget.amount) == "1/10"  # as written, not as a float is
+
+
+def test_every_object_says_its_keys() -> None:
+    by = dptrees.By(column="sex", keys=("F", "M"), more={"unknown": "other"})
+    tree = dptrees.Tree("age", domain=AGE, by=by, objective="ranges", weight=2, more={"k": 1})
+    config = dptrees.Config(
+        privacy=dptrees.Privacy(rho=0.5, unit=("id",), max_rows=3, neighbors="substitute"),
+        trees=[tree],
+        confidence=0.9,
+        more={"signing_key": "sign.key"},
+    )
+    assert plain(config) == {
+        "privacy": {
+            **{"neighbors": "substitute", "rho": Decimal("0.5"), "unit": ["id"], "max_rows": 3}
+        },
+        "trees": [
+            {
+                **{"name": "age", "domain": AGE, "objective": "ranges", "weight": 2, "k": 1},
+                "by": {"column": "sex", "keys": ["F", "M"], "unknown": "other"},
+            }
+        ],
+        "confidence": Decimal("0.9"),
+        "signing_key": "sign.key",
+    }
+
+
+def test_values_of_other_libraries_are_plain() -> None:
+    given = {
+        "numbers": np.array([1, 2]),
+        "float": np.float64(0.1),
+        "whole": np.int64(3),
+        "texts": pa.array(["a"]),
+        "day": datetime.date(2024, 1, 1),
+        "path": Path("rows"),
+        "scalar": pa.scalar(5),
+    }
+    assert plain(given) == {
+        **{"numbers": [1, 2], "float": Decimal("0.1"), "whole": 3, "texts": ["a"]},
+        **{"day": datetime.date(2024, 1, 1), "path": "rows", "scalar": 5},
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"privacy": {"epsilom": 1}},
+            "config: privacy.epsilom: unknown key",
+        ),
+        (
+            {"privacy": {"epsilon": -1.0, "neighbors": "add_remove"}},
+            "config: privacy.epsilon: -",
+        ),
+        ({"trees": []}, "config: trees: must hold at least one"),
+        ({"trees": [{"name": "a b", "domain": AGE}]}, "config: trees[0].name: 'a b'"),
+        ({"colour": 1}, "config: colour: unknown key"),
+        ({"trees": [{"name": "a", "domain": {1, 2}}]}, "config: trees[0].domain"),
+    ],
+)
+def test_refused_at_the_key_as_of_a_file(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(dptrees.Error) as told:
+        dptrees.plan(CONFIG | change)
+    assert str(told.value).startswith(sentence)
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(dptrees.Error, match="config: int is neither a dictionary"):
+        dptrees.plan(3)  # type: ignore[arg-type]
+    with pytest.raises(dptrees.Error, match=r"none\.yaml: there is no such file"):
+        dptrees.plan(tmp_path / "none.yaml")
+    (tmp_path / "list.yaml").write_text("[1]")
+    with pytest.raises(dptrees.Error, match=r"list\.yaml: a list must be a section"):
+        dptrees.plan(tmp_path / "list.yaml")
+
+
+def test_plan() -> None:
+    trees = [*CONFIG["trees"], {"name": "path", "domain": {"kind": "sparse", "columns": ["a"]}}]
+    plan = dptrees.plan(CONFIG | {"trees": trees, "privacy": CONFIG["privacy"] | {"delta": 1e-6}})
+    age, path = plan.to_dicts()
+    assert age["tree"] == "age" and age["unit"] == "rows" and 0 < age["error"] < 10_000
+    assert path["error"] is None and path["mechanism"] == "threshold"
+    assert plan.to_arrow().to_pylist() == [age, path]
+    assert plan.guarantee == "epsilon = 0.1, delta = 1e-06 per row, neighbours add_remove"
+    assert "age: 100 cells in a tree of" in plan.text and "predicted errors" in plan.text
+    assert repr(plan).startswith("ages: epsilon = 0.1") and len(repr(plan).split("\n")) == 4
+    assert "<td>age</td>" in plan._repr_html_()
+    assert plan.entries["trees"][0]["name"] == "age"
+
+
+def test_plan_of_parameters() -> None:
+    config = CONFIG | {
+        "trees": [{"name": "age", "domain": AGE | {"upper": "${upper}"}}],
+        "parameters": {"upper": {"type": "integer", "default": 50}},
+    }
+    assert "age: 50 cells" in dptrees.plan(config).text
+    assert "age: 70 cells" in dptrees.plan(config, set={"upper": 70}).text
+
+
+def test_budget_for_an_error() -> None:
+    plan = dptrees.plan(CONFIG)
+    found = plan.budget_for(5)
+    (age,) = found["trees"]
+    assert age["error"] <= age["wanted"] == 5 and found["epsilon"] > 0.1
+    assert plan.budget_for({"age": 5}) == found
+    again = CONFIG | {"privacy": CONFIG["privacy"] | {"epsilon": found["epsilon"]}}
+    assert dptrees.plan(again).to_dicts()[0]["error"] == pytest.approx(age["error"])
+    for error, sentence in (
+        ({"aged": 5}, "error: there is no tree 'aged'; did you mean age"),
+        (0, "error: 0 must be a number above 0"),
+        (float("nan"), "error: nan must be a number above 0"),
+    ):
+        with pytest.raises(dptrees.Error, match=sentence):
+            plan.budget_for(error)

@@ -1,0 +1,94 @@
+"""Drawings: what is on the axes, whatever matplotlib makes of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dptrees
+from pipelines.python.drawing import CURVES, MOST_BARS, NODES, QUANTILES, Drawing
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def drawn(form: str, **columns: list[Any]) -> Any:
+    return Drawing(table=pa.table(columns), title="age: cdf", form=form).on()
+
+
+def errors(estimate: list[float]) -> dict[str, list[Any]]:
+    return {
+        "estimate": estimate,
+        "ci_low": [None, *(each - 1 for each in estimate[1:])],
+        "ci_high": [each + 2 for each in estimate],
+    }
+
+
+def test_cdf_is_steps_with_a_band() -> None:
+    axes = drawn(CURVES, upper=[10, 20, 30], **errors([1.0, 5.0, 9.0]))
+    (line,), (band,) = axes.lines, axes.collections
+    assert line.get_xdata().tolist() == [10, 20, 30] and line.get_drawstyle() == "steps-post"
+    assert line.get_ydata().tolist() == [1, 5, 9]
+    assert band.get_paths()[0].vertices[:, 1].max() == 11
+    assert axes.get_title() == "age: cdf" and axes.get_legend() is None
+
+
+def test_keys_are_told_apart() -> None:
+    axes = drawn(CURVES, key=["a", "a", "b"], upper=[1, 2, 1], **errors([1.0, 2.0, 3.0]))
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    keys = [str(number) for number in range(11)]
+    with pytest.raises(dptrees.Error, match="11 keys are too many"):
+        drawn(CURVES, key=keys, upper=[1] * 11, **errors([1.0] * 11))
+
+
+def test_texts_are_placed_as_days_or_numbers() -> None:
+    axes = drawn(CURVES, upper=["2013-01-01", "2013-01-02"], **errors([1.0, 2.0]))
+    assert axes.lines[0].get_xdata()[0] == datetime.datetime(2013, 1, 1)
+    axes = drawn(CURVES, upper=["1.5", "2.5"], **errors([1.0, 2.0]))
+    assert axes.lines[0].get_xdata().tolist() == [1.5, 2.5]
+    axes = drawn(CURVES, upper=["low", "high"], **errors([1.0, 2.0]))
+    assert list(axes.lines[0].get_xdata()) == ["low", "high"]
+
+
+def test_categories_are_bars_with_whiskers() -> None:
+    axes = drawn(NODES, label=["UA", "AA", "DL"], **errors([3.0, 5.0, 4.0]))
+    assert [bar.get_width() for bar in axes.patches] == [3, 5, 4]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["UA", "AA", "DL"]
+    (whiskers,) = axes.collections
+    ends = [path.vertices[:, 0].tolist() for path in whiskers.get_paths()]
+    assert ends == [[3, 5], [4, 7], [3, 6]]
+    keyed = drawn(NODES, key=["a"], label=["UA"], **errors([3.0]))
+    assert [text.get_text() for text in keyed.get_yticklabels()] == ["a: UA"]
+    many = [str(number) for number in range(MOST_BARS + 1)]
+    with pytest.raises(dptrees.Error, match=r"61 nodes are too many .* top\(20\)"):
+        drawn(NODES, label=many, **errors([1.0] * len(many)))
+
+
+@pytest.mark.parametrize("labels", [["2013-01", "2013-02", "2013-03"], ["2013/01/01"] * 3])
+def test_days_are_a_line_with_a_band(labels: list[str]) -> None:
+    axes = drawn(NODES, label=labels, **errors([3.0, 5.0, 4.0]))
+    (line,), (_,) = axes.lines, axes.collections
+    assert line.get_xdata()[0] == datetime.datetime(2013, 1, 1)
+
+
+def test_quantiles_are_a_line_with_a_band() -> None:
+    axes = drawn(QUANTILES, q=[0.1, 0.9], value=[3, 7], ci_low=[2, 6], ci_high=[4, 9])
+    assert axes.lines[0].get_ydata().tolist() == [3, 7]
+    assert axes.get_xlabel() == "part of the rows"
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(dptrees.Error, match="age: cdf: there is nothing to draw"):
+        drawn(CURVES, upper=[], estimate=[], ci_low=[], ci_high=[])

@@ -1,0 +1,246 @@
+"""Releases of rows in memory: the same bits as the command's, complete, and told when refused."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import dptrees
+from pipelines.python import making
+from tests.golden.configurations import NONCE
+from tests.golden.hashes import said
+from tests.pipelines.python.conftest import config_of, files_of, fixed
+from transforms import commit
+from transforms.held_files import KeptFiles
+
+PRIVACY = {"epsilon": 1.0, "neighbors": "add_remove"}
+MINUTES = {"column": "minutes", "type": "integer", "lower": 0, "upper": 300}
+CONFIG = {"privacy": PRIVACY, "trees": [{"name": "minutes", "domain": MINUTES}]}
+UNITS = {
+    "release": "units",
+    "privacy": {"epsilon": 1, "neighbors": "substitute", "unit": "city", "max_rows": 9},
+    "trees": [{"name": "minutes", "domain": MINUTES}],
+}
+PRIVATE = {
+    "release": "private",
+    "privacy": {
+        **{"epsilon": 2, "delta": 1e-5, "neighbors": "add_remove", "unit": "minutes"},
+        **{"max_rows": 20, "max_keys": 2},
+    },
+    "trees": [
+        {
+            "name": "delay",
+            "domain": {"column": "delay", "lower": -20, "upper": 200, "cells": 110},
+            "by": {"column": "carrier", "keys": "private"},
+            "quantiles": [0.5],
+        }
+    ],
+}
+
+
+def command(name: str, config: dict[str, Any]) -> dict[str, bytes]:
+    """The files of the release that the command makes of the same rows, by Beam's own runner."""
+    beside = {
+        "input": {"format": "parquet", "path": "rows.parquet"},
+        **{"output": f"out/{name}", "key_file": "release.key"},
+    }
+    path = Path(f"{name}.yaml")
+    path.write_text(yaml.safe_dump(config | beside))
+    told = said("release", str(path), "--nonce", NONCE)
+    assert told.startswith("0 "), told
+    return files_of(Path("out", name))
+
+
+@pytest.mark.parametrize("name", ["quantiles-by", "hierarchy", "sparse-paths", "box-sparse"])
+def test_same_bits_as_the_command(rows: pa.Table, name: str) -> None:
+    config = config_of(name)
+    made = command(name, config)
+    fixed(rows, config, output="in-folder")
+    assert files_of(Path("in-folder")) == made
+    assert files_of(Path(fixed(rows, config).save("saved"))) == made
+
+
+@pytest.mark.parametrize("config", [UNITS, PRIVATE], ids=["units", "private keys"])
+def test_units_and_private_keys_have_the_same_bits(rows: pa.Table, config: Any) -> None:
+    made = command(config["release"], config)
+    saved = Path(fixed(rows, config).save("saved"))
+    assert files_of(saved) == made
+    assert said("verify", "saved", "--key", "release.key").startswith("0 ")
+
+
+def test_released_by_the_engine_that_is_told(rows: pa.Table) -> None:
+    config = config_of("categories")
+    looped = files_of(Path(fixed(rows, config).save("looped")))
+    direct = fixed(rows, config, options=("--runner=DirectRunner",))
+    assert files_of(Path(direct.save("direct"))) == looped
+    files = fixed("rows.parquet", config, options=("--runner=DirectRunner",), output="files")
+    assert files.path == "files" and files_of(Path("files")) == looped
+
+
+def test_large_files_are_read_by_beam(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("categories")
+    looped = files_of(Path(fixed("rows.parquet", config).save("looped")))
+    monkeypatch.setattr(making, "MOST_HELD_BYTES", 1)
+    assert files_of(Path(fixed(["rows.parquet"], config).save("beam"))) == looped
+
+
+def test_input_of_the_configuration(rows: pa.Table) -> None:
+    config = CONFIG | {"input": {"format": "parquet", "path": "rows.parquet"}}
+    assert abs(dptrees.release(None, config)["minutes"].top(1, level=0).estimate - 20_000) < 500
+
+
+def test_parameters() -> None:
+    domain = MINUTES | {"upper": "${upper}"}
+    config = CONFIG | {"trees": [{"name": "minutes", "domain": domain}]}
+    config |= {"parameters": {"upper": {"type": "integer"}}}
+    release = dptrees.release({"minutes": [1, 2]}, config, set={"upper": 10})
+    assert len(release["minutes"].cdf()) == 10
+    assert release.manifest["parameters"] == {"upper": "10"}
+
+
+def test_every_call_in_memory_draws_anew() -> None:
+    rows = {"minutes": np.arange(300)}
+    first, second = (dptrees.release(rows, CONFIG) for _ in range(2))
+    assert first.manifest["nonce"] != second.manifest["nonce"]
+    assert first.manifest["key_id"] != second.manifest["key_id"]
+    assert first["minutes"].cdf()["estimate"] != second["minutes"].cdf()["estimate"]
+
+
+def test_memory_is_given_back() -> None:
+    before = dict(KeptFiles.objects)
+    release = dptrees.release({"minutes": [1]}, CONFIG)
+    tree = release["minutes"]
+    assert KeptFiles.objects.keys() > before.keys()
+    del release
+    assert len(tree.cdf()) == 300  # a tree keeps its release
+    del tree
+    assert KeptFiles.objects == before
+
+
+def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(KeptFiles.objects)
+
+    def fail(*_: object) -> None:
+        raise commit.CommitError("output: planted")
+
+    monkeypatch.setattr(commit._Commit, "_commit", fail)
+    with pytest.raises(dptrees.Error, match=r"^output: planted$"):
+        dptrees.release({"minutes": [1]}, CONFIG)
+    assert KeptFiles.objects == before
+
+
+def test_standing_release_is_told(rows: pa.Table) -> None:
+    first = dptrees.release(rows, CONFIG, key="release.key", output="out")
+    before = files_of(Path("out"))
+    with pytest.warns(UserWarning, match="already there; no row was read") as told:
+        again = dptrees.release({"minutes": [1]}, CONFIG, key="release.key", output="out")
+    assert told[0].filename == __file__
+    assert files_of(Path("out")) == before
+    assert again["minutes"].cdf()["count"] == first["minutes"].cdf()["count"]
+
+
+def test_stopped_release_is_finished_or_discarded(
+    rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit._Commit, "_commit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            dptrees.release(rows, CONFIG, key="release.key", output="out")
+    begun = files_of(Path("out"))
+    with pytest.raises(dptrees.Error, match="made from other data"):
+        dptrees.release(rows.slice(1), CONFIG, key="release.key", output="out")
+    dptrees.release(rows, CONFIG, key="release.key", output="out")
+    assert begun.items() <= files_of(Path("out")).items()
+
+
+def test_ledger_is_booked_as_by_the_command(rows: pa.Table) -> None:
+    assert said(
+        *["ledger", "init", "sqlite:///b.db", "--dataset", "d", "--epsilon", "1"]
+    ).startswith("0 ")
+    config = CONFIG | {"ledger": "sqlite:///b.db"}
+    with pytest.raises(dptrees.Error, match="output: is needed with ledger"):
+        dptrees.release(rows, config, key="release.key")
+    dptrees.release(rows, config, key="release.key", output="out")
+    assert "epsilon 1 of 1" in said("ledger", "show", "sqlite:///b.db")
+    with pytest.raises(dptrees.Error, match="another output"):
+        dptrees.release(rows, config, key="release.key", output="other")
+    with pytest.raises(dptrees.Error, match="total"):
+        other = config | {"release": "second"}
+        dptrees.release(rows, other, key="release.key", output="other")
+    assert not Path("other", "manifest.json").exists()
+
+
+def test_series(rows: pa.Table) -> None:
+    config = CONFIG | {
+        "series": {"periods": 2, "period": "${period}"},
+        "parameters": {"period": {"type": "integer"}},
+    }
+    with pytest.raises(dptrees.Error, match="output: is needed with series"):
+        dptrees.release(rows, config, key="release.key", set={"period": 1})
+    for period in (1, 2):
+        made = dptrees.release(
+            rows, config, key="release.key", output="days", set={"period": period}
+        )
+        assert made.path == f"days/period-000{period}"
+    both = dptrees.open("days")
+    assert abs(both["minutes"].cdf([300]).estimate - 40_000) < 500
+    assert len(both["minutes"].cdf()) == 300
+    assert abs(dptrees.open("days", window="2:2")["minutes"].cdf([300]).estimate - 20_000) < 500
+    with pytest.raises(dptrees.Error, match="several periods"):
+        _ = both.manifest
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ({"output": "out"}, "key: is needed with output"),
+        ({"key": "nowhere"}, "key: nowhere does not exist"),
+        ({"key": "env:NO_SUCH_KEY"}, "variable NO_SUCH_KEY is not set"),
+        ({"options": ["--runner=FlinkRunner"]}, "output: is needed with --runner=FlinkRunner"),
+        (
+            {"options": ["--runner=FlinkRunner"], "output": "out", "key": "release.key"},
+            "rows: the workers of --runner=FlinkRunner cannot read",
+        ),
+        ({"options": ["--runner=DaskRunner"]}, "refused, since it was measured to leave out"),
+        ({"options": ["--nothing"]}, "--nothing: is no option"),
+        ({"set": {"day": 1}}, "day"),
+    ],
+)
+def test_refused_calls(rows: pa.Table, call: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(dptrees.Error, match=sentence):
+        dptrees.release(rows, CONFIG, **call)
+    assert not Path("out").exists()
+
+
+def test_only_an_empty_folder_is_saved_into() -> None:
+    release = dptrees.release({"minutes": [1]}, CONFIG)
+    Path("used").mkdir()
+    Path("used", "mine.txt").write_text("")
+    with pytest.raises(dptrees.Error, match="used: holds something already"):
+        release.save("used")
+    assert [path.name for path in Path("used").iterdir()] == ["mine.txt"]
+    assert Path(release.save("free"), "report.html").exists()
+    with pytest.raises(dptrees.Error, match="lies there already"):
+        dptrees.open("free").save("other")
+
+
+def test_nothing_is_printed(rows: pa.Table, capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dptrees.release(rows, CONFIG, key="release.key", output="out")
+        dptrees.release(rows, CONFIG)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture(autouse=True)
+def _in_work(work: Path) -> None:
+    """All of it in a folder of its own."""
