@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from typing import NoReturn
 
@@ -16,11 +17,12 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
-from apache_beam.runners.runner import create_runner
+from apache_beam.runners.runner import PipelineResult, PipelineState, create_runner
 
+from pipelines.faults.log import remark
+from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
 from transforms.bound import unit_shards_of
-from transforms.errors import InputError, sentence_in
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
@@ -32,6 +34,7 @@ _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
     "interactive": "it keeps copies of the exact counts",
 }
+_CANCEL_SECONDS = 20
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -110,16 +113,54 @@ def run_job(read: ReadBatches, release: ReleaseTrees, options: PipelineOptions) 
         options: Beam's.
 
     Raises:
-        InputError: the job failed for a reason that its user can mend.
+        ReleaseError: as of `finish_job`.
     """
+    pipeline = beam.Pipeline(options=options)
+    # Of transforms in other languages, and empty: a process that is killed would leave it.
+    with suppress(OSError):
+        os.rmdir(pipeline.local_tempdir)
+    pipeline | "Read" >> read | "Release" >> release
+    finish_job(pipeline)
+
+
+def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
+    """Runs a job to its end. One that is stopped here is cancelled where it runs.
+
+    Args:
+        pipeline: the job.
+
+    Returns:
+        what Beam says of it.
+
+    Raises:
+        ReleaseError: it failed for a reason that its user can mend, or that may pass.
+    """
+    remote = pipeline.options.view_as(StandardOptions).runner != LOCAL_RUNNER
+    result: PipelineResult | None = None
     try:
-        with beam.Pipeline(options=options) as pipeline:
-            # Of transforms in other languages, and empty: a process that is killed would leave it.
-            with suppress(OSError):
-                os.rmdir(pipeline.local_tempdir)
-            pipeline | "Read" >> read | "Release" >> release
+        result = pipeline.run()
+        result.wait_until_finish()
+        return result
+    except KeyboardInterrupt:
+        if result is not None:
+            _cancel(result)
+        raise
     except Exception as error:
-        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
-        if sentence is None:
+        fault = engine_fault(error, remote=remote)
+        if fault is None:
             raise
-        raise InputError(sentence) from None
+        raise fault from None
+
+
+def _cancel(result: PipelineResult) -> None:
+    """Cancels a job, and waits a little until its engine says so."""
+    try:
+        result.cancel()
+        limit = time.monotonic() + _CANCEL_SECONDS
+        while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
+            time.sleep(0.2)
+    except Exception as error:
+        remark(
+            f"the job could not be cancelled ({type(error).__name__}), and may still run: see to "
+            "it at the engine"
+        )

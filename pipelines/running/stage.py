@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ from pipelines.running.output import (
     check_wanted,
     clear_output,
 )
+from pipelines.running.preflight import check_workers
+from pipelines.running.run_record import RunRecord
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
@@ -50,12 +52,14 @@ class Stage:
         asked: what is to be made, as it was planned.
         options: Beam's.
         wanted: of the output.
+        record: of the run that the stage is a part of.
     """
 
     configuration: Configuration
     asked: ReleasePlan
     options: PipelineOptions
     wanted: Wanted
+    record: RunRecord = field(default_factory=RunRecord)
 
     @property
     def output(self) -> str:
@@ -116,12 +120,15 @@ class Stage:
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
         check_wanted(self.output, self.plan, self.wanted)
+        with self.record.step("preflight", self.output):
+            check_workers(self.options, key)
         wanted, witness = self.wanted, None
         if self.booking:
             entry = self.booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
             wanted, witness = replace(wanted, nonce=entry.nonce_bytes), self.booking.witness(entry)
         clear_output(self.output, wanted, reserved=self.booking is not None)
-        with self._progress(sum(size for _, size in matched)):
+        size = sum(size for _, size in matched)
+        with self.record.step("job", self.output), self._progress(size):
             self._run(key, wanted, witness)
         if wanted.repair:
             check_repaired(self.output)

@@ -1,0 +1,53 @@
+"""Signals that stop a command: SIGINT from a keyboard, SIGTERM from a scheduler.
+
+Both raise where the command stands, so that what is to be cleared is cleared and a job on an engine
+is cancelled. Beam wraps what it catches, so the signal is remembered: whatever error comes out
+after it is told as "stopped".
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from pipelines.faults.exit_code import ExitCode
+
+_CODES = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+class Stopping:
+    """Whether a command was stopped, and by which signal.
+
+    Attributes:
+        code: its exit code then; None while nobody stopped it.
+    """
+
+    def __init__(self) -> None:
+        self.code: ExitCode | None = None
+
+    def stop(self, number: int, frame: FrameType | None = None) -> None:
+        """Stops what runs.
+
+        Raises:
+            KeyboardInterrupt: always.
+        """
+        self.code = self.code or _CODES[signal.Signals(number)]
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def stopping() -> Iterator[Stopping]:
+    """Listens to the signals until the block ends; in the main thread alone, as Python has it."""
+    found = Stopping()
+    if threading.current_thread() is not threading.main_thread():
+        yield found
+        return
+    before = {number: signal.signal(number, found.stop) for number in _CODES}
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
