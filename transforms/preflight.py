@@ -1,9 +1,10 @@
 """A look at the workers before a job of theirs: their Python, their dptrees and their key.
 
 A job whose workers differ from its launcher fails late, or again and again, since an engine tries
-every failure anew. So a job of two small steps goes first, whose faults are no failures: workers
-count what they found, and the launcher reads the names of these counters. Steps and coders are
-named by where they lie, since code itself cannot be read by another Python.
+every failure anew. So a job of one small step goes first, whose faults are no failures: a worker
+counts what it found, and the launcher reads the names of these counters. The step is named by where
+it lies, since code itself cannot be read by another Python. What one worker alone has wrong is
+found by the job: each loads the key before it counts.
 """
 
 import sys
@@ -20,8 +21,6 @@ from transforms.errors import ReleaseError
 from transforms.key_reference import KeyReference
 
 _PYTHON, _DPTREES, _KEY = (f"dptrees preflight {each}" for each in ("python", "dptrees", "key"))
-# As many as find most workers, and few beside the start of one.
-_ELEMENTS = 16
 
 
 class PreflightError(ReleaseError):
@@ -41,7 +40,7 @@ class PreflightOptions(PipelineOptions):
 
 
 class LookAtWorkers(beam.PTransform):
-    """Counts what workers are like, each of `_ELEMENTS` elements once.
+    """Counts what a worker is like.
 
     Args:
         key: where the release key lies, with its check value.
@@ -55,20 +54,9 @@ class LookAtWorkers(beam.PTransform):
         return (
             begin
             | "Impulse" >> beam.Impulse()
-            # b"" -> (int, int)
-            | "Spread" >> beam.ParDo(_Spread())
-            # -> (int, [int])
-            | "Apart" >> beam.GroupByKey()
-            # -> nothing
+            # b"" -> nothing
             | "Look" >> beam.ParDo(_Look(self._key))
         )
-
-
-@beam.typehints.with_output_types(tuple[int, int])
-class _Spread(beam.DoFn):
-    def process(self, element: Any) -> Iterator[tuple[int, int]]:
-        for number in range(_ELEMENTS):
-            yield number, number
 
 
 @beam.typehints.with_output_types(int)

@@ -23,18 +23,45 @@ class Stopping:
 
     Attributes:
         code: its exit code then; None while nobody stopped it.
+        waits: the first signal is only remembered.
     """
 
     def __init__(self) -> None:
         self.code: ExitCode | None = None
+        self.waits = False
 
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """Stops what runs.
 
         Raises:
-            KeyboardInterrupt: always.
+            KeyboardInterrupt: at once, but for a first signal that has to wait.
         """
+        is_first = self.code is None
         self.code = self.code or _CODES[signal.Signals(number)]
+        if not (self.waits and is_first):
+            raise KeyboardInterrupt
+
+
+_LISTENING: list[Stopping] = []
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Lets what must not be stopped in its middle come to its end; who insists stops it still.
+
+    Raises:
+        KeyboardInterrupt: at the end, where a signal came.
+    """
+    if not _LISTENING:
+        yield
+        return
+    found = _LISTENING[-1]
+    found.waits = True
+    try:
+        yield
+    finally:
+        found.waits = False
+    if found.code is not None:
         raise KeyboardInterrupt
 
 
@@ -46,8 +73,10 @@ def stopping() -> Iterator[Stopping]:
         yield found
         return
     before = {number: signal.signal(number, found.stop) for number in _CODES}
+    _LISTENING.append(found)
     try:
         yield found
     finally:
+        _LISTENING.remove(found)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import NoReturn
 
 import apache_beam as beam
@@ -17,9 +16,10 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
-from apache_beam.runners.runner import PipelineResult, PipelineState, create_runner
+from apache_beam.runners.runner import PipelineResult, create_runner
 
-from pipelines.faults.log import remark
+from pipelines.faults.stopping import postponed
+from pipelines.running.cancelling import cancel_job
 from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
 from transforms.bound import unit_shards_of
@@ -34,7 +34,6 @@ _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
     "interactive": "it keeps copies of the exact counts",
 }
-_CANCEL_SECONDS = 20
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -138,29 +137,17 @@ def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
     remote = pipeline.options.view_as(StandardOptions).runner != LOCAL_RUNNER
     result: PipelineResult | None = None
     try:
-        result = pipeline.run()
+        # Between the engine's taking a job and its telling the name, nobody could cancel it.
+        with postponed() if remote else nullcontext():
+            result = pipeline.run()
         result.wait_until_finish()
         return result
     except KeyboardInterrupt:
         if result is not None:
-            _cancel(result)
+            cancel_job(result, pipeline.options)
         raise
     except Exception as error:
         fault = engine_fault(error, remote=remote)
         if fault is None:
             raise
         raise fault from None
-
-
-def _cancel(result: PipelineResult) -> None:
-    """Cancels a job, and waits a little until its engine says so."""
-    try:
-        result.cancel()
-        limit = time.monotonic() + _CANCEL_SECONDS
-        while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
-            time.sleep(0.2)
-    except Exception as error:
-        remark(
-            f"the job could not be cancelled ({type(error).__name__}), and may still run: see to "
-            "it at the engine"
-        )

@@ -1,0 +1,70 @@
+"""Cancelling a job where it runs, once its launcher is stopped.
+
+Beam's job server of Flink forgets a job that it is told to cancel, and a Flink cluster goes on with
+it. So the cluster itself is told, through its REST interface, where `--flink_master` names it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from typing import Any
+
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
+from apache_beam.runners.runner import PipelineResult, PipelineState
+
+from pipelines.faults.log import event, remark
+
+_CANCEL_SECONDS = 20
+_ANSWER_SECONDS = 5
+_OVER = ("CANCELED", "FAILED", "FINISHED")
+
+
+def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
+    """Cancels a job, waits a little until its engine says so, and tells what may still run.
+
+    Args:
+        result: of Beam, of the job that runs.
+        options: with which it was started.
+    """
+    name = str(getattr(result, "_job_id", "")).split("_")[0]
+    try:
+        result.cancel()
+        limit = time.monotonic() + _CANCEL_SECONDS
+        while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
+            time.sleep(0.2)
+        state = _cancel_at_flink(options, name) or str(result.state)
+    except Exception as error:
+        state = type(error).__name__
+    event("cancelled", job=name, state=state)
+    if state not in (*_OVER, PipelineState.CANCELLED):
+        remark(f"the job {name} may still run ({state}): see to it at the engine")
+    elif state == PipelineState.CANCELLED and options.view_as(FlinkRunnerOptions).flink_master:
+        remark(
+            f"the job server cancelled the job {name}; where it gave it to a Flink cluster, see to "
+            "it there, or name the cluster by --flink_master=HOST:8081, and it is cancelled too"
+        )
+
+
+def _cancel_at_flink(options: PipelineOptions, name: str) -> str | None:
+    """The state of a job of a Flink cluster once it was told to cancel it; None without one."""
+    master = str(options.view_as(FlinkRunnerOptions).flink_master or "")
+    if not master or master.startswith("["):  # [auto], [local]: inside the job server
+        return None
+    address = master if "://" in master else f"http://{master}"
+    limit, state = time.monotonic() + _CANCEL_SECONDS, "UNKNOWN"
+    while state not in _OVER and time.monotonic() < limit:
+        found = [job for job in _asked(f"{address}/jobs/overview")["jobs"] if job["name"] == name]
+        if found:
+            state = str(found[0]["state"])
+            if state not in (*_OVER, "CANCELLING"):
+                _asked(f"{address}/jobs/{found[0]['jid']}?mode=cancel", method="PATCH")
+        time.sleep(0.3)
+    return state
+
+
+def _asked(address: str, method: str = "GET") -> Any:
+    request = urllib.request.Request(address, method=method)
+    with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+        return json.loads(answer.read() or b"{}")
