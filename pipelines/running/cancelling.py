@@ -7,17 +7,25 @@ it. So the cluster itself is told, through its REST interface, where `--flink_ma
 from __future__ import annotations
 
 import json
+import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
+)
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.faults.log import event, remark
 
 _CANCEL_SECONDS = 20
 _ANSWER_SECONDS = 5
+_SETTLE_SECONDS = 0.3
 _OVER = ("CANCELED", "FAILED", "FINISHED")
 
 
@@ -29,22 +37,44 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         options: with which it was started.
     """
     name = str(getattr(result, "_job_id", "")).split("_")[0]
-    try:
-        result.cancel()
-        limit = time.monotonic() + _CANCEL_SECONDS
-        while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
-            time.sleep(0.2)
-        state = _cancel_at_flink(options, name) or str(result.state)
-    except Exception as error:
-        state = type(error).__name__
+    with _silent_threads():
+        try:
+            result.cancel()
+            state = _cancel_at_flink(options, name) or _state(result)
+        except Exception as error:
+            state = type(error).__name__
     event("cancelled", job=name, state=state)
-    if state not in (*_OVER, PipelineState.CANCELLED):
+    if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":
+        return  # workers that are threads of this process end with it
+    if state != PipelineState.CANCELLED:
         remark(f"the job {name} may still run ({state}): see to it at the engine")
-    elif state == PipelineState.CANCELLED and options.view_as(FlinkRunnerOptions).flink_master:
+    elif options.view_as(FlinkRunnerOptions).flink_master:
         remark(
             f"the job server cancelled the job {name}; where it gave it to a Flink cluster, see to "
             "it there, or name the cluster by --flink_master=HOST:8081, and it is cancelled too"
         )
+
+
+def _state(result: PipelineResult) -> str:
+    """How a job that was cancelled stands; its channel may be closed already."""
+    limit = time.monotonic() + _CANCEL_SECONDS
+    with suppress(Exception):
+        while not PipelineState.is_terminal(result.state) and time.monotonic() < limit:
+            time.sleep(0.2)
+        return str(result.state)
+    return str(PipelineState.CANCELLED)
+
+
+@contextmanager
+def _silent_threads() -> Iterator[None]:
+    """Keeps Beam's threads from telling, with tracebacks, that their channels were closed."""
+    before = threading.excepthook
+    threading.excepthook = lambda _: None
+    try:
+        yield
+        time.sleep(_SETTLE_SECONDS)
+    finally:
+        threading.excepthook = before
 
 
 def _cancel_at_flink(options: PipelineOptions, name: str) -> str | None:
