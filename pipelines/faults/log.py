@@ -24,9 +24,11 @@ class _Log:
 
     Attributes:
         is_json: whether it is for a program.
+        before: the handlers of libraries' logs, as they were without.
     """
 
     is_json = False
+    before: list[logging.Handler] | None = None
 
 
 LOG = _Log()
@@ -39,10 +41,14 @@ def use_format(name: str) -> None:
         name: one of `FORMATS`. As JSON, what libraries log is an event, too.
     """
     LOG.is_json = name == "json"
+    root = logging.getLogger()
+    if LOG.before is not None:
+        root.handlers[:], LOG.before = LOG.before, None
     if LOG.is_json:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_JsonFormatter())
-        logging.getLogger().handlers[:] = [handler]
+        handler.setLevel(logging.WARNING)
+        LOG.before, root.handlers[:] = list(root.handlers), [handler]
 
 
 def event(name: str, *, level: str = "info", **fields: object) -> None:

@@ -41,6 +41,12 @@ class Stopping:
         if not (self.waits and is_first):
             raise KeyboardInterrupt
 
+    def thread_failed(self, arguments: threading.ExceptHookArgs) -> None:
+        """Tells that a thread failed, unless because all was stopped: Beam's threads then find
+        their channels closed, and say so with tracebacks."""
+        if self.code is None:
+            threading.__excepthook__(arguments)
+
 
 _LISTENING: list[Stopping] = []
 
@@ -73,10 +79,12 @@ def stopping() -> Iterator[Stopping]:
         yield found
         return
     before = {number: signal.signal(number, found.stop) for number in _CODES}
+    hook, threading.excepthook = threading.excepthook, found.thread_failed
     _LISTENING.append(found)
     try:
         yield found
     finally:
         _LISTENING.remove(found)
+        threading.excepthook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

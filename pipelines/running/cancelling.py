@@ -7,11 +7,9 @@ it. So the cluster itself is told, through its REST interface, where `--flink_ma
 from __future__ import annotations
 
 import json
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from apache_beam.options.pipeline_options import (
@@ -25,7 +23,6 @@ from pipelines.faults.log import event, remark
 
 _CANCEL_SECONDS = 20
 _ANSWER_SECONDS = 5
-_SETTLE_SECONDS = 0.3
 _OVER = ("CANCELED", "FAILED", "FINISHED")
 
 
@@ -37,12 +34,11 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         options: with which it was started.
     """
     name = str(getattr(result, "_job_id", "")).split("_")[0]
-    with _silent_threads():
-        try:
-            result.cancel()
-            state = _cancel_at_flink(options, name) or _state(result)
-        except Exception as error:
-            state = type(error).__name__
+    try:
+        result.cancel()
+        state = _cancel_at_flink(options, name) or _state(result)
+    except Exception:
+        state = str(PipelineState.UNKNOWN)
     event("cancelled", job=name, state=state)
     if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":
         return  # workers that are threads of this process end with it
@@ -63,18 +59,6 @@ def _state(result: PipelineResult) -> str:
             time.sleep(0.2)
         return str(result.state)
     return str(PipelineState.CANCELLED)
-
-
-@contextmanager
-def _silent_threads() -> Iterator[None]:
-    """Keeps Beam's threads from telling, with tracebacks, that their channels were closed."""
-    before = threading.excepthook
-    threading.excepthook = lambda _: None
-    try:
-        yield
-        time.sleep(_SETTLE_SECONDS)
-    finally:
-        threading.excepthook = before
 
 
 def _cancel_at_flink(options: PipelineOptions, name: str) -> str | None:
