@@ -48,6 +48,8 @@ def use_format(name: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_JsonFormatter())
         handler.setLevel(logging.WARNING)
+        # An engine's loggers have levels of their own, and are shown where all logs are.
+        handler.addFilter(lambda record: record.levelno >= root.level)
         LOG.before, root.handlers[:] = list(root.handlers), [handler]
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from pipelines.faults.exit_code import ExitCode
 
@@ -29,6 +30,10 @@ class Stopping:
     def __init__(self) -> None:
         self.code: ExitCode | None = None
         self.waits = False
+
+    def listen(self) -> dict[signal.Signals, Any]:
+        """Listens to the signals; returns what listened before."""
+        return {number: signal.signal(number, self.stop) for number in _CODES}
 
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """Stops what runs.
@@ -67,6 +72,8 @@ def postponed() -> Iterator[None]:
         yield
     finally:
         found.waits = False
+        # Beam may have put its own there, which ends a job server before its job is cancelled.
+        found.listen()
     if found.code is not None:
         raise KeyboardInterrupt
 
@@ -78,7 +85,7 @@ def stopping() -> Iterator[Stopping]:
     if threading.current_thread() is not threading.main_thread():
         yield found
         return
-    before = {number: signal.signal(number, found.stop) for number in _CODES}
+    before = found.listen()
     hook, threading.excepthook = threading.excepthook, found.thread_failed
     _LISTENING.append(found)
     try:

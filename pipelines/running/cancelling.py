@@ -34,10 +34,13 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         options: with which it was started.
     """
     name = str(getattr(result, "_job_id", "")).split("_")[0]
-    try:
+    state = str(PipelineState.UNKNOWN)
+    with suppress(Exception):
         result.cancel()
-        state = _cancel_at_flink(options, name) or _state(result)
-    except Exception:
+        state = _state(result)
+    try:
+        state = _cancel_at_flink(options, name) or state
+    except (OSError, ValueError, KeyError):
         state = str(PipelineState.UNKNOWN)
     event("cancelled", job=name, state=state)
     if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":

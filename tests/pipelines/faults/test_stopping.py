@@ -48,6 +48,29 @@ def test_a_first_signal_waits_and_a_second_does_not() -> None:
     assert "never" not in done
 
 
+def test_beams_own_handlers_do_not_stay() -> None:
+    with stopping() as stopped:
+        with postponed():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+    assert stopped.code is ExitCode.STOPPED
+
+
+def test_threads_that_fail_behind_a_signal_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    def failing() -> None:
+        raise ValueError("closed channel")
+
+    for code, shown in ((ExitCode.STOPPED, False), (None, True)):
+        with stopping() as stopped:
+            stopped.code = code
+            thread = threading.Thread(target=failing)
+            thread.start()
+            thread.join()
+        assert ("closed channel" in capfd.readouterr().err) is shown
+
+
 def test_outside_of_the_main_thread_nothing_is_changed() -> None:
     found = []
 

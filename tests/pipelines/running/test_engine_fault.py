@@ -138,5 +138,6 @@ def test_what_may_still_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     state, told = cancelled(monkeypatch, "--environment_type=EXTERNAL")
     assert state == "CANCELLED" and "--flink_master=HOST:8081" in told[0]
     assert cancelled(monkeypatch, "--environment_type=LOOPBACK") == ("CANCELLED", [])
+    # Beam's job server says that it is cancelled; the cluster itself cannot be asked.
     state, told = cancelled(monkeypatch, "--flink_master=localhost:1")
     assert state == "UNKNOWN" and "may still run" in told[0]
