@@ -1,6 +1,7 @@
 """The command ``dptrees``: what a person or a scheduler runs.
 
-Exit codes: 0 done; 2 the user's mistake, told in one sentence on standard error; 1 anything else.
+Exit codes are those of `pipelines.faults.exit_code`; a failure is told in one sentence on standard
+error, but for a fault of the program, which is seen whole.
 Beam is imported where rows are read alone, so that the other commands answer at once.
 """
 
@@ -24,7 +25,10 @@ from pipelines.commands.report import add_report
 from pipelines.commands.sample import add_sample
 from pipelines.commands.schema import add_schema
 from pipelines.commands.verify import add_verify
-from pipelines.terminal_text import print_line
+from pipelines.faults.exit_code import ExitCode
+from pipelines.faults.log import told, use_format
+from pipelines.faults.outcome import outcome_of
+from pipelines.faults.stopping import stopping
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,37 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        code = int(chosen.run(chosen, rest))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
-        # Else Python complains at exit that it cannot flush what nobody reads.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print_line("dptrees: stopped", file=sys.stderr)
-        return 130
-    except Exception as error:
-        sentence = _sentence(error)
-        if sentence is None:
-            raise
-        print_line(f"dptrees: {sentence}", file=sys.stderr)
-        return 2
-
-
-def _sentence(error: Exception) -> str | None:
-    """What a user's mistake is told as; None for a fault of the program."""
-    from pipelines.release_folder import FolderError
-    from pipelines.sections.error import ConfigurationError
-    from pipelines.user_error import UserError
-    from transforms.errors import ReleaseError
-
-    if isinstance(error, ReleaseError):
-        return error.sentence
-    if isinstance(error, (UserError, ConfigurationError, FolderError)):
-        return str(error)
-    return None
+    use_format(getattr(chosen, "log_format", "text"))
+    with stopping() as stopped:
+        try:
+            code = int(chosen.run(chosen, rest))
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
+            # Else Python complains at exit that it cannot flush what nobody reads.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.DONE
+        except (Exception, KeyboardInterrupt) as error:
+            outcome = outcome_of(error, stopped.code)
+            if outcome is None:
+                raise
+            told(outcome)
+            return outcome.code
 
 
 def command_parser() -> CommandParser:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
 
+from pipelines.faults.log import LOG
 from transforms.progress import listen
 
 # Seconds between two looks at the output.
@@ -31,7 +32,7 @@ def progress_bar(
         parts: of the release.
         parts_present: how many parts the output holds, where workers are other processes.
     """
-    shared = {"file": sys.stderr, "disable": not sys.stderr.isatty(), "leave": False}
+    shared = {"file": sys.stderr, "disable": LOG.is_json or not sys.stderr.isatty(), "leave": False}
     with (
         tqdm(
             total=max(1, input_bytes), desc="reading", unit="B", unit_scale=True, **shared

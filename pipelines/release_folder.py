@@ -32,7 +32,16 @@ QUANTILES_FILE = concluded_file(QUANTILES)
 
 
 class FolderError(Exception):
-    """The folder holds no release that can be read; the message is one clear sentence."""
+    """The folder holds no release that can be read; the message is one clear sentence.
+
+    Args:
+        sentence: the message.
+        again: it may pass by itself.
+    """
+
+    def __init__(self, sentence: str, *, again: bool = False) -> None:
+        super().__init__(sentence)
+        self.again = again
 
 
 class ReleaseFolder:
@@ -234,7 +243,7 @@ def _remote_names(folder: str) -> list[str]:
             names += [f"{kind}/{path.rsplit('/', 1)[-1]}" for path in below]
         return sorted(names)
     except files.OutputError as error:
-        raise FolderError(error.sentence.removeprefix("output: ")) from None
+        raise FolderError(error.sentence.removeprefix("output: "), again=error.again) from None
 
 
 def _read_remote(path: str, *, sought: bool = False) -> bytes:
@@ -251,7 +260,7 @@ def _read_remote(path: str, *, sought: bool = False) -> bytes:
             raise FileNotFoundError(path)
         return bytes(files.read_bytes(path))
     except files.OutputError as error:
-        raise FolderError(error.sentence.removeprefix("output: ")) from None
+        raise FolderError(error.sentence.removeprefix("output: "), again=error.again) from None
 
 
 def _arrow_buffer(data: bytes) -> pa.Buffer:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 
+from apache_beam.options.pipeline_options import StandardOptions
+
+from dpcore.release.guarantee import CHECKSUM
 from pipelines.configuration import load_configuration
+from pipelines.faults.log import event, remark
 from pipelines.proof.check import findings_of
 from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
 from pipelines.running.job import beam_options
+from pipelines.running.made import print_made
 from pipelines.running.output import Wanted
+from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary
 from pipelines.terminal_text import print_line
 from transforms import files
+from transforms.files import OutputError
 from transforms.layout import SIGNATURE
 from transforms.sweep import sweep_temporary, sweep_unnamed
 
@@ -29,6 +37,8 @@ def run_release(
     arguments: list[str],
     wanted: Wanted | None = None,
     given: Mapping[str, str] | None = None,
+    *,
+    as_json: bool = False,
 ) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
@@ -40,29 +50,32 @@ def run_release(
         arguments: Beam options.
         wanted: of the folder.
         given: parameters of the configuration, by name.
+        as_json: tell what was written as one object, for a program.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
     configuration = load_configuration(path, given)
+    options = beam_options(arguments)
     stage = Stage(
         configuration=configuration,
         asked=configuration.plan(),
-        options=beam_options(arguments),
+        options=options,
         wanted=wanted or Wanted(),
+        record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
     )
     if configuration.id_of_all:
-        print_line(configuration.id_remark, file=sys.stderr)
+        remark(configuration.id_remark)
     stage, standing = made(stage)
     if standing:
-        print_line(
-            f"{stage.output}: a release of this specification is already there; no row was read, "
-            "and nothing was drawn or spent again"
-        )
-    report = finished(stage, standing=standing)
-    line = stage.booking.account.line if stage.booking else None
-    print_summary(ReleaseFolder(stage.output), report, line)
-    add_to_date(stage.plan, stage.output)
+        event("standing", folder=stage.output)
+        if not as_json:
+            print_line(
+                f"{stage.output}: a release of this specification is already there; no row was "
+                "read, and nothing was drawn or spent again"
+            )
+    finished(stage, standing=standing)
+    _tell(stage, standing=standing, as_json=as_json)
     return 0
 
 
@@ -82,20 +95,39 @@ def made(stage: Stage) -> tuple[Stage, bool]:
     return stage, False
 
 
-def finished(stage: Stage, *, standing: bool) -> str:
+def finished(stage: Stage, *, standing: bool) -> None:
     """Clears what is no part of the release, signs it and writes the report.
 
-    Returns:
-        the path of the report.
+    Raises:
+        OutputError: the report could not be written, and the release is complete all the same.
     """
+    _complete(stage.output, lambda: _finish(stage, standing=standing))
+
+
+def _complete(output: str, act: Callable[[], None]) -> None:
+    """Does what belongs to a release that stands.
+
+    Raises:
+        OutputError: it failed, and the release is complete all the same.
+    """
+    try:
+        act()
+    except OutputError as error:
+        raise OutputError(
+            f"{error.sentence}; the release in {output} is complete, and the same command, or "
+            f"dptrees report {output}, goes on from there",
+            again=error.again,
+        ) from None
+
+
+def _finish(stage: Stage, *, standing: bool) -> None:
     output = stage.output
     sign(stage, standing=standing)
     sweep_unnamed(output, stage.plan)
     sweep_temporary(output)
-    report = files.join(output, REPORT)
-    if not standing or not files.exists(report):
-        write_report(output)
-    return report
+    if not standing or not files.exists(files.join(output, REPORT)):
+        with stage.record.step("report", output):
+            write_report(output)
 
 
 def sign(stage: Stage, *, standing: bool) -> None:
@@ -107,3 +139,19 @@ def sign(stage: Stage, *, standing: bool) -> None:
         # It may have been edited since it was made.
         raise_first(f"{output}: not signed", findings_of(Verified(output).of_manifest()))
     sign_release(output, SigningKey(reference=signing_key), made=not standing)
+
+
+def _tell(stage: Stage, *, standing: bool, as_json: bool) -> None:
+    """Tells what there is; how long it took is written beside it."""
+    output, account = stage.output, stage.booking.account.line if stage.booking else None
+    folder = ReleaseFolder(output)
+    if not standing:
+        stage.record.write(output, folder.manifest.get(CHECKSUM))
+    event("finished", folder=output, manifest=folder.manifest.get(CHECKSUM), made=not standing)
+    if as_json:
+        with redirect_stdout(StringIO()):
+            _complete(output, lambda: add_to_date(stage.plan, output))
+        print_made(folder, made=not standing, account=account)
+        return
+    print_summary(folder, files.join(output, REPORT), account)
+    _complete(output, lambda: add_to_date(stage.plan, output))

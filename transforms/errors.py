@@ -1,25 +1,33 @@
 """What a job says when it must stop: one sentence that holds no data.
 
 An engine carries an exception's text through its own wrapping, so the sentence stands between
-marks by which the launcher finds it again.
+marks by which the launcher finds it again. What may pass by itself (a disk that is full, a network
+that is down) is marked so: whoever started the job need not mend anything, only try again.
 """
 
 import re
 
-_MARKED = re.compile(r"<dptrees: (.*?) :dptrees>", re.DOTALL)
+_MARKED = re.compile(r"<dptrees( again)?: (.*?) :dptrees>", re.DOTALL)
 
 
 class ReleaseError(Exception):
-    """The release cannot be made; the message is for the person who started the job."""
+    """The release cannot be made; the message is for the person who started the job.
 
-    def __init__(self, sentence: str) -> None:
+    Args:
+        sentence: the message.
+        again: it may pass by itself.
+    """
+
+    def __init__(self, sentence: str, *, again: bool = False) -> None:
         # Beam makes an error again from its own text, with the name of the step behind it.
-        self.sentence = sentence_in(sentence) or sentence
-        super().__init__(f"<dptrees: {self.sentence} :dptrees>")
+        marked = _MARKED.search(sentence)
+        self.sentence = marked.group(2) if marked else sentence
+        self.again = marked.group(1) is not None if marked else again
+        super().__init__(f"<dptrees{' again' if self.again else ''}: {self.sentence} :dptrees>")
 
     # Engines pickle exceptions; the default would mark the sentence twice.
     def __reduce__(self) -> tuple[type["ReleaseError"], tuple[str]]:
-        return type(self), (self.sentence,)
+        return type(self), (str(self),)
 
 
 class InputError(ReleaseError):
@@ -27,7 +35,10 @@ class InputError(ReleaseError):
 
 
 class ConservationError(ReleaseError):
-    """The engine lost or repeated data on the way: the job must not publish."""
+    """The engine lost or repeated data on the way: the job must not publish. It may pass."""
+
+    def __init__(self, sentence: str, *, again: bool = True) -> None:
+        super().__init__(sentence, again=again)
 
 
 def sentence_in(text: str) -> str | None:
@@ -37,4 +48,14 @@ def sentence_in(text: str) -> str | None:
     'no such column'
     """
     found = _MARKED.search(text)
-    return found.group(1) if found else None
+    return found.group(2) if found else None
+
+
+def error_in(text: str) -> ReleaseError | None:
+    """The `ReleaseError` whose sentence stands in an engine's message; None without one.
+
+    >>> error_in(f"Error: {InputError('the disk is full', again=True)} in step 3").again
+    True
+    """
+    found = _MARKED.search(text)
+    return InputError(found.group(0)) if found else None

@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms.errors import ReleaseError
+from transforms.passing import may_pass
 
 TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 3
@@ -125,7 +126,9 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
         # Clients of object stores have errors of their own; on a local disk others are our faults.
         if is_local(path) and not isinstance(error, (OSError, BeamIOError)):
             raise
-        raise OutputError(f"output: {path} cannot be {done}: {reason_of(error)}") from None
+        raise OutputError(
+            f"output: {path} cannot be {done}: {reason_of(error)}", again=may_pass(error)
+        ) from None
 
 
 def _read(path: str) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
@@ -15,21 +16,19 @@ from transforms.draw import DrawTrees
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
-from transforms.nonce import folder_nonce, restored_nonce
+from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
+from transforms.readers.collection import ReadCollection
 from transforms.record import RecordDraw, Witness
 from transforms.standing import read_manifest, stands
 from transforms.universe_file import share_universes
 
-# Balanced only where the reader told how many rows it gave.
-_FROM_READER = "rows"
-
 
 class ReleaseTrees(beam.PTransform):
-    """Record batches to a differentially private release in a folder.
+    """Rows to a differentially private release in a folder.
 
-    The input is a PCollection[pa.RecordBatch], or the pair of
-    `transforms.readers.read.ReadBatches`, whose balance then takes part in the check that nothing
-    was lost.
+    The input is a PCollection of Arrow record batches, dictionaries, `beam.Row` or NamedTuples, or
+    the pair of `transforms.readers.read.ReadBatches`, whose balance takes part in the check that
+    nothing was lost. The same rows, key and nonce give the same files as the command.
 
     When the graph is built, the folder gets its nonce and the public universes. Where the finished
     release of this very specification stands there already, the rows are not counted: what they are
@@ -38,7 +37,8 @@ class ReleaseTrees(beam.PTransform):
 
     Args:
         plan: the questions and the guarantee.
-        key: where the release key lies; loaded on the workers.
+        key: where the release key lies; loaded on the workers, and here once, to tell them which
+            key is meant, unless the reference tells it already.
         output: the folder, on any Beam filesystem.
         nonce: of the folder, only to compare engines or files; None: drawn, or the one it has.
         repair: make the parts of a finished release again. The job fails where the rows are others
@@ -46,6 +46,8 @@ class ReleaseTrees(beam.PTransform):
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
         report: public texts of the page, by name; likewise.
+        schema: the types of the columns of rows, by name; None: as the type of the elements has
+            them. Dictionaries need one.
         again: the folder of a finished release, which is made another time from its rows, to be
             compared; whose turn it is in a series is then not asked.
 
@@ -53,7 +55,9 @@ class ReleaseTrees(beam.PTransform):
         PCollection[str]: the path of the manifest, once the release is there.
 
     Raises:
-        InputError: the rows are windowed or unbounded: a release counts all rows once.
+        InputError: the rows are windowed or unbounded: a release counts all rows once; a column is
+            missing or of a type that cannot be used; the plan waits for a selection of keys.
+        KeyReferenceError: the key cannot be loaded.
         StandingError, NonceError, OutputError: the folder cannot take this release.
         SeriesError: it is not the turn of this run of a series.
     """
@@ -69,45 +73,68 @@ class ReleaseTrees(beam.PTransform):
         witness: Witness | None = None,
         parameters: Mapping[str, str] | None = None,
         report: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
         again: str | None = None,
     ) -> None:
         super().__init__()
+        self._schema = schema
         self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
         self._plan, self._key, self._output = plan, key, output
         self._again = again
         self._nonce, self._repair, self._witness = nonce, repair, witness
 
     def expand(self, rows: Any) -> Any:
-        batches, given = rows if isinstance(rows, tuple) else (rows, None)
-        check_whole(batches)
+        check_whole(rows[0] if isinstance(rows, tuple) else rows)
+        _check_listed(self._plan)
         manifest = files.join(self._output, MANIFEST)
-        if not stands(self._output, self._plan):
+        standing = stands(self._output, self._plan)
+        if standing and not self._repair:
+            pipeline = (rows[0] if isinstance(rows, tuple) else rows).pipeline
+            return pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
+        # Before anything is written: what is wrong with the key or the rows leaves no folder.
+        key = self._key
+        if not key.check_value:
+            key = key.checked(key_id_of_folder(self._output))
+        if not isinstance(rows, tuple):
+            rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
+        if standing:
+            found = read_manifest(manifest)
+            nonce = restored_nonce(self._output, found["nonce"], found.get("key_id", ""))
+        else:
             if self._again is None:
                 check_turn(self._plan, self._output)
-            nonce = folder_nonce(self._output, self._nonce, self._key.key_id)
-        elif self._repair:
-            standing = read_manifest(manifest)
-            nonce = restored_nonce(self._output, standing["nonce"], standing.get("key_id", ""))
-        else:
-            return batches.pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
+            nonce = folder_nonce(self._output, self._nonce, key.key_id)
         for question in self._plan.questions:
             question.prepare()
-        return self._released(batches, given, share_universes(self._plan, self._output), nonce)
+        return self._released(rows, share_universes(self._plan, self._output), key, nonce)
 
-    def _released(self, batches: Any, given: Any, plan: ReleasePlan, nonce: bytes) -> Any:
+    def _released(self, rows: Any, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Any:
+        batches, given = rows
         own = self._again or self._output
-        carry = Carry(plan, self._key, own) if carries(plan) else None
-        counts, digests, counted = batches | "Count" >> CountRows(plan, self._key, carry)
-        if given is None:
-            balance = counted | "WithoutReader" >> beam.Filter(lambda part: part[0] != _FROM_READER)
-        else:
-            balance = (given, counted) | "Balance" >> beam.Flatten()
-        record = RecordDraw(plan, self._key, self._output, nonce, self._witness)
+        carry = Carry(plan, key, own) if carries(plan) else None
+        counts, digests, counted = batches | "Count" >> CountRows(plan, key, carry)
+        balance = (given, counted) | "Balance" >> beam.Flatten()
+        record = RecordDraw(plan, key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
-        receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, self._key, self._output)
+        receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
         entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
-        commit = Commit(plan, self._key, self._output, entries)
+        commit = Commit(plan, key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
+
+
+def _check_listed(plan: ReleasePlan) -> None:
+    """Refuses a plan that was made before its keys were selected.
+
+    Raises:
+        InputError: naming the tree.
+    """
+    for question in plan.questions:
+        keys = getattr(question, "keys", None)
+        if keys is not None and not keys.is_listed:
+            raise InputError(
+                f"trees: the keys of {question.name} are yet to be selected from the rows, by a "
+                "release of their own: dptrees release makes both, this transform one"
+            )
 
 
 def check_whole(batches: Any) -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
+from pipelines.faults.log import FORMATS
 
 
 def add_release(commands: Commands) -> None:
@@ -19,7 +20,8 @@ def add_release(commands: Commands) -> None:
         from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-        return run_release(chosen.config, rest, wanted, given_parameters(chosen.set))
+        given = given_parameters(chosen.set)
+        return run_release(chosen.config, rest, wanted, given, as_json=chosen.json)
 
     parser = add_command(
         commands,
@@ -29,6 +31,15 @@ def add_release(commands: Commands) -> None:
     )
     add_config(parser)
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
+    parser.add_argument(
+        "--json", action="store_true", help="tell what was written as JSON, on standard output"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default="text",
+        help="on standard error: a line for a person, or an event a line for a program",
+    )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
         "--repair",

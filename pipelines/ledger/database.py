@@ -8,6 +8,7 @@ UPDATE) before it reads anything else of it. A transaction that has ended is on 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from pipelines.ledger.error import LedgerError
@@ -58,7 +59,9 @@ class Database:
             with self._engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise LedgerError(f"ledger: {self.url} cannot be used: {_reason(error)}") from None
+            raise LedgerError(
+                f"ledger: {self.url} cannot be used: {_reason(error)}", again=_may_pass(error)
+            ) from None
         except SQLAlchemyError as error:
             raise LedgerError(
                 f"ledger: {self.url} cannot be used: {type(error).__name__}"
@@ -111,6 +114,20 @@ _SETTINGS = (
     f"set_config('lock_timeout', '{WAIT_SECONDS}s', true), "
     "set_config('synchronous_commit', 'on', true)"
 )
+
+
+# Busy, full or away, as SQLite and PostgreSQL say it.
+_PASSING = re.compile(
+    "locked|full|disk I/O|timeout|timed out|refused|closed the connection|connection.*lost"
+    "|could not connect|could not translate host|shutting down|starting up|too many|recovery mode"
+    "|deadlock|could not serialize",
+    re.IGNORECASE,
+)
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    """Whether it may pass by itself."""
+    return isinstance(error, OperationalError) and bool(_PASSING.search(str(error.orig)))
 
 
 def _reason(error: DBAPIError) -> str:

@@ -23,8 +23,7 @@ from pipelines.python.release import Release
 from pipelines.python.rows import HeldSource, batches_of, file_paths
 from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
-from pipelines.running.job import LOCAL_RUNNER, beam_options
-from pipelines.running.loop import LOOP_RUNNER
+from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
 from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
@@ -139,9 +138,9 @@ def _check_elsewhere(call: Call, stage: Stage) -> None:
     Raises:
         Error: they would have to read, or to write, the memory of this process.
     """
-    runner = stage.options.view_as(StandardOptions).runner
-    if runner in (LOCAL_RUNNER, LOOP_RUNNER):
+    if runs_here(stage.options):
         return
+    runner = stage.options.view_as(StandardOptions).runner
     if call.in_memory:
         raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
     if stage.source is not None:

@@ -13,7 +13,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.python.error import Error
 from transforms.errors import InputError
 from transforms.given_rows import GivenRows
-from transforms.readers.parquet_rows import check_schema
+from transforms.readers.file_columns import FileColumns
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
@@ -156,7 +156,7 @@ class HeldSource:
         Raises:
             InputError: a column is missing, or of a type that cannot be used.
         """
-        check_schema(self._batches[0].schema, _NAME, plan)
+        FileColumns.of(self._batches[0].schema, _NAME, plan)
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]
 
     def reading(self, plan: ReleasePlan) -> beam.PTransform:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import NoReturn
 
 import apache_beam as beam
@@ -16,16 +16,20 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     _BeamArgumentParser,
 )
-from apache_beam.runners.runner import create_runner
+from apache_beam.runners.runner import PipelineResult, create_runner
 
+from pipelines.faults.stopping import postponed
+from pipelines.running.cancelling import cancel_job
+from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
 from transforms.bound import unit_shards_of
-from transforms.errors import InputError, sentence_in
 from transforms.release import ReleaseTrees
 
 # In this process, one bundle at a time: Beam's modes with several local workers were measured to
 # lose elements of large inputs, and its default runner reruns a failed job on another one.
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+# A plain loop, of rows that a caller holds.
+LOOP_RUNNER = "pipelines.running.loop.LoopRunner"
 _LOCAL_RUNNERS = {"direct", "switchingdirect"}
 _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
@@ -88,6 +92,11 @@ def _check_arguments(arguments: list[str]) -> None:
         raise UserError(f"{unknown[0]}: is no option of dptrees release nor of Beam")
 
 
+def runs_here(options: PipelineOptions) -> bool:
+    """Whether this process does all the work."""
+    return options.view_as(StandardOptions).runner in (LOCAL_RUNNER, LOOP_RUNNER)
+
+
 def check_filesystems(paths: tuple[str, ...]) -> None:
     """Refuses paths of filesystems that Beam does not know here."""
     for path in paths:
@@ -109,16 +118,42 @@ def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptio
         options: Beam's.
 
     Raises:
-        InputError: the job failed for a reason that its user can mend.
+        ReleaseError: as of `finish_job`.
     """
+    pipeline = beam.Pipeline(options=options)
+    # Of transforms in other languages, and empty: a process that is killed would leave it.
+    with suppress(OSError):
+        os.rmdir(pipeline.local_tempdir)
+    pipeline | "Read" >> read | "Release" >> release
+    finish_job(pipeline)
+
+
+def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
+    """Runs a job to its end. One that is stopped here is cancelled where it runs.
+
+    Args:
+        pipeline: the job.
+
+    Returns:
+        what Beam says of it.
+
+    Raises:
+        ReleaseError: it failed for a reason that its user can mend, or that may pass.
+    """
+    remote = not runs_here(pipeline.options)
+    result: PipelineResult | None = None
     try:
-        with beam.Pipeline(options=options) as pipeline:
-            # Of transforms in other languages, and empty: a process that is killed would leave it.
-            with suppress(OSError):
-                os.rmdir(pipeline.local_tempdir)
-            pipeline | "Read" >> read | "Release" >> release
+        # Between the engine's taking a job and its telling the name, nobody could cancel it.
+        with postponed() if remote else nullcontext():
+            result = pipeline.run()
+        result.wait_until_finish()
+        return result
+    except KeyboardInterrupt:
+        if result is not None:
+            cancel_job(result, pipeline.options)
+        raise
     except Exception as error:
-        sentence = sentence_in(f"{error} {error.__cause__ or ''}")
-        if sentence is None:
+        fault = engine_fault(error, remote=remote)
+        if fault is None:
             raise
-        raise InputError(sentence) from None
+        raise fault from None

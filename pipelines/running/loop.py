@@ -23,8 +23,6 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 from apache_beam.transforms.sideinputs import SideInputMap
 from apache_beam.transforms.window import GlobalWindows
 
-LOOP_RUNNER = "pipelines.running.loop.LoopRunner"
-
 Values = list[Any]
 _windowed = GlobalWindows.windowed_value
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpcore.noise.randomness import key_id_of
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.signature import SigningKey
-from pipelines.running.job import LOCAL_RUNNER, check_filesystems, run_job
+from pipelines.running.job import check_filesystems, run_job, runs_here
 from pipelines.running.output import (
     Wanted,
     check_output,
@@ -26,6 +26,8 @@ from pipelines.running.output import (
     check_wanted,
     clear_output,
 )
+from pipelines.running.preflight import check_workers
+from pipelines.running.run_record import RunRecord
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
@@ -63,6 +65,7 @@ class Stage:
         options: Beam's.
         wanted: of the output.
         source: of the rows; None: the files of the input.
+        record: of the run that the stage is a part of.
     """
 
     configuration: Configuration
@@ -70,6 +73,7 @@ class Stage:
     options: PipelineOptions
     wanted: Wanted
     source: Source | None = None
+    record: RunRecord = field(default_factory=RunRecord)
 
     @property
     def output(self) -> str:
@@ -131,12 +135,15 @@ class Stage:
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
         check_wanted(self.output, self.plan, self.wanted)
+        with self.record.step("preflight", self.output):
+            check_workers(self.options, key)
         wanted, witness = self.wanted, None
         if self.booking:
             entry = self.booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
             wanted, witness = replace(wanted, nonce=entry.nonce_bytes), self.booking.witness(entry)
         clear_output(self.output, wanted, reserved=self.booking is not None)
-        with self._progress(sum(size for _, size in matched)):
+        size = sum(size for _, size in matched)
+        with self.record.step("job", self.output), self._progress(size):
             self._run(key, wanted, witness)
         if wanted.repair:
             check_repaired(self.output)
@@ -156,7 +163,7 @@ class Stage:
     def _progress(self, size: int) -> Iterator[None]:
         parts = sum(1 for _ in planned_parts(self.plan))
         # Elsewhere the workers are other processes: what they wrote is looked for.
-        elsewhere = self.options.view_as(StandardOptions).runner != LOCAL_RUNNER
+        elsewhere = not runs_here(self.options)
         present = partial(_parts_present, self.output) if elsewhere else None
         with progress_bar(size, parts, present):
             yield

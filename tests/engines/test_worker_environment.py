@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.engines, pytest.mark.slow]
 Leaks = Callable[[Path], list[str]]
 PACKAGES = {"dpcore", "transforms", "pipelines"}
 IMPORT_SECONDS = 2
+# Of a machine that does nothing else; workers start anew.
+TOLD_SECONDS = 60
 
 # What a worker of this project imports beyond what any Python worker of Beam does.
 TIMED = """
@@ -96,14 +99,34 @@ def test_release_with_the_archive(
 def test_worker_without_the_key_says_so(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that only the launcher has stays there: workers fail, in one sentence."""
+    """A key that only the launcher has stays there: it is told at once, in one sentence."""
     text = workspace.folder.joinpath("release.key").read_text().strip()
     monkeypatch.setenv("LAUNCHERS_KEY", text)
     settings = yaml.safe_load(workspace.configuration.read_text())
     del settings["key_file"]
     settings["key"] = "env:LAUNCHERS_KEY"
     workspace.configuration.write_text(yaml.safe_dump(settings))
+    check_told(workspace, "key: the environment variable LAUNCHERS_KEY is not set (on a worker)")
+
+
+@pytest.mark.parametrize("running", ["flink_cluster"], indirect=True)
+def test_worker_of_another_python_is_told(workspace: Workspace) -> None:
+    workspace.plant(python=3.9)
+    own = ".".join(map(str, sys.version_info[:2]))
+    check_told(
+        workspace,
+        f"workers: they run Python 3.9, and the launcher {own}: what one writes the other cannot "
+        "read for certain; start both with the same",
+    )
+
+
+def check_told(workspace: Workspace, sentence: str) -> None:
+    """See that a release is refused in a sentence, soon, once, and before anything is written."""
+    start = time.monotonic()
     assert workspace.finish(workspace.start()) == 2, workspace.log()
-    said = "dptrees: key: the environment variable LAUNCHERS_KEY is not set\n"
-    assert workspace.log().endswith(said)
-    assert not (workspace.output / "manifest.json").exists()
+    seconds = time.monotonic() - start
+    print(f"told after {seconds:.1f} s")
+    assert seconds < TOLD_SECONDS
+    assert workspace.log().endswith(f"dptrees: {sentence}\n")
+    assert "Traceback" not in workspace.log()
+    assert not list(workspace.output.glob("*"))

@@ -215,7 +215,7 @@ def test_a_job_that_ends_without_a_commit(
 ) -> None:
     monkeypatch.setattr("transforms.commit._Commit.process", lambda self, element, draw: None)
     outcome = workspace.release()
-    assert (outcome.code, outcome.out) == (2, "")
+    assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == (
         "dptrees: the engine lost or repeated data: all of it, and nothing came to a commit\n"
     )

@@ -17,6 +17,7 @@ from dpcore.privacy.unit import NullUnits
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 from transforms.readers.csv_encodings import UTF_8, as_utf8
 from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.readers.csv_header import column_names, parse_options
@@ -238,4 +239,6 @@ def _unreadable(path: str, error: Exception) -> InputError:
         return InputError(f"input: {path} does not exist")
     if isinstance(error, PermissionError):
         return InputError(f"input: {path} cannot be read: permission denied")
+    if may_pass(error):
+        return not_now(path, error)
     return InputError(f"input: {path} is not a CSV file, or is damaged or cut short")

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 from transforms.readers.file_columns import FileColumns, described
 
 # Whether a file tells its number of rows before they are read.
@@ -56,8 +57,8 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
             yield from map(columns.batch, found)
         except MemoryError:  # tells nothing of the file
             raise
-        except (pa.ArrowException, OSError):
-            raise _damaged(split.path) from None
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(split.path, error) from None
 
 
 def found(file: Any, path: str) -> dict[str, str]:
@@ -79,9 +80,11 @@ def _open(file: Any, path: str) -> pq.ParquetFile:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:
         raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError):
-        raise _damaged(path) from None
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from None
 
 
-def _damaged(path: str) -> InputError:
+def _damaged(path: str, error: Exception) -> InputError:
+    if may_pass(error):
+        return not_now(path, error)
     return InputError(f"input: {path} is not a Parquet file, or is damaged or cut short")

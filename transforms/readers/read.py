@@ -18,6 +18,7 @@ from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
 from transforms.files import is_local, reason_of
 from transforms.metrics import SPLITS_READ
+from transforms.passing import may_pass
 from transforms.progress import advance
 from transforms.readers.folders import all_below, holds_rows, may_name_folder, names_folder
 from transforms.readers.formats import reader_of
@@ -65,7 +66,8 @@ def _matches(patterns: tuple[str, ...]) -> list[Any]:
         return list(FileSystems.match([*map(_from_here, patterns)]))
     except BeamIOError as error:
         raise InputError(
-            f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}"
+            f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}",
+            again=may_pass(error),
         ) from None
 
 
@@ -85,7 +87,9 @@ def open_file(path: str) -> Any:
     try:
         return FileSystems.open(path)  # decompressed where the name says so
     except Exception as error:  # every filesystem has errors of its own
-        raise InputError(f"input: {path} cannot be read: {reason_of(error)}") from None
+        raise InputError(
+            f"input: {path} cannot be read: {reason_of(error)}", again=may_pass(error)
+        ) from None
 
 
 class ReadBatches(beam.PTransform):

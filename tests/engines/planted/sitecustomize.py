@@ -6,6 +6,7 @@ ever drawn, even what was replaced or swept later. Files in the folder plant fau
 
     sleep   seconds that every bundle waits before it begins
     raise   how many different bundles of every stage fail, each once, after all their work is done
+    python  the version that processes of workers say they run
 
 Without the variable nothing happens.
 """
@@ -96,9 +97,17 @@ def plant_in_files(module):
     module.write_once = noting(module.write_once)
 
 
+def plant_in_preflight(module):
+    """Makes processes of workers say that they run another Python."""
+    is_worker = any("sdk_worker" in each for each in sys.orig_argv)
+    if is_worker and setting("python"):
+        module.python_minor = lambda: f"{setting('python'):g}"
+
+
 PLANTS = {
     "apache_beam.runners.worker.bundle_processor": plant_in_bundles,
     "transforms.files": plant_in_files,
+    "transforms.preflight": plant_in_preflight,
 }
 
 

@@ -12,8 +12,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.running.job import beam_options
-from pipelines.running.loop import LOOP_RUNNER, LoopRunner
+from pipelines.running.job import LOOP_RUNNER, beam_options
+from pipelines.running.loop import LoopRunner
 from transforms.errors import InputError
 
 SEEN: list[Any] = []

@@ -1,0 +1,97 @@
+"""What a command tells of itself on standard error: lines for a person, or events for a program.
+
+With ``--log-format json`` every line is an object: the time, the level, the event, and what belongs
+to it. Nothing of the rows is in an event: names, folders, sentences and seconds alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from pipelines.faults.exit_code import ExitCode
+from pipelines.faults.outcome import Outcome
+from pipelines.terminal_text import print_line
+
+FORMATS = ("text", "json")
+
+
+class _Log:
+    """The log of this process.
+
+    Attributes:
+        is_json: whether it is for a program.
+        before: the handlers of libraries' logs, as they were without.
+    """
+
+    is_json = False
+    before: list[logging.Handler] | None = None
+
+
+LOG = _Log()
+
+
+def use_format(name: str) -> None:
+    """Logs in a format from now on.
+
+    Args:
+        name: one of `FORMATS`. As JSON, what libraries log is an event, too.
+    """
+    LOG.is_json = name == "json"
+    root = logging.getLogger()
+    if LOG.before is not None:
+        root.handlers[:], LOG.before = LOG.before, None
+    if LOG.is_json:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_JsonFormatter())
+        handler.setLevel(logging.WARNING)
+        # An engine's loggers have levels of their own, and are shown where all logs are.
+        handler.addFilter(lambda record: record.levelno >= root.level)
+        LOG.before, root.handlers[:] = list(root.handlers), [handler]
+
+
+def event(name: str, *, level: str = "info", **fields: object) -> None:
+    """Tells a program that something happened; a person is not told.
+
+    Args:
+        name: of the event.
+        level: ``info``, ``warning`` or ``error``.
+        fields: plain JSON values that belong to it.
+    """
+    if LOG.is_json:
+        print_line(_line(name, level, fields), file=sys.stderr)
+
+
+def remark(text: str) -> None:
+    """Tells a person, or a program, what is worth to be known."""
+    if LOG.is_json:
+        event("remark", level="warning", message=text)
+    else:
+        print_line(text, file=sys.stderr)
+
+
+def told(outcome: Outcome) -> None:
+    """Tells why a command ends."""
+    if LOG.is_json:
+        level = "warning" if outcome.code in (ExitCode.STOPPED, ExitCode.TERMINATED) else "error"
+        event("ended", level=level, code=int(outcome.code), message=outcome.sentence)
+    else:
+        print_line(f"dptrees: {outcome.sentence}", file=sys.stderr)
+
+
+def _line(name: str, level: str, fields: Mapping[str, object]) -> str:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    entries: dict[str, object] = {"time": now, "level": level, "event": name}
+    # DELETE may stand in JSON as it is, but not on a terminal.
+    return json.dumps(entries | dict(fields)).replace("\x7f", "\\u007f")
+
+
+class _JsonFormatter(logging.Formatter):
+    """What a library logs, as an event in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"logger": record.name, "message": record.getMessage()}
+        return _line("log", record.levelname.lower(), fields)

@@ -1,0 +1,61 @@
+"""What a failure is told as, and with which exit code.
+
+A failure that may pass by itself (memory, disk, network, a lost worker) is told apart from one that
+somebody must mend. No sentence made here holds a text of a library: those may show values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.faults.exit_code import ExitCode
+
+NO_MEMORY = "memory ran out; give the process more of it, or more workers with less work each"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a command ends.
+
+    Attributes:
+        code: its exit code.
+        sentence: what is told on standard error.
+    """
+
+    code: ExitCode
+    sentence: str
+
+
+def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome | None:
+    """What a failure is told as; None for a fault of the program.
+
+    Args:
+        error: as it left a command.
+        stopped: the exit code of a signal that came before it; None: none came.
+
+    >>> outcome_of(MemoryError()).code.name, outcome_of(ZeroDivisionError())
+    ('AGAIN', None)
+    """
+    if stopped is not None or isinstance(error, KeyboardInterrupt):
+        return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
+    from pipelines.release_folder import FolderError
+    from pipelines.sections.error import ConfigurationError
+    from pipelines.user_error import UserError
+    from transforms.errors import ReleaseError
+    from transforms.passing import is_no_memory, may_pass, system_reason
+
+    if isinstance(error, ReleaseError):
+        return _told(error.sentence, error.again)
+    if isinstance(error, FolderError):
+        return _told(str(error), error.again)
+    if isinstance(error, (UserError, ConfigurationError)):
+        return _told(str(error), again=False)
+    if is_no_memory(error):
+        return _told(NO_MEMORY, again=True)
+    if may_pass(error):
+        return _told(f"the system refused for now: {system_reason(error)}", again=True)
+    return None
+
+
+def _told(sentence: str, again: bool) -> Outcome:
+    return Outcome(code=ExitCode.AGAIN if again else ExitCode.MISTAKE, sentence=sentence)

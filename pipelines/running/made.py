@@ -1,0 +1,39 @@
+"""What a release consists of, as one object for a program."""
+
+from __future__ import annotations
+
+from dpcore.release.guarantee import CHECKSUM
+from pipelines.release_folder import ReleaseFolder
+from pipelines.reporting import REPORT
+from pipelines.terminal_text import print_json
+from transforms import files
+from transforms.layout import MANIFEST
+
+
+def print_made(folder: ReleaseFolder, *, made: bool, account: str | None) -> None:
+    """Prints what was written; nothing that the manifest does not tell.
+
+    Args:
+        folder: the release.
+        made: by this run; it stood there already otherwise.
+        account: what the ledger says of its data set; None without a ledger.
+    """
+    manifest = folder.manifest
+    trees = [{"name": each.name, "kind": each.kind} for each in folder.plan.questions]
+    print_json(
+        {
+            "release": folder.plan.name,
+            "folder": folder.path,
+            "made": made,
+            "manifest": {
+                "file": files.join(folder.path, MANIFEST),
+                "checksum": manifest.get(CHECKSUM),
+            },
+            "guarantee": manifest["guarantee"],
+            "ledger": account,
+            "trees": trees,
+            "files": folder.files,
+            "report": files.join(folder.path, REPORT),
+        },
+        indent=1,
+    )

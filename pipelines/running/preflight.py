@@ -1,0 +1,92 @@
+"""What is seen before a job goes to an engine: that it answers, and what its workers are like."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apache_beam as beam
+import grpc
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+
+from pipelines.faults.log import remark
+from pipelines.running.job import finish_job, runs_here
+from pipelines.user_error import UserError
+from transforms.errors import InputError
+from transforms.key_reference import KeyReference
+from transforms.preflight import LookAtWorkers, PreflightOptions, check_found
+
+ANSWER_SECONDS = 20
+_REMARK_SECONDS = 30
+# Whose jobs begin within seconds; workers of others are rented for minutes.
+_RUNNERS = ("portable", "flink", "spark", "prism")
+
+
+def check_workers(options: PipelineOptions, key: KeyReference) -> None:
+    """Sees that the engine answers, and that its workers have the launcher's Python, dptrees and
+    key. Workers that are threads of the launcher need no look.
+
+    Args:
+        options: Beam's.
+        key: with its check value.
+
+    Raises:
+        PreflightError: they differ.
+        InputError: the job server does not answer, or the job failed.
+    """
+    portable = options.view_as(PortableOptions)
+    _check_endpoint(portable.job_endpoint)
+    runner = str(options.view_as(StandardOptions).runner)
+    short = runner.split(".")[-1].lower().removesuffix("runner")
+    here = runs_here(options) or portable.environment_type == "LOOPBACK"
+    if here or short not in _RUNNERS or options.view_as(PreflightOptions).no_preflight:
+        return
+    pipeline = beam.Pipeline(options=_once(options))
+    pipeline | "Preflight" >> LookAtWorkers(key)
+    with _waiting():
+        check_found(finish_job(pipeline).metrics())
+
+
+def _once(options: PipelineOptions) -> PipelineOptions:
+    """The options of a job that Flink does not try again."""
+    given = options.get_all_options(drop_default=True, retain_unknown_options=True)
+    return PipelineOptions.from_dictionary(given | {"number_of_execution_retries": 0})
+
+
+def _check_endpoint(endpoint: str | None) -> None:
+    """Sees that a job server answers; Beam would wait for minutes.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not endpoint or endpoint == "embed":
+        return
+    if ":" not in endpoint:
+        raise UserError(f"--job_endpoint={endpoint}: is not HOST:PORT")
+    with grpc.insecure_channel(endpoint) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise InputError(
+                f"--job_endpoint: no job server answers at {endpoint}", again=True
+            ) from None
+
+
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """Remarks that nothing was heard of the workers for long."""
+    timer = threading.Timer(
+        _REMARK_SECONDS,
+        remark,
+        (
+            f"the engine has not run a step for {_REMARK_SECONDS} s: its slots are taken, or its "
+            "workers do not start (another Python, or no Beam, where they run?); waiting",
+        ),
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

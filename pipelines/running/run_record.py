@@ -1,0 +1,98 @@
+"""How long a run took, and with which versions: beside the folder, and no part of the release.
+
+    out/adult.run.json   beside the release out/adult
+
+Times depend on how many rows there are, as those of every program do. So they lie outside the
+folder that is published, for the operator alone (docs/exit-codes.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+
+from dpcore import __version__
+from pipelines.faults.log import event, remark
+from transforms import files
+from transforms.files import OutputError
+
+SUFFIX = ".run.json"
+FORMAT = 1
+# On which the bytes of a release depend, or how fast it is made.
+PACKAGES = ("apache-beam", "cryptography", "numpy", "pyarrow", "scipy")
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """The steps of a run, as they are taken.
+
+    Args:
+        runner: of Beam, by its name.
+
+    Attributes:
+        steps: name, folder and seconds of each.
+    """
+
+    runner: str = ""
+    begun: float = field(default_factory=time.time)
+    steps: list[dict[str, object]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str, folder: str) -> Iterator[None]:
+        """Measures a step, and tells programs that listen when it begins and ends."""
+        event("began", step=name, folder=folder)
+        start = time.monotonic()
+        yield
+        seconds = round(time.monotonic() - start, 3)
+        self.steps.append({"name": name, "folder": folder, "seconds": seconds})
+        event("done", step=name, folder=folder, seconds=seconds)
+
+    def write(self, output: str, manifest: object) -> None:
+        """Writes the record of a run that made a release; where it cannot be, that is remarked: the
+        release is there.
+
+        Args:
+            output: the folder of the release.
+            manifest: its checksum.
+        """
+        path = output.rstrip("/") + SUFFIX
+        now = time.time()
+        entries = {
+            "format": FORMAT,
+            "folder": output,
+            "manifest": manifest,
+            "started": _moment(self.begun),
+            "finished": _moment(now),
+            "seconds": round(now - self.begun, 3),
+            "steps": self.steps,
+            "runner": self.runner,
+            "versions": versions(),
+        }
+        try:
+            files.write_whole(path, (json.dumps(entries, indent=1) + "\n").encode())
+            if files.is_local(path):
+                os.chmod(path.removeprefix("file://"), 0o600)
+        except (OutputError, OSError):
+            remark(f"{path}: the times of this run cannot be written; the release is complete")
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a release is made with."""
+    found = {"dptrees": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")

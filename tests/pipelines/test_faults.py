@@ -1,0 +1,148 @@
+"""How `dptrees release` ends when it cannot do its work, and what it tells programs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from pipelines.faults.outcome import NO_MEMORY
+from transforms.readers import parquet_rows
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Outcome, Workspace
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """All files below a folder but the page."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def raising(error: BaseException) -> Any:
+    """A function that raises."""
+
+    def raise_(*arguments: Any, **named: Any) -> Any:
+        raise error
+
+    return raise_
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("place", ["reading", "writing"])
+def test_stopped_wherever_it_stands(
+    workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals, place: str,
+) -> None:  # fmt: skip
+    whole, name = parquet_rows.batches, "transforms.readers.parquet_rows.batches"
+    if place == "writing":
+        from transforms.draw import write_part as whole  # type: ignore[assignment]
+
+        name = "transforms.draw.write_part"
+
+    def stop(*arguments: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return whole(*arguments)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(name, stop)
+        outcome = workspace.release()
+    assert (outcome.code, outcome.out) == (SIGNALS[number], "")
+    assert outcome.err == "dptrees: stopped\n"
+    assert not (workspace.output / "manifest.json").exists()
+    assert workspace.release().code == 0
+    assert files_below(workspace.output) == files_below(released.output)
+
+
+NOWHERE = {
+    "Python's": ("dpcore.ordered.question.OrderedQuestion.increments", MemoryError()),
+    "while noise is drawn": ("dpcore.ordered.question.OrderedQuestion.draw", MemoryError()),
+    "Arrow's": ("pyarrow.parquet.ParquetFile.iter_batches", pa.ArrowMemoryError("malloc of 7")),
+    "the system's": ("pyarrow.parquet.ParquetFile.iter_batches", OSError(errno.ENOMEM, "none")),
+}
+
+
+@pytest.mark.parametrize("name", NOWHERE)
+def test_memory_is_told_as_memory(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(NOWHERE[name][0], raising(NOWHERE[name][1]))
+    outcome = workspace.release()
+    assert (outcome.code, outcome.out) == (75, "")
+    told = f"input: {workspace.file(0)} cannot be read now: Cannot allocate memory"
+    assert outcome.err in (f"dptrees: {NO_MEMORY}\n", f"dptrees: {told}\n")
+
+
+def test_a_network_is_not_a_damaged_file(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = OSError(errno.ETIMEDOUT, "at the row of kumquat")
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", raising(slow))
+    outcome = workspace.release()
+    told = f"input: {workspace.file(0)} cannot be read now: Connection timed out"
+    assert (outcome.code, outcome.err) == (75, f"dptrees: {told}\n")
+
+
+def events(outcome: Outcome) -> list[dict[str, Any]]:
+    """The lines of standard error, each of which is an event."""
+    found = [json.loads(line) for line in outcome.err.splitlines()]
+    assert all({"time", "level", "event"} <= each.keys() for each in found)
+    return found
+
+
+def test_told_to_programs(workspace: Workspace, released: Workspace) -> None:
+    outcome = workspace.release(None, "--json", "--log-format=json")
+    assert outcome.code == 0
+    told = json.loads(outcome.out)
+    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    assert told["folder"] == str(workspace.output) and told["made"] is True
+    assert told["manifest"]["checksum"] == manifest["checksum"]
+    assert told["guarantee"] == manifest["guarantee"]
+    assert told["trees"] == [{"name": name, "kind": "ordered"} for name in ("all", "places")]
+    parts = {part["file"] for part in manifest["parts"]}
+    assert set(told["files"]) == parts | manifest["files"].keys()
+    assert Path(told["report"]).exists()
+    steps = [(each["event"], each.get("step")) for each in events(outcome)]
+    run = [(event, step) for step in ("preflight", "job", "report") for event in ("began", "done")]
+    assert steps == [*run, ("finished", None)]
+    assert files_below(workspace.output) == files_below(released.output)
+
+    again = workspace.release(None, "--json", "--log-format=json")
+    assert json.loads(again.out) == told | {"made": False}
+    assert [each["event"] for each in events(again)] == ["standing", "finished"]
+
+
+def test_a_failure_is_an_event(workspace: Workspace) -> None:
+    workspace.file(0).write_text("no Parquet \x7f")
+    outcome = workspace.release(None, "--json", "--log-format=json", "--verbose")
+    assert (outcome.code, outcome.out) == (2, "")
+    *_, ended = events(outcome)
+    assert ended["event"] == "ended" and ended["code"] == 2 and "Parquet" in ended["message"]
+
+
+def test_times_lie_beside_the_folder(workspace: Workspace) -> None:
+    assert workspace.release().code == 0
+    record = workspace.folder / "out.run.json"
+    told = json.loads(record.read_text())
+    assert record.stat().st_mode & 0o077 == 0
+    assert [step["name"] for step in told["steps"]] == ["preflight", "job", "report"]
+    assert told["versions"]["pyarrow"] == pa.__version__
+    assert told["started"] <= told["finished"] and told["folder"] == str(workspace.output)
+    # No part of the release: a second run neither needs it nor makes it anew.
+    assert workspace.run("verify", workspace.output).code == 0
+    record.write_text("mine")
+    assert workspace.release().code == 0 and record.read_text() == "mine"
+
+
+def test_times_that_cannot_be_written_are_remarked(workspace: Workspace) -> None:
+    (workspace.folder / "out.run.json").mkdir()
+    outcome = workspace.release()
+    assert outcome.code == 0 and outcome.err.endswith("written; the release is complete\n")

@@ -1,0 +1,162 @@
+"""Rows of somebody's own pipeline: every form gives the same release, and mistakes are told."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.transforms.conftest import LOCAL_RUNNER
+from transforms.errors import InputError, sentence_in
+from transforms.key_reference import KeyReference, KeyReferenceError
+from transforms.readers.collection import batch_of, row_schema
+from transforms.release import ReleaseTrees
+
+
+class Visit(NamedTuple):
+    carrier: str | None
+    number: int | None
+    value: float | None
+    unused: list[int]
+
+
+SCHEMA = pa.schema({"value": pa.float64(), "number": pa.int64(), "carrier": pa.string()})
+
+
+def as_visits(rows: Any) -> Any:
+    made = [Visit(each["carrier"], each["number"], each["value"], []) for each in rows]
+    return beam.Create(made).with_output_types(Visit)
+
+
+def as_beam_rows(rows: Any) -> Any:
+    """Inferred fields are never Optional: without rows that miss a value."""
+    return "Rows" >> beam.Create(rows) | "ToRows" >> beam.Map(
+        lambda each: beam.Row(
+            value=float(each["value"]), number=int(each["number"]), carrier=str(each["carrier"])
+        )
+    )
+
+
+FORMS: dict[str, tuple[Callable[[Any], Any], pa.Schema | None]] = {
+    "NamedTuples": (as_visits, None),
+    "Beam's rows": (as_beam_rows, None),
+    "dictionaries": (beam.Create, SCHEMA),
+    "untold": (lambda rows: beam.Create(rows).with_output_types(Any), SCHEMA),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_release(
+    form: str, make_plan, rows, tmp_path: Path, key_file, nonce, run_steps, release_files
+) -> None:
+    plan, (create, schema) = make_plan("value", "number", "carrier"), FORMS[form]
+    if form == "Beam's rows":
+        rows = rows.drop_null()
+    run_steps(plan, rows, tmp_path / "steps", nonce)
+    unchecked = KeyReference(reference=f"file:{key_file}")
+    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
+        release = ReleaseTrees(
+            plan, key=unchecked, output=str(tmp_path / "own"), nonce=nonce, schema=schema
+        )
+        pipeline | create(rows.to_pylist()) | release
+    assert release_files(tmp_path / "own") == release_files(tmp_path / "steps")
+
+
+def refused(plan, reference, output: Path, rows: Any, schema: pa.Schema | None = None) -> str:
+    """The sentence in which rows are refused when the graph is built; nothing is written."""
+    with pytest.raises(InputError) as caught:
+        (
+            beam.Pipeline(LOCAL_RUNNER)
+            | rows
+            | ReleaseTrees(plan, key=reference, output=str(output), schema=schema)
+        )
+    assert not output.exists()
+    return caught.value.sentence
+
+
+def test_mistakes_are_told_when_the_graph_is_built(make_plan, reference, tmp_path: Path) -> None:
+    plan, output = make_plan("value", "number"), tmp_path / "out"
+    told = refused(plan, reference, output, beam.Create([1, 2]))
+    assert told.startswith("rows: the elements are of type int, but a release takes Arrow")
+    told = refused(plan, reference, output, beam.Create([{"value": 1.0}]))
+    assert told.endswith("give schema=pa.schema(...) of value, number")
+    schema = pa.schema({"value": pa.float64()})
+    told = refused(plan, reference, output, beam.Create([{"value": 1.0}]), schema)
+    assert told == "input: the PCollection has no column 'number', or has it twice"
+    told = refused(plan, reference, output, beam.Create([beam.Row(value="1", number=1)]))
+    assert told.startswith("input: the PCollection: column 'value' has type string")
+    told = refused(plan, reference, output, beam.Create([beam.Row(value=[1.0], number=1)]))
+    assert told.startswith("rows: the field 'value' is of type List")
+
+
+def failed(release: ReleaseTrees, rows: Any) -> str | None:
+    """The sentence in which a job fails."""
+    with pytest.raises(Exception) as caught, beam.Pipeline(LOCAL_RUNNER) as pipeline:
+        pipeline | rows | release
+    return sentence_in(str(caught.value))
+
+
+def test_mistakes_in_elements_stop_the_job(make_plan, reference, tmp_path: Path) -> None:
+    release = ReleaseTrees(make_plan("value"), key=reference, output=str(tmp_path / "out"))
+    batches = pa.table({"number": [1]}).to_batches()
+    assert failed(release, beam.Create(batches)) == (
+        "input: the PCollection has no column 'value', or has it twice"
+    )
+    untold = beam.Create([{"value": 1.0}]).with_output_types(Any)
+    told = failed(release, untold)
+    assert told is not None and told.startswith("rows: an element is of type dict, and nothing")
+    assert not (tmp_path / "out" / "record.json").exists()
+
+
+def test_a_missing_key_leaves_no_folder(make_plan, tmp_path: Path) -> None:
+    missing = KeyReference(reference=f"file:{tmp_path / 'none.key'}")
+    with pytest.raises(KeyReferenceError, match="does not exist"):
+        (
+            beam.Pipeline(LOCAL_RUNNER)
+            | beam.Create(pa.table({"value": [1.0]}).to_batches())
+            | (ReleaseTrees(make_plan("value"), key=missing, output=str(tmp_path / "out")))
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_value_beyond_its_type_is_missing_whatever_stands_beside_it() -> None:
+    schema = pa.schema({"x": pa.int8(), "y": pa.string()})
+    rows = [{"x": value, "y": "a\ud800" if value == 3 else "a"} for value in (1, 300, 3, None)]
+    alone = [batch_of([row], schema) for row in rows]
+    assert batch_of(rows, schema) == pa.Table.from_batches(alone).combine_chunks().to_batches()[0]
+    assert batch_of(rows, schema).to_pydict() == {
+        "x": [1, None, 3, None],
+        "y": ["a", "a", None, "a"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"x": "7"}, "column 'x' has type double, but a value of it is of Python's type str"),
+        ({"y": 7}, "an element has no column 'x'"),
+        (7, "an element has no column 'x'"),
+    ],
+)
+def test_a_row_of_another_form_is_a_mistake(row: Any, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        batch_of([{"x": 1.0}, row], pa.schema({"x": pa.float64()}))
+    assert words in caught.value.sentence and "7" not in caught.value.sentence
+
+
+class Typed(NamedTuple):
+    a: np.float32
+    b: "int | None"
+    c: bool
+
+
+def test_types_of_fields() -> None:
+    assert row_schema(Typed, ["c", "b", "a", "none"]) == pa.schema(
+        {"c": pa.bool_(), "b": pa.int64(), "a": pa.float32()}
+    )
+    declared = pa.schema({"a": pa.int8(), "other": pa.string()})
+    assert row_schema(Typed, ["a"], declared) == pa.schema({"a": pa.int8()})
+    assert row_schema(pa.RecordBatch, ["a"]) is None
