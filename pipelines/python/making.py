@@ -30,6 +30,7 @@ from pipelines.series.to_date import add_to_date
 from transforms import files
 from transforms.given_rows import held
 from transforms.held_files import KEPT_SCHEME, KeptFiles
+from transforms.readers.formats import format_of_names
 
 # Files of more bytes are read by Beam's local runner, which holds few of their rows at a time.
 MOST_HELD_BYTES = 2**28
@@ -70,7 +71,7 @@ class Call:
         given: dict[str, Any] = {"output": place if self.output is None else os.fspath(self.output)}
         given |= key_values(self.key)
         if (paths := file_paths(rows)) is not None:
-            given["input"] = {"format": _format(paths), "path": list(paths)}
+            given["input"] = {"format": format_of_names(paths), "path": list(paths)}
         configuration = configuration_of(self.config, given, self.parameters)
         if self.in_memory:
             self._check_memory(configuration)
@@ -88,10 +89,6 @@ class Call:
         ):
             if there is not None:
                 raise Error(f"output: is needed with {name}, since {why}")
-
-
-def _format(paths: Sequence[str]) -> str:
-    return "csv" if all(path.endswith((".csv", ".csv.gz")) for path in paths) else "parquet"
 
 
 def release(rows: Any, call: Call) -> Release:
