@@ -23,6 +23,7 @@ _DATE = (
     r"|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)$"
 )
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+_CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
 _MAYBE_NUMBER = r"^[^,$%/:;' ]+$"
 _MAYBE_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -151,6 +152,8 @@ def _pattern(wanted: pa.DataType) -> str:
         return _UNSIGNED if pa.types.is_unsigned_integer(wanted) else _INTEGER
     if pa.types.is_date(wanted):
         return _DATE
+    if pa.types.is_time(wanted):
+        return _CLOCK
     if pa.types.is_timestamp(wanted):
         return _TIME if wanted.tz is None else _ZONED_TIME
     return _NUMBER
