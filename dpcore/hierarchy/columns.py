@@ -153,7 +153,7 @@ class _CodeReader(ColumnReader):
         self._width = width
 
     def accepts(self, type: pa.DataType) -> bool:
-        return is_text(type) or is_number(type)
+        return (is_text(type) or is_number(type)) and not pa.types.is_boolean(type)
 
     def positions(self, column: pa.Array) -> Integers:
         if is_text(column.type):

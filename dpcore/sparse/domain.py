@@ -273,6 +273,8 @@ class CodeDomain(SparseDomain):
     def accepts(self, type: pa.DataType) -> bool:
         """Numbers; texts as well in the notation of addresses."""
         plain = value_type(type)
+        if pa.types.is_boolean(plain):
+            return False  # which is no code
         texts = self.notation == "ipv4" and is_text(plain)
         return is_number(plain) or bool(pa.types.is_null(plain)) or texts
 

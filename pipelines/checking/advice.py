@@ -8,8 +8,9 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
+from pipelines.checking.check import Check
 from pipelines.checking.shapes import most_common
-from pipelines.checking.tally import UNREAD, Cause, Tally, TreeTally
+from pipelines.checking.tally import UNREAD, Cause, TreeTally
 
 _DATE = re.compile(r"^\s*9{1,4}[-/. ](9{1,2}|a)[-/. ]9{1,4}(?P<time>[ aT].*)?$|^9{8}$")
 _PLAIN_DATE = re.compile(r"^9{4}-99-99$")
@@ -18,23 +19,25 @@ _COMMA = re.compile(r"^[-+]?9+,9+$")
 _MARKED = re.compile(r"^[^9]*[-+]?9[9.,]*[^9]*$")
 
 
-def advice_of(tree: TreeTally, tally: Tally, names: list[str]) -> Iterator[str]:
+def advice_of(tree: TreeTally, check: Check) -> Iterator[str]:
     """What to do, in sentences.
 
     Args:
-        tree: one of the tally's.
-        tally: of all rows.
-        names: of the columns that the files have.
+        tree: one of the check's.
+        check: of all rows.
     """
+    tally, is_csv = check.tally, check.configuration.input_format == "csv"
     for column in tree.question.columns:
         if tally.rows and tally.missing[column] == tally.rows:
-            yield _nothing_in(column, names)
+            yield _nothing_in(column, check.names)
     for cause in tree.in_order:
         wanted = tree.question.value_types.get(cause.column)
         if cause.cause == UNREAD and wanted is not None:
-            yield from _of_texts(cause, wanted)
-        elif cause.cause == "unknown":
-            yield from _of_unknown(cause)
+            for what, key in _of_texts(cause, wanted):
+                yield what + (f": see input.{key} (docs/csv.md)" if is_csv and key else "")
+        elif cause.cause == "unknown" and any(look != look.strip() for look in cause.looks):
+            how = ": see input.trim (docs/csv.md)" if is_csv else ""
+            yield f"{cause.column} has values with blanks around them{how}"
     if tally.rows and not tree.counted:
         yield f"no row is counted: a release of {tree.question.name} would be noise alone"
 
@@ -45,22 +48,19 @@ def _nothing_in(column: str, names: list[str]) -> str:
     return f"no row has a value of {column}{hint}"
 
 
-def _of_texts(cause: Cause, wanted: pa.DataType) -> Iterator[str]:
+def _of_texts(cause: Cause, wanted: pa.DataType) -> Iterator[tuple[str, str]]:
+    """What is the matter with texts that are no values, and the key of CSV that helps."""
     looks = most_common(cause.looks)
     if pa.types.is_temporal(wanted):
         if any(_DATE.match(look) and not _PLAIN_DATE.match(look) for look in looks):
             yield (
-                f"{cause.column} is read as dates or times like 2024-07-04 or 2024-07-04 18:00:00, "
-                "and is written otherwise: say how with input.date_format (docs/csv.md)"
+                f"{cause.column} is not written as dates and times are read, 2024-07-04 or "
+                "2024-07-04 18:00:00 where nothing else is said",
+                "date_format",
             )
     elif any(_THOUSANDS.match(look) for look in looks):
-        yield f"{cause.column} has commas between thousands: see input.thousands (docs/csv.md)"
+        yield f"{cause.column} has commas between thousands", "thousands"
     elif any(_COMMA.match(look) for look in looks):
-        yield f"{cause.column} has a comma before decimals: see input.decimal (docs/csv.md)"
+        yield f"{cause.column} has a comma before decimals", "decimal"
     elif any(_MARKED.match(look) for look in looks):
-        yield f"{cause.column} has signs beside its numbers: write the numbers alone"
-
-
-def _of_unknown(cause: Cause) -> Iterator[str]:
-    if any(look != look.strip() for look in cause.looks):
-        yield f"{cause.column} has values with blanks around them: see input.trim (docs/csv.md)"
+        yield f"{cause.column} has signs beside its numbers: write the numbers alone", ""

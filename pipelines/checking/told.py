@@ -72,7 +72,7 @@ def _tree_lines(tree: TreeTally, check: Check) -> Iterator[str]:
         if cause.looks:
             looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
             yield f"  {'':>12}   they look like: {looks}"
-    for sentence in advice_of(tree, check.tally, check.names):
+    for sentence in advice_of(tree, check):
         yield f"  advice: {escaped(sentence)}"
 
 
@@ -108,7 +108,7 @@ def check_entry(check: Check, number: int) -> dict[str, Any]:
                     }
                     for cause in tree.in_order
                 ],
-                "advice": list(advice_of(tree, tally, check.names)),
+                "advice": list(advice_of(tree, check)),
             }
             for tree in tally.trees
         ],

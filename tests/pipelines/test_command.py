@@ -16,7 +16,7 @@ from pipelines import planning
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-COMMANDS = ("plan", "keygen", "release", "query", "report")
+COMMANDS = ("plan", "check", "keygen", "release", "query", "report")
 SLOW_TO_IMPORT = {"apache_beam", "scipy.stats", "sqlalchemy", "alembic"}
 
 

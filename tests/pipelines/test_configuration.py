@@ -526,7 +526,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("by", "{column: c, keys: []}", "trees[0].by.keys: must hold at least one value"),
         ("by", "{column: c, keys: [a, 1]}", "trees[0].by.keys: must be all texts or all whole"),
         ("by", "{column: c, keys: [1.5]}", "trees[0].by.keys: must be all texts or all whole"),
-        ("by", "{column: c, keys: [true]}", "trees[0].by.keys: must be all texts or all whole"),
+        ("by", "{column: c, keys: [true, 1]}", "trees[0].by.keys: must be all texts or all whole"),
         ("by", "{column: c, keys: [a, b, a]}", "trees[0].by.keys: hold 'a' more than once"),
         ("by", "{column: c, keys: [9223372036854775808]}", "trees[0].by.keys: must be valid"),
         ("by", "{column: c, keys: [a], unknown: clamp}", "by.unknown: 'clamp' must be drop or"),
@@ -595,7 +595,7 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ("{kind: tree, column: x}", ".kind: 'tree' must be ordered"),
         (
             "{type: float, column: x}",
-            ".type: 'float' must be number, integer, date, timestamp, category",
+            ".type: 'float' must be number, integer, date, timestamp, time,",
         ),
         ("{type: [number], column: x}", ".type: a list must be number, integer"),
         ("{type: integer, column: x, lower: 0.5, upper: 2}", ".lower: 0.5 must be a whole number"),

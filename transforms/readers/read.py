@@ -6,6 +6,7 @@ Beside the batches, every step tells how much it took and gave, as increments to
 come out at zero (`transforms.conservation`): an engine that loses a split or a batch is found out.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -63,7 +64,10 @@ def _of_rows(result: Any, glob: str) -> dict[str, int]:
 
 def _matches(patterns: tuple[str, ...]) -> list[Any]:
     try:
-        return list(FileSystems.match([*map(_from_here, patterns)]))
+        with warnings.catch_warnings():
+            # Of Beam's own expression for a name that has a bracket.
+            warnings.simplefilter("ignore", FutureWarning)
+            return list(FileSystems.match([*map(_from_here, patterns)]))
     except BeamIOError as error:
         raise InputError(
             f"input.path: {', '.join(patterns)} cannot be listed: {reason_of(error)}",

@@ -6,9 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_columns
 from dpcore.ordered.make import make_domain
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import make_key_list
+from dpcore.sparse.domain import CodeDomain
+from dpcore.sparse.labels import LabelDomain
 
 MOMENTS = [time(0), time(9, 29, 59, 999_999), time(9, 30), time(23, 59, 59), None]
 HALF_HOURS = make_domain({"column": "x", "type": "time", "cells": 48})
@@ -116,3 +120,16 @@ def test_truth_values_are_numbers_and_texts(form) -> None:
     assert words.labels(0, 2).to_pylist() == ["false", "true"]
     keys = make_key_list({"column": "x", "keys": [True], "unknown": "other"})
     assert keys.codes(rows).tolist() == [0, 1, 1, 0]
+
+
+def test_truth_values_are_labels() -> None:
+    rows = {"x": pa.array([True, None, False, True])}
+    counts = LabelDomain(label_columns=("x",)).leaf_counts(rows)
+    assert dict(zip(counts.keys.to_pylist(), counts.counts.tolist(), strict=True)) == {
+        "false": 1,
+        "true": 2,
+    }
+    words = universe_from_columns({"x": pa.array(["true", "false"])})
+    assert HierarchyDomain(universe=words, columns=("x",)).leaf_ids(rows).tolist() == [1, -1, 0, 1]
+    codes = CodeDomain(column="x", widths=(4, 4), notation="hex")
+    assert not codes.accepts(pa.bool_())
