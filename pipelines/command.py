@@ -61,6 +61,7 @@ def command_parser() -> CommandParser:
         prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
+    parser.set_defaults(whole=parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_init(commands)
     add_plan(commands)

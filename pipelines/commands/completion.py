@@ -15,7 +15,7 @@ _FOLDERS = ("RELEASE",)
 
 def add_completion(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        for line in completion_text(chosen.shell).splitlines():
+        for line in completion_text(chosen.whole, chosen.shell).splitlines():
             print_line(line)
         return 0
 
@@ -25,17 +25,15 @@ def add_completion(commands: Commands) -> None:
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
-def completion_text(shell: str) -> str:
+def completion_text(parser: argparse.ArgumentParser, shell: str) -> str:
     """The script of a shell that completes commands, options, files and folders.
 
     Args:
+        parser: of the whole command line.
         shell: one of `SHELLS`.
     """
     import shtab
 
-    from pipelines.command import command_parser
-
-    parser = command_parser()
     _name_files(parser, shtab.FILE, shtab.DIRECTORY)
     return str(shtab.complete(parser, shell=shell))
 

@@ -540,3 +540,18 @@ def test_no_permission(workspace: Workspace) -> None:
 def test_bad_beam_option(workspace: Workspace, option: str, words: str) -> None:
     assert_refused(workspace, workspace.release(None, option), words)
     assert not workspace.output.exists()
+
+
+def test_a_missing_key_file_says_where_relative_paths_start(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace.folder)
+
+    def change(settings) -> None:
+        settings["key_file"] = "absent.key"
+
+    outcome = workspace.release(change)
+    assert outcome.code == 2 and outcome.err == (
+        f"dptrees: key: absent.key does not exist in {workspace.folder}, where relative paths "
+        "start; make it with: dptrees keygen absent.key\n"
+    )

@@ -108,7 +108,7 @@ def test_every_command_has_examples() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_what_a_shell_completes(workspace: Workspace, shell: str, tmp_path: Path) -> None:
     text = workspace.run("completion", shell).out
-    assert text.rstrip("\n") == completion_text(shell).rstrip("\n")
+    assert text.rstrip("\n") == completion_text(command_parser(), shell).rstrip("\n")
     for word in (*commands(command_parser()), "quantile", "simultaneous"):
         assert word in text
     if (program := shutil.which(shell)) is not None:
@@ -118,7 +118,7 @@ def test_what_a_shell_completes(workspace: Workspace, shell: str, tmp_path: Path
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    (tmp_path / "script").write_text(completion_text("bash"))
+    (tmp_path / "script").write_text(completion_text(command_parser(), "bash"))
     asked = (
         "source ./script; COMP_WORDS=(dptrees {}); COMP_CWORD={}; "
         '_shtab_dptrees 2>/dev/null; echo "${{COMPREPLY[@]}}"'

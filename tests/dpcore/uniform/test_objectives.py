@@ -12,12 +12,13 @@ import pytest
 
 from dpcore.ordered.planner import plan_tree, predicted_error
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.plan import plan_from_spec
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import TreeBatch
 from dpcore.uniform.objectives import (
     CdfObjective,
+    CountObjective,
     Guess,
     NodeObjective,
     Objective,
@@ -31,6 +32,7 @@ from dpcore.uniform.setting import TreeSetting
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [
     CdfObjective(),
+    CountObjective(),
     QuantileObjective(quantiles=(0.5,)),
     QuantileObjective(quantiles=(0.0, 0.1, 1.0)),
     QuantileObjective(quantiles=(0.25, 0.75), guesses=GUESSES),
@@ -71,7 +73,7 @@ def test_errors_have_a_unit_and_say_what_they_speak_of() -> None:
     for objective in OBJECTIVES:
         guessed = isinstance(objective, QuantileObjective) and bool(objective.guesses)
         assert objective.unit == ("cells" if guessed else "rows")
-    assert len({objective.reads for objective in OBJECTIVES}) == 7  # any two lists of quantiles
+    assert len({objective.reads for objective in OBJECTIVES}) == 8  # any two lists of quantiles
     assert RangeObjective(widths=(7, 2)).reads == "ranges of 7, 2 cells"
 
 
@@ -207,3 +209,45 @@ def test_a_search_looks_at_a_few_of_many_places_and_weighs_them_alike() -> None:
     few = RangeObjective(widths=(3, 4000))  # all 97 places of the second are looked at
     searched = few.searched_parts(batch, precisions, 2**14).sum()
     assert searched == pytest.approx(few.variance(batch, precisions)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("leaves", [1, 2, 3, 7, 16, 41, 300])
+def test_counts_are_best_measured_alone(measure: Measure, leaves: int) -> None:
+    """All of the budget on the leaves; and no tree of a few levels is better."""
+    setting = TreeSetting(
+        leaves=leaves,
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=measure, amount=Fraction(1)),
+    )
+    counts = CountObjective()
+    plan = plan_tree(setting, objective=counts)
+    flat = TreePlan.of(setting, *_flat(leaves))
+    assert plan == flat
+    assert predicted_error(plan, counts) == pytest.approx(flat.variances[-1] ** 0.5)
+    for fanout in (2, 3):
+        height = next(h for h in range(12) if fanout**h >= leaves)
+        if height > 1:
+            tree = Tree(leaves=leaves, fanouts=(fanout,) * height)
+            shares = (Fraction(0), *[Fraction(1, height)] * height)
+            assert predicted_error(TreePlan.of(setting, tree, shares), counts) > predicted_error(
+                plan, counts
+            )
+
+
+def _flat(leaves: int) -> tuple[Tree, tuple[Fraction, ...]]:
+    fanouts = (leaves,) if leaves > 1 else ()
+    return Tree(leaves=leaves, fanouts=fanouts), (*[Fraction(0)] * len(fanouts), Fraction(1))
+
+
+def test_counts_are_those_of_ranges_of_one_cell() -> None:
+    setting = TreeSetting(
+        leaves=37,
+        unit=SUBSTITUTE_ROW,
+        public_total=True,
+        budget=Budget(measure=Measure.RHO, amount=Fraction(1, 3)),
+    )
+    plan = plan_tree(setting)
+    ranges = predicted_error(plan, RangeObjective(widths=(1,)))
+    assert predicted_error(plan, CountObjective()) == pytest.approx(ranges)
+    assert objective_from_spec(CountObjective().spec()) == CountObjective()
