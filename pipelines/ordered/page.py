@@ -51,12 +51,12 @@ from pipelines.page.reading import (
 )
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 
+_RISES = ("count", "The CDF never falls.")
 # Categories that have a bar each.
 _MAX_BARS = 60
 _NOTES = (
     unbiased_estimate("number of rows"),
     *consistent_count(ADDS_UP),
-    ("count", "The CDF never falls."),
     *interval(CENTRED),
     STANDARD_ERROR,
 )
@@ -84,7 +84,7 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
-        notes=_NOTES,
+        notes=(*_NOTES, _RISES) if _is_ordered(question) else _NOTES,
         charts=drawn.charts(),
     )
 

@@ -295,6 +295,24 @@ def test_categories_have_bars_and_keys_a_table(made: Made, page: str) -> None:
     assert "C by key" in " ".join(elements_of(keyed).text.split())
 
 
+class Nominal(CategoryDomain):
+    """Categories whose order means nothing."""
+
+    is_ordered = False
+
+
+def test_categories_without_an_order_have_bars_and_no_cdf() -> None:
+    sizes = Nominal(column="size", categories=("S", "M", "L"))
+    by = KeyList(column="shop", keys=("a", "b"))
+    trees = (question("one", sizes, (3,), None, ()), question("by", sizes, (3,), by, ()))
+    page = Made(*trees).page()
+    assert [tree["figures"] for tree in elements_of(page).data["trees"]] == [{}, {}]
+    text = " ".join(elements_of(page).text.split())
+    assert "largest of 3 categories" in text and "Size by key" in text
+    assert "CDF" not in text and "below each value" not in text
+    assert "The CDF never falls" in Made(AGES).page()
+
+
 def test_tree_of_one_leaf_and_key_without_rows() -> None:
     one = question("one", IntegerDomain(column="a", lower=0, upper=1), ())
     assert "All levels are here." in Made(one).page()
