@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import apache_beam as beam
+import pytest
+
+from pipelines.configuration import load_configuration
 from tests.pipelines.conftest import PROJECT, search_path
+from transforms.errors import InputError
+from transforms.key_reference import KeyReference
+from transforms.release import ReleaseTrees
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.pipelines.conftest import Workspace
 
@@ -25,6 +30,25 @@ def written_examples(page: Path, folder: Path) -> list[str]:
     for name, text in found.items():
         (folder / name).write_text(text)
     return list(found)
+
+
+def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
+    """Whose keys are selected from the rows: stand-ins for them must not be released."""
+
+    def private(settings: dict[str, Any]) -> None:
+        settings["privacy"]["delta"] = 1e-6
+        settings["trees"][1]["by"] = {"column": "place", "type": "text", "keys": "private"}
+
+    plan = load_configuration(workspace.configure(private)).plan()
+    output = workspace.folder / "own"
+    key = KeyReference(reference=f"file:{workspace.key}")
+    with pytest.raises(InputError, match="the keys of places are yet to be selected"):
+        (
+            beam.Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")
+            | beam.Create(workspace.values().to_batches())
+            | ReleaseTrees(plan, key=key, output=str(output))
+        )
+    assert not output.exists()
 
 
 def test_example(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

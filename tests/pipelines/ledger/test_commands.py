@@ -36,9 +36,9 @@ def plain(tmp_path: Path) -> Ledgered:
     return Ledgered(tmp_path / "made", f"sqlite:///{tmp_path}/budget.db")
 
 
-def refused(outcome: Outcome, *words: str) -> None:
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
     """Sees that a command was refused in one sentence that has these words."""
-    assert outcome.code == 2, outcome
+    assert outcome.code == code, outcome
     assert len(outcome.err.splitlines()) == 1 and SECRET not in outcome.err
     for word in words:
         assert word in outcome.err
@@ -292,7 +292,7 @@ def test_a_server_that_does_not_answer(workspace: Workspace) -> None:
     url = "postgresql://me@127.0.0.1:1/budgets"  # where nobody listens
     pytest.importorskip("psycopg")
     outcome = workspace.release(lambda settings: settings.update(ledger=url))
-    refused(outcome, f"ledger: {url} cannot be used: ")
+    refused(outcome, f"ledger: {url} cannot be used: ", code=75)
     assert not workspace.output.exists()
 
 
@@ -334,7 +334,7 @@ def test_a_ledger_that_is_busy(made: Ledgered, monkeypatch: pytest.MonkeyPatch) 
         from pipelines.ledger.account import locked_account
 
         locked_account(connection, "flights")
-        refused(made.release(), "ledger: ", "cannot be used: ")
+        refused(made.release(), "ledger: ", "cannot be used: ", code=75)
     assert not made.output.exists()
     assert made.ledger.account("flights").spent.epsilon == 0
 
