@@ -255,7 +255,9 @@ def listed_values(values: Sequence[object]) -> tuple[object, ...]:
 
 def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
-        return None if is_text(type) else _PLAIN
+        # Of truth values no other texts can come.
+        others = pa.types.is_boolean(type) and not set(_TRUTHS.values()) & set(values.values)
+        return None if is_text(type) and not others else _PLAIN
     return None if is_number(type) else _WHOLE
 
 

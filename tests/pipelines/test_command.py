@@ -46,7 +46,7 @@ def test_help_of_a_command(workspace: Workspace, name: str) -> None:
         (("simple",), "invalid choice: 'simple'"),
         (("relase", "x.yaml"), "did you mean release?"),
         (("plan", "x.yaml", "--jsn"), "unrecognized arguments: --jsn; did you mean --json?"),
-        (("query", "out", "tpo"), "'top'); did you mean top?"),
+        (("query", "out", "tpo"), "; did you mean top?"),
         (("plan",), "CONFIG"),
         (("release",), "CONFIG"),
         (("query", "out"), "QUESTION"),

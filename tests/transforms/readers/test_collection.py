@@ -85,7 +85,9 @@ def test_mistakes_are_told_when_the_graph_is_built(make_plan, reference, tmp_pat
     assert told.endswith("give schema=pa.schema(...) of value, number")
     schema = pa.schema({"value": pa.float64()})
     told = refused(plan, reference, output, beam.Create([{"value": 1.0}]), schema)
-    assert told == "input: the PCollection has no column 'number', or has it twice"
+    assert told == (
+        "input: the PCollection has no column 'number', or has it twice; its columns are value"
+    )
     told = refused(plan, reference, output, beam.Create([beam.Row(value="1", number=1)]))
     assert told.startswith("input: the PCollection: column 'value' has type string")
     told = refused(plan, reference, output, beam.Create([beam.Row(value=[1.0], number=1)]))
@@ -103,7 +105,7 @@ def test_mistakes_in_elements_stop_the_job(make_plan, reference, tmp_path: Path)
     release = ReleaseTrees(make_plan("value"), key=reference, output=str(tmp_path / "out"))
     batches = pa.table({"number": [1]}).to_batches()
     assert failed(release, beam.Create(batches)) == (
-        "input: the PCollection has no column 'value', or has it twice"
+        "input: the PCollection has no column 'value', or has it twice; its columns are number"
     )
     untold = beam.Create([{"value": 1.0}]).with_output_types(Any)
     told = failed(release, untold)
