@@ -47,7 +47,7 @@ def write_report_html(
             tree; `check_asked_paths` has seen them.
 
     Returns:
-        the HTML text, below 1 MB, of most releases below 600 KB.
+        the HTML text, below 600 KB, but for very long names.
     """
     plan, asked = release.plan, asked or {}
     questions = _shown_trees(plan, asked)

@@ -99,7 +99,7 @@ def time_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
     )
 
 
-def name_axis(names: Sequence[str], label: str, signs: int = 60) -> Axis:
+def name_axis(names: Sequence[str], label: str, signs: int = 72) -> Axis:
     """An axis of names, each around its place in the list; of many some.
 
     Args:

@@ -67,7 +67,7 @@
     // The point of the nearest line below or above the place that is pointed at.
     say(across, up) {
       const { data } = this;
-      if (data.cells) return this.tell(this.cellText(across, up), across);
+      if (data.cells) return this.tell(this.cellText(across, up), across, up);
       let best = null;
       for (const series of this.seen) {
         const own = data.series[series], place = nearest(own.at, 1000 * across);
@@ -80,12 +80,14 @@
     show(series, place) {
       Object.assign(this, { series, place });
       const own = this.data.series[series];
-      this.tell(sentence(this.data, own, place), own.at[place] / 1000);
+      this.tell(sentence(this.data, own, place), own.at[place] / 1000, height(this.data, own, place));
     }
 
-    tell(text, across) {
+    tell(text, across, up) {
       this.read.textContent = text;
+      // Where it hides least of what is drawn.
       this.read.classList.toggle("aside", across > .5);
+      this.read.classList.toggle("below", up > .5);
       this.cursor.classList.add("on");
       this.cursor.setAttribute("x1", 100 * across + "%");
       this.cursor.setAttribute("x2", 100 * across + "%");

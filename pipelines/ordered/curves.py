@@ -58,7 +58,7 @@ def points_per_key(curves: int) -> int:
     """How many points a curve may have when the page draws so many curves.
 
     >>> points_per_key(1), points_per_key(100)
-    (1000, 80)
+    (1000, 56)
     """
     return max(30, min(1_000, MAX_POINTS // curves))
 

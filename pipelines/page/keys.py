@@ -46,8 +46,8 @@ class ShownKeys:
 
 
 def shown_number(question: Question, trees: int) -> int:
-    """As many keys as leave each a curve of 100 points."""
-    return min(question.key_count, max(1, min(MAX_KEYS, MAX_POINTS // trees // 100)))
+    """As many keys as leave each a curve of 70 points."""
+    return min(question.key_count, max(1, min(MAX_KEYS, MAX_POINTS // trees // 70)))
 
 
 def shown_keys(release: ReleasedTables, question: Question, trees: int) -> ShownKeys:

@@ -407,6 +407,14 @@ def test_page_of_many_trees_keys_and_long_names_is_bounded() -> None:
     assert all(len(tree["keys"]) <= MAX_KEYS for tree in elements_of(page).data["trees"])
 
 
+def test_pages_of_many_curves_are_below_600_kb() -> None:
+    domain = NumberDomain(column="x", lower=0, upper=1, cells=4000)
+    keys = KeyList(column="k", keys=tuple(f"key {place}" for place in range(40)))
+    keyed = Made(question("keyed", domain, (40, 100), keys)).page()
+    several = Made(*(question(f"t{place}", domain, (40, 100)) for place in range(12))).page()
+    assert max(len(page.encode()) for page in (keyed, several)) < 600_000
+
+
 def test_clip_bounds_bytes_and_replaces_what_is_invisible() -> None:
     assert clip("a\u202eb\x00") == "a\ufffdb\ufffd"
     assert clip("\u00e9" * 100, 5) == "\u00e9\u00e9\u2026"

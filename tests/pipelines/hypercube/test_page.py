@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pipelines.hypercube.densities import Densities
 from pipelines.hypercube.page import MAX_PARTS
 from pipelines.release_folder import ReleaseFolder
 from pipelines.report import write_report_html
-from tests.pipelines.chromium import PROGRAM, Chromium
+from tests.pipelines.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, workspace_of
 from tests.pipelines.report_page import elements_of
@@ -238,15 +237,6 @@ def test_the_mechanism_in_words(workspace: Workspace, keys: dict[str, Any], said
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    if PROGRAM is None:
-        pytest.skip("no chromium here")
-    started = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield started
-    started.close()
 
 
 PLACE = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.chromium import PROGRAM, Chromium
+from tests.pipelines.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 
 CLOSING = "</script><!--<script>alert(1)</script>"
@@ -75,17 +73,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
     return workspace.output / "report.html"
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """A browser; where one is required, its absence fails."""
-    if PROGRAM is None:
-        assert os.environ.get("DPTREES_REQUIRE_BROWSER") != "1", "there is no chromium"
-        pytest.skip("no chromium here")
-    started = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield started
-    started.close()
 
 
 @pytest.fixture
