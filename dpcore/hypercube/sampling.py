@@ -92,7 +92,7 @@ class RowSampler:
             first, width = start[parts], (stop - start)[parts]
             inside = _uniform(stream, len(parts)) * width
             cell = np.minimum(inside.astype(np.int64), width - 1)
-            columns.append(axis.value_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
+            columns.append(axis.rows_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.arrays import Integers
+from dpcore.arrays import Floats, Integers
 from dpcore.ordered.domain import check_cells
 from dpcore.ordered.step import StepDomain, multiplied
 from dpcore.refusal import Refusal
@@ -318,6 +318,11 @@ class TimeDomain(StepDomain):
 
     def _from_steps(self, steps: Integers) -> pa.Array:
         return pa.array(steps / _HOUR)
+
+    def rows_at(self, cell: Integers, share: Floats) -> pa.Array:
+        hours = np.asarray(self.value_at(cell, share))
+        steps = np.minimum(np.rint(hours * _HOUR).astype(np.int64), _DAY - 1)
+        return pa.array(steps).cast(pa.time64("us"))
 
     def _texts(self, steps: Integers) -> pa.StringArray:
         # 24:00 is the midnight of the next day, which begins with its date.

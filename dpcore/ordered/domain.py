@@ -211,6 +211,10 @@ class OrderedDomain(ABC):
             raise ValueError("share must lie in [0, 1].")
         return self._values_at(cell, share)
 
+    def rows_at(self, cell: Integers, share: Floats) -> pa.Array:
+        """As `value_at`, in the type of a column of rows, that of `value_types`."""
+        return self.value_at(cell, share)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read: one."""

@@ -53,6 +53,8 @@ def test_a_part_of_the_day() -> None:
     )
     assert day.value_at(np.array([0]), np.array([0.5])).to_pylist() == [8.5]
     assert day.value_types == {"x": pa.time64("us")}
+    rows = day.rows_at(np.array([0, 8]), np.array([0.5, 1.0]))
+    assert rows.to_pylist() == [time(8, 30), time(16, 59, 59, 999_999)]
 
 
 @pytest.mark.parametrize(
