@@ -146,7 +146,8 @@ def _tell(stage: Stage, *, standing: bool, as_json: bool) -> None:
     output, account = stage.output, stage.booking.account.line if stage.booking else None
     folder = ReleaseFolder(output)
     if not standing:
-        stage.record.write(output, folder.manifest.get(CHECKSUM))
+        in_series = stage.plan.run is not None
+        stage.record.write(output, folder.manifest.get(CHECKSUM), in_series=in_series)
     event("finished", folder=output, manifest=folder.manifest.get(CHECKSUM), made=not standing)
     if as_json:
         with redirect_stdout(StringIO()):

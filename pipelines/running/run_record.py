@@ -1,6 +1,7 @@
 """How long a run took, and with which versions: beside the folder, and no part of the release.
 
-    out/adult.run.json   beside the release out/adult
+    out/adult.run.json               beside the release out/adult
+    out/daily.period-0001.run.json   beside the series out/daily
 
 Times depend on how many rows there are, as those of every program do. So they lie outside the
 folder that is published, for the operator alone (docs/exit-codes.md).
@@ -54,15 +55,19 @@ class RunRecord:
         self.steps.append({"name": name, "folder": folder, "seconds": seconds})
         event("done", step=name, folder=folder, seconds=seconds)
 
-    def write(self, output: str, manifest: object) -> None:
+    def write(self, output: str, manifest: object, *, in_series: bool = False) -> None:
         """Writes the record of a run that made a release; where it cannot be, that is remarked: the
         release is there.
 
         Args:
             output: the folder of the release.
             manifest: its checksum.
+            in_series: that folder lies in the one of its series.
         """
-        path = output.rstrip("/") + SUFFIX
+        path = output.rstrip("/")
+        if in_series:  # not in what is published
+            path = ".".join(path.rsplit("/", 1))
+        path += SUFFIX
         now = time.time()
         entries = {
             "format": FORMAT,
