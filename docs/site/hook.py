@@ -24,20 +24,6 @@ TAKEN = {
     **{f"examples/{path.name}": f"examples/{path.name}" for path in PROJECT.glob("examples/*.*")},
 }
 
-# Pages in the navigation that may be missing. Take out what is there.
-COMING = frozenset(
-    {
-        "check.md",
-        "csv.md",
-        "exit-codes.md",
-        "inputs.md",
-        "python.md",
-        "query.md",
-        "report.md",
-        "transform.md",
-    }
-)
-
 # A part of a page that is there with a file of the project.
 _IF = re.compile(r"^<!-- if: (\S+) -->\n(.*?)^<!-- end -->\n", re.MULTILINE | re.DOTALL)
 # A link whose words are the name of its file, which is right in the folder.
@@ -46,10 +32,10 @@ _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#\s]+?)/?(#[^)\s]*)?\)")
 
 
 def on_config(config: Any) -> Any:
-    """Fills the list of decisions, and leaves out pages that are still to come."""
+    """Fills the list of decisions."""
     docs = Path(config["docs_dir"])
     decisions = [f"decisions/{path.name}" for path in sorted(docs.glob("decisions/[0-9]*.md"))]
-    config["nav"] = _filled(config["nav"], docs, decisions)
+    config["nav"] = _filled(config["nav"], decisions)
     return config
 
 
@@ -85,14 +71,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     return _LINK.sub(turned, _NAMED.sub(titled, there))
 
 
-def _filled(nav: list[Any], docs: Path, decisions: list[str]) -> list[Any]:
+def _filled(nav: list[Any], decisions: list[str]) -> list[Any]:
     filled: list[Any] = []
     for entry in nav:
         if isinstance(entry, dict):
             (title, inner), *_ = entry.items()
             if isinstance(inner, list):
-                filled.append({title: _filled(inner, docs, decisions)})
-            elif inner not in COMING or (docs / inner).is_file():
+                filled.append({title: _filled(inner, decisions)})
+            else:
                 filled.append(entry)
         else:
             filled.append(entry)

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pipelines.command import _parser
+from pipelines.command import command_parser
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "commands.md"
@@ -30,7 +30,7 @@ Exit code 0: done; 2: a mistake that you can mend, told in one sentence.
 def drawing() -> str:
     """The page."""
     lines = [INTRODUCTION]
-    for names, help_text, parser in _leaves(("dptrees",), "", _parser()):
+    for names, help_text, parser in _leaves(("dptrees",), "", command_parser()):
         lines += _section(names, help_text, parser)
     return "\n".join(lines).rstrip("\n") + "\n"
 
