@@ -154,7 +154,7 @@ def value_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
     if types.is_dictionary(type):
         return _dictionary_ids(column, blocks)
     if types.is_boolean(type):
-        column = column.cast(pa.uint8())
+        column, type = column.cast(pa.uint8()), pa.uint8()
     if is_text(type) or types.is_fixed_size_binary(type):
         texts = large_texts(column) if is_text(type) else column.cast(pa.large_binary())
         return _text_ids(*_buffers(texts), _TEXT, blocks), null_rows(column)
