@@ -24,7 +24,7 @@ from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
-from pipelines.summary import print_summary
+from pipelines.summary import print_summary, total_warnings
 from pipelines.terminal_text import print_line
 from transforms import files
 from transforms.files import OutputError
@@ -149,6 +149,8 @@ def _tell(stage: Stage, *, standing: bool, as_json: bool) -> None:
         in_series = stage.plan.run is not None
         stage.record.write(output, folder.manifest.get(CHECKSUM), in_series=in_series)
     event("finished", folder=output, manifest=folder.manifest.get(CHECKSUM), made=not standing)
+    for line in total_warnings(folder):
+        remark(line)
     if as_json:
         with redirect_stdout(StringIO()):
             _complete(output, lambda: add_to_date(stage.plan, output))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from dpcore.privacy.budget import Measure
@@ -36,8 +35,6 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
         tree = folder.release.tree(question.name)
         for line in KINDS[question.kind].summary_lines(tree):
             print_line(line)
-    for line in total_warnings(folder):
-        print_line(line, file=sys.stderr)
     print_line()
     print_line(f"release: {folder.path}")
     print_line(f"report:  {report}")

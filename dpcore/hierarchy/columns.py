@@ -20,6 +20,7 @@ from dpcore.rows.column import (
     AnyArray,
     fixed_width_values,
     is_text,
+    is_utc,
     large_texts,
     map_chunks,
     missing_rows,
@@ -172,15 +173,20 @@ class _CalendarReader(ColumnReader):
     def __init__(self, universe: Universe) -> None:
         self._utc, self._leaves = universe.utc, CalendarLeaves(universe)
         self.value_type = pa.timestamp("us", tz="UTC" if self._utc else None)
-        self.needed = (
-            "a column of timestamps with a time zone, as its bounds have one"
-            if self._utc
-            else "a column of dates, or of timestamps without a time zone, as its bounds have none"
-        )
+        if self._leaves.is_recurring:
+            self.needed = "a column of dates, or of timestamps without a time zone or in UTC"
+        elif self._utc:
+            self.needed = "a column of timestamps with a time zone, as its bounds have one"
+        else:
+            self.needed = (
+                "a column of dates, or of timestamps without a time zone, as its bounds have none"
+            )
 
     def accepts(self, type: pa.DataType) -> bool:
         if pa.types.is_timestamp(type):
-            return self._leaves.is_recurring or bool((type.tz is not None) == self._utc)
+            if self._leaves.is_recurring:  # no bounds tell that days are those of UTC
+                return type.tz is None or is_utc(type.tz)
+            return bool((type.tz is not None) == self._utc)
         return bool(pa.types.is_date(type)) and not self._utc
 
     def positions(self, column: pa.Array) -> Integers:

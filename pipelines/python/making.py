@@ -27,6 +27,7 @@ from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
 from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
+from pipelines.summary import total_warnings
 from transforms import files
 from transforms.given_rows import held
 from transforms.held_files import KEPT_SCHEME, KeptFiles
@@ -117,7 +118,10 @@ def release(rows: Any, call: Call) -> Release:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
         _check_elsewhere(call, stage)
         stage = replace(stage, options=_options(call, stage))
-        return _in_memory(stage) if call.in_memory else _in_folder(stage)
+        made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
+        for line in total_warnings(ReleaseFolder(stage.output)):
+            warnings.warn(line.removeprefix("warning: "), stacklevel=3)
+        return made_release
 
 
 @contextmanager

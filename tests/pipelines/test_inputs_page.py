@@ -20,7 +20,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "inputs.md").read_text()
 DOMAINS = {
     "number": {"lower": 0, "upper": 10, "cells": 10},
     "integer": {"type": "integer", "lower": 0, "upper": 10},
-    "texts": {"type": "category", "categories": ["a"]},
+    "texts": {"type": "category", "categories": ["a", "true"]},
     "integers": {"type": "category", "categories": [1]},
     "date": {"type": "date", "lower": "2024-01-01", "upper": "2025-01-01"},
     "timestamp": {"type": "timestamp", "lower": "2024-01-01", "upper": "2025-01-01", "cells": 366},

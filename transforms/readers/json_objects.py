@@ -7,6 +7,7 @@ what the slow road says, which reads each line by itself with Python's parser:
 - each line begins with `{` and ends with `}`, and there are as many rows as lines. Then no object
   goes on over the end of a line: what follows a complete value in an object or a list is a comma or
   a bracket, and no text of JSON holds an end of line;
+- no object is nested more than 100 deep: such a line is malformed, whatever the parser could bear;
 - all is UTF-8, and there is no letter of half a pair (`\\ud83d`), and no `NaN` or `Inf`, of which
   the two parsers think differently;
 - every value is of the type that its column is read as; else Arrow refuses.
@@ -15,7 +16,9 @@ A name that an object has twice has its last value; Arrow refuses such a block.
 """
 
 import io
+import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,9 +29,12 @@ import pyarrow.json as pa_json
 
 from transforms.readers.csv_utf8 import is_utf8
 
-_OPEN, _CLOSE, _RETURN = b"{}\r"
+_OPEN, _CLOSE, _LIST, _RETURN = b"{}[\r"
 _DOUBTFUL = (b"\\ud", b"\\uD", b"NaN", b"Inf")
 _LINES_SEEN = 1000
+_DEEPEST = 100
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(rb"[][{}]")
 _KINDS = {str: "text", list: "list", type(None): "null"}
 _TRUTHS = {True: "true", False: "false"}
 
@@ -172,7 +178,8 @@ def _plain_lines(text: bytes) -> int | None:
     last = ends - 1 - (codes[np.maximum(ends - 1, 0)] == _RETURN)
     if not (starts < last).all():
         return None
-    plain = (codes[starts] == _OPEN) & (codes[last] == _CLOSE)
+    opened = np.add.reduceat((codes == _OPEN) | (codes == _LIST), starts, dtype=np.int64)
+    plain = (codes[starts] == _OPEN) & (codes[last] == _CLOSE) & (opened <= _DEEPEST)
     return len(ends) if plain.all() else None
 
 
@@ -194,11 +201,23 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 
 
 def _object_of(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
+    if _is_deep(line):
+        return None
     try:
         found = decoder.decode(line.decode())
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _is_deep(line: bytes) -> bool:
+    """Whether values lie in more others than are read."""
+    if line.count(b"{") + line.count(b"[") <= _DEEPEST:
+        return False
+    depths = itertools.accumulate(
+        1 if bracket in b"[{" else -1 for bracket in _BRACKET.findall(_TEXT.sub(b"", line))
+    )
+    return max(depths, default=0) > _DEEPEST
 
 
 def _finder(name: str) -> Callable[[dict[str, Any]], Any]:

@@ -6,6 +6,7 @@ Beside the batches, every step tells how much it took and gave, as increments to
 come out at zero (`transforms.conservation`): an engine that loses a split or a batch is found out.
 """
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from transforms.passing import may_pass
 from transforms.progress import advance
 from transforms.readers.folders import all_below, holds_rows, may_name_folder, names_folder
 from transforms.readers.formats import reader_of
+from transforms.readers.path_columns import path_columns
 
 BALANCE = "balance"
 
@@ -39,10 +41,11 @@ class Split(NamedTuple):
 
 def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
     """The files of rows that globs match, or that lie below folders, as (path, bytes), each once
-    and in order.
+    and in order, however many of its names they match.
 
     Raises:
-        InputError: there is none of a glob or a folder, or the filesystem does not tell.
+        InputError: there is none of a glob or a folder, or the filesystem does not tell; or a file
+            lies below folders that tell different columns.
     """
     globs = [all_below(each) if names_folder(each) else each for each in patterns]
     sizes: dict[str, int] = {}
@@ -54,7 +57,27 @@ def match_files(patterns: tuple[str, ...]) -> list[tuple[str, int]]:
         if not files:
             raise InputError(f"input.path: no file matches {pattern}")
         sizes |= files
-    return sorted(sizes.items())
+    return [(path, sizes[path]) for path in _each_once(sorted(sizes))]
+
+
+def _each_once(paths: list[str]) -> Iterator[str]:
+    """One name of each file: rows that are read twice would count twice.
+
+    Raises:
+        InputError: by the folders of its names a file would have other rows.
+    """
+    first: dict[str, str] = {}
+    for path in paths:
+        other = first.setdefault(_file_of(path), path)
+        if other == path:
+            yield path
+        elif path_columns(other) != path_columns(path):
+            raise InputError(f"input.path: {other} and {path} are one file: leave one of them out")
+
+
+def _file_of(path: str) -> str:
+    """What all names of a file share: of a local one that they lead to one place."""
+    return os.path.realpath(path.removeprefix("file://")) if is_local(path) else path
 
 
 def _of_rows(result: Any, glob: str) -> dict[str, int]:
@@ -76,8 +99,8 @@ def _matches(patterns: tuple[str, ...]) -> list[Any]:
 
 
 def _from_here(pattern: str) -> str:
-    """A glob that Beam can match: of one without a folder it looks into no folder."""
-    return f"./{pattern}" if "/" not in pattern and set("*?[") & set(pattern) else pattern
+    """A glob that Beam can match: of one that begins with a wildcard it looks into no folder."""
+    return f"./{pattern}" if set("*?[") & set(pattern.partition("/")[0]) else pattern
 
 
 def open_file(path: str) -> Any:

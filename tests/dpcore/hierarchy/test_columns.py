@@ -96,6 +96,15 @@ def test_moments_at_the_ends_of_int64(unit: str, storage: str) -> None:
     assert domain.leaf_ids({"t": rows}).tolist() == [-1, -1, zero[1], -1]
 
 
+@pytest.mark.parametrize("levels", [("weekday",), ("weekday", "hour")])
+def test_days_of_the_week_of_another_zone_are_refused(levels: tuple[str, ...]) -> None:
+    domain = HierarchyDomain(universe=universe_from_calendar(levels), columns=("t",))
+    for zone in (None, "UTC", "+00:00"):
+        domain.check_column_type("t", pa.timestamp("us", zone))
+    with pytest.raises(ValueError, match="without a time zone or in UTC"):
+        domain.check_column_type("t", pa.timestamp("us", "Asia/Tokyo"))
+
+
 def test_dates_are_midnights_of_a_calendar_of_hours() -> None:
     universe = universe_from_calendar(("day", "hour"), date(1969, 12, 31), date(1970, 1, 2))
     domain = HierarchyDomain(universe=universe, columns=("t",))

@@ -241,6 +241,13 @@ def test_nothing_is_printed(rows: pa.Table, capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_tree_whose_rows_are_dropped_is_told() -> None:
+    rows = {"minutes": pa.nulls(20_000, pa.int64())}
+    with pytest.warns(UserWarning, match="tree minutes holds about 0 rows") as told:
+        dptrees.release(rows, CONFIG)
+    assert told[0].filename == __file__
+
+
 @pytest.fixture(autouse=True)
 def _in_work(work: Path) -> None:
     """All of it in a folder of its own."""

@@ -182,6 +182,23 @@ def test_both_roads_say_the_same(lines: Sequence[bytes]) -> None:
         assert repr(both[0]) == repr(both[1])
 
 
+@pytest.mark.parametrize("depth, there", [(99, 1), (100, 0), (2000, 0), (200_000, 0)])
+@pytest.mark.parametrize("brackets", [("[", "]"), ('{"a": ', "}")])
+def test_no_line_is_deep_by_its_neighbours(
+    depth: int, there: int, brackets: tuple[str, str]
+) -> None:
+    opened, closed = brackets
+    deep = f'{{"number": 1, "z": {opened * depth}1{closed * depth}}}\n'.encode()
+    assert len(rows_of(deep)) == there
+    assert len(rows_of(deep + b"none\n")) == there
+
+
+def test_brackets_of_a_text_are_not_deep() -> None:
+    text = "[" * 300 + '\\"' + "{" * 300
+    line = f'{{"number": 1, "z": "{text}"}}\n'.encode()
+    assert len(rows_of(line)) == len(rows_of(line + b"none\n")) == 1
+
+
 def test_most_blocks_go_the_fast_road() -> None:
     lines = [{"number": n / 7, "whole": n, "at": {"home": "a"}} for n in range(100)]
     text = "".join(json.dumps(line) + "\n" for line in lines).encode()

@@ -25,6 +25,26 @@ def test_each_file_once_and_in_order(tmp_path) -> None:
     assert found == [("a.csv", 10), ("b.csv", 10), ("c.txt", 10)]
 
 
+def test_a_file_is_read_once_whatever_it_is_called(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "june.csv").write_text("x")
+    (tmp_path / "rows" / "latest.csv").symlink_to("june.csv")
+    (tmp_path / "link").symlink_to("rows")
+    for other in ("rows/*.csv", "./rows/june.csv", f"{tmp_path}/rows/*", "rows/../rows/", "link/"):
+        assert len(match_files(("rows/", other))) == 1, other
+
+
+def test_a_file_that_would_have_two_kinds_of_rows_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for year in ("2023", "2024"):
+        (tmp_path / f"year={year}").mkdir()
+    (tmp_path / "year=2023" / "a.csv").write_text("x")
+    (tmp_path / "year=2024" / "b.csv").symlink_to("../year=2023/a.csv")
+    with pytest.raises(InputError, match="year=2023/a.csv and .*year=2024/b.csv are one file"):
+        match_files(("*/*.csv",))
+
+
 def test_a_glob_that_matches_nothing(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("x")
     wrong = str(tmp_path / "*.parquet")
