@@ -244,8 +244,8 @@ def _taken(name: str, field: FieldInfo) -> str:
 
 def _of_rule(rule: Callable[..., Any]) -> str | None:
     """What a rule says of the values that it takes: its words, its choices, or its docstring."""
-    if getattr(rule, "__qualname__", "") == f"{rules.choice.__name__}.<locals>.check":
-        return _choices(inspect.getclosurevars(rule).nonlocals["allowed"])
+    if isinstance(rule, rules.Choice):
+        return _choices(rule.allowed)
     name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', '')}"
     if name in WORDS:
         return WORDS[name]

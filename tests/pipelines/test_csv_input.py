@@ -104,7 +104,6 @@ def test_dialects_that_are_refused(keys: str, sentence: str) -> None:
         ("date_format: {x: '%Y'}", "input.date_format.x: the column is read as double"),
         ("date_format: {y: '%Y'}", "input.date_format.y: no tree reads such a column"),
         ("null_values: {y: NA}", "input.null_values.y: no tree reads such a column"),
-        ("header: false, columns: [y]", "input.columns: has no 'x', which a tree or the unit"),
     ],
 )
 def test_dialects_that_do_not_go_with_the_trees(keys: str, sentence: str) -> None:

@@ -121,12 +121,14 @@ def makes_metrics(source: str) -> bool:
 
 
 def test_no_other_module_makes_metrics() -> None:
-    """Where the rows are counted, no counter may be made beside the documented ones."""
+    """Where the rows are counted, no counter may be made beside the documented ones. Those of the
+    preflight are of a job of its own, which reads no row."""
     assert makes_metrics("from apache_beam.metrics import Metrics")
     assert makes_metrics("beam.metrics.Metrics.counter('a', 'b').inc()")
     assert not makes_metrics("question.counter(dense=True)")  # of rows
     modules = [path for layer in ("dpcore", "transforms", "pipelines") for path in layer_of(layer)]
-    assert [p.name for p in modules if makes_metrics(p.read_text())] == ["metrics.py"]
+    made = [path.name for path in modules if makes_metrics(path.read_text())]
+    assert made == ["metrics.py", "preflight.py"]
 
 
 def layer_of(name: str) -> list[Path]:

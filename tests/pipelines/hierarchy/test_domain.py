@@ -161,7 +161,8 @@ def test_the_examples_of_the_document() -> None:
     with_other = (1, 3, 4)
     relative = [blocks, blocks]
     named = [blocks, with_other, (1, 2, 2, 2), (1, 1, 2), hours]
-    assert sizes == [*named, *relative, blocks, routes]
+    calendars = [(1, 53), (1, 7, 168)]  # weeks; hours of weekdays
+    assert sizes == [*named, *calendars, *relative, blocks, routes]
 
 
 # --- refusals of keys ---
