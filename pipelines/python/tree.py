@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -135,7 +136,7 @@ class TreeAnswers:
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
         """How many rows lie in [lower, upper); the label tells the range that was counted, of whole
-        cells.
+        cells, and a warning where that is another.
 
         Raises:
             Error: the tree has no order, or no such values or key.
@@ -274,6 +275,13 @@ class TreeAnswers:
         with told(asking=True):
             for named, label in self._keys_asked(key):
                 rows += [named | asdict(answer) for answer in ask(label)]
+        rounded = {row["asked"]: row["label"] for row in rows if row["asked"] is not None}
+        for asked, answered in rounded.items():
+            warnings.warn(
+                f"asked for {asked}, answered for {answered}: tree {self.name} has no edges at "
+                "what was asked",
+                stacklevel=3,
+            )
         return self._answers(asking, table_of(rows, (*self._key_column(key), *_COLUMNS)), BARS)
 
     def _keys_asked(self, key: object) -> list[tuple[dict[str, Any], object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,18 @@ def test_keys(release: Release) -> None:
         tree.cdf().of_key("ZZ")
     with pytest.raises(dptrees.Error, match="delay has no keys"):
         release["delay"].range(0, 1, key="UA")
+
+
+def test_an_answer_to_something_else_says_so(release: Release) -> None:
+    told = "asked for \\[0.5, 9\\), answered for \\[0, 9\\): tree keyed has no edges"
+    with pytest.warns(UserWarning, match=told) as caught:
+        release["keyed"].range(0.5, 9)
+    assert len(caught) == 1 and caught[0].filename == __file__  # once for all keys
+    with pytest.warns(UserWarning, match="asked for below 999, answered"):
+        release["delay"].cdf([30, 999])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release["delay"].range(0, 9)
 
 
 def test_quantiles(release: Release) -> None:
