@@ -272,8 +272,9 @@ class Configuration:
             check_shared_columns(plan.questions)
         except RuleBroken as broken:
             raise ConfigurationError(f"{self.source}: trees{broken.at}: {broken}") from None
-        if self.input_format == "csv":
-            column_types(plan)  # refuses what one text of a file cannot be
+        if self.input_format in ("csv", "json"):
+            # Refuses what one text of a file cannot be.
+            column_types(plan, of=self.input_format.upper())
         return plan
 
     def _planned(

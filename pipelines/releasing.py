@@ -69,6 +69,8 @@ def run_release(
     stage, standing = made(stage)
     if standing:
         event("standing", folder=stage.output)
+        if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
+            remark("report: the page keeps the texts that the release was made with")
         if not as_json:
             print_line(
                 f"{stage.output}: a release of this specification is already there; no row was "
