@@ -126,7 +126,7 @@ def test_columns_of_different_lengths_are_told() -> None:
     age = {"column": "age", "type": "integer", "lower": 0, "upper": 9}
     trees = [{"name": name, "domain": age | {"column": name}} for name in ("age", "size")]
     config = {"privacy": {"epsilon": 1.0, "neighbors": "add_remove"}, "trees": trees}
-    with pytest.raises(dptrees.Error, match="^rows: the columns age, size are not of one length$"):
+    with pytest.raises(dptrees.Error, match=r"^rows: the columns age, size are not of one length$"):
         dptrees.release({"age": [1, 2], "size": [1]}, config)
 
 
