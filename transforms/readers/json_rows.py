@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 from transforms.readers.csv_format import ROW_BYTES
 from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
@@ -140,4 +141,6 @@ def _unreadable(path: str, error: Exception) -> InputError:
         return InputError(f"input: {path} does not exist")
     if isinstance(error, PermissionError):
         return InputError(f"input: {path} cannot be read: permission denied")
+    if may_pass(error):
+        return not_now(path, error)
     return InputError(f"input: {path} cannot be read as JSON lines, or is damaged or cut short")
