@@ -54,14 +54,25 @@ def batches_of(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
         return _in_batches(_column_by_column(rows, columns), columns)
     if isinstance(rows, (list, tuple)):
         return _in_batches(_of_dictionaries(rows, columns), columns)
-    if hasattr(rows, "__arrow_c_stream__"):
-        return _of_reader(pa.RecordBatchReader.from_stream(rows), columns)
-    if hasattr(rows, "__arrow_c_array__"):
-        return _in_batches(pa.Table.from_batches([pa.record_batch(rows)]), columns)
+    reader = _reader_of(rows)
+    if reader is not None:
+        return _of_reader(reader, columns)
     raise Error(
         f"rows: {type(rows).__name__} is no table: give an Arrow table, batch or reader, a pandas "
         "or Polars DataFrame, a DuckDB relation, dictionaries, or paths of files"
     )
+
+
+def _reader_of(rows: Any) -> pa.RecordBatchReader | None:
+    """What reads record batches; None where there are none, as of one column alone."""
+    try:
+        if hasattr(rows, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(rows)
+        if hasattr(rows, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(rows)]).to_reader()
+    except (pa.ArrowException, ValueError):
+        pass
+    return None
 
 
 def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
@@ -73,8 +84,10 @@ def _of_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:
 
 
 def _column_by_column(rows: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    there = [name for name in columns if name in rows]
-    return pa.table({name: _array(name, rows[name]) for name in there})
+    arrays = {name: _array(name, rows[name]) for name in columns if name in rows}
+    if len({len(each) for each in arrays.values()}) > 1:
+        raise Error(f"rows: the columns {', '.join(arrays)} are not of one length")
+    return pa.table(arrays)
 
 
 def _array(name: str, values: Any) -> Any:

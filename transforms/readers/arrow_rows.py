@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 from transforms.readers.file_columns import FileColumns, described
 
 COUNTS_ROWS = 0  # it would take all batches' heads
@@ -86,7 +87,9 @@ def _opened(file: Any, path: str) -> Iterator[Any]:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:
         raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError, EOFError):
+    except (pa.ArrowException, OSError, EOFError) as error:
+        if may_pass(error):
+            raise not_now(path, error) from None
         raise InputError(
             f"input: {path} is not an Arrow IPC file or stream, or is damaged or cut short"
         ) from None

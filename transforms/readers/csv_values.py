@@ -23,7 +23,7 @@ _DATE = (
     r"|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)$"
 )
 _TIME = _DATE[:-1] + r"[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
-_CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
+_CLOCK = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?$"
 _ZONED_TIME = _TIME[:-1] + r"(Z|[-+](0[0-9]|1[0-4]):?[0-5][0-9])$"
 _MAYBE_NUMBER = r"^[^,$%/:;' ]+$"
 _MAYBE_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -34,7 +34,7 @@ _DAY_OF_TIME = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
     r" ?(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?$"
 )
-_DAY_LETTERS, _TIME_LETTERS = 10, 26
+_DAY_LETTERS, _TIME_LETTERS, _CLOCK_LETTERS = 10, 26, 15
 _NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
 
@@ -52,6 +52,8 @@ def typed(texts: pa.Array, wanted: pa.DataType, how: ColumnTexts = PLAIN_COLUMN)
         return texts
     if how.date_format is not None and _is_moment(wanted):
         return moments(texts, how.date_format, wanted)
+    if pa.types.is_time(wanted):
+        return _times_of_day(texts, wanted)
     if pa.types.is_floating(wanted) or pa.types.is_integer(wanted):
         texts = _plain_numbers(texts, how)
     if _is_moment(wanted) and _is_long(texts, wanted):
@@ -116,6 +118,16 @@ def _iso(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     return texts
 
 
+def _times_of_day(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Times of day, of no more than microseconds. Arrow reads them of whole dates alone."""
+    distinct = pc.utf8_trim_whitespace(texts).dictionary_encode()
+    clocks = pc.utf8_slice_codeunits(distinct.dictionary, 0, _CLOCK_LETTERS)
+    is_clock = pc.match_substring_regex(distinct.dictionary, _CLOCK)
+    clocks = pc.if_else(is_clock, clocks, pa.scalar(None, pa.string()))
+    times = pc.binary_join_element_wise("1970-01-01", clocks, " ")
+    return pc.cast(pc.cast(times, pa.timestamp("us")), wanted).take(distinct.indices)
+
+
 def _values(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The values of different texts, null for those that stand for none."""
     if pa.types.is_integer(wanted):  # a column with gaps is often written as 3.0
@@ -152,8 +164,6 @@ def _pattern(wanted: pa.DataType) -> str:
         return _UNSIGNED if pa.types.is_unsigned_integer(wanted) else _INTEGER
     if pa.types.is_date(wanted):
         return _DATE
-    if pa.types.is_time(wanted):
-        return _CLOCK
     if pa.types.is_timestamp(wanted):
         return _TIME if wanted.tz is None else _ZONED_TIME
     return _NUMBER

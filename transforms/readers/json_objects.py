@@ -19,7 +19,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,14 @@ class Objects:
         columns: by name, the type that is read of each. A name with dots is that of a field, unless
             an object has a value of this very name.
         fails: whether a malformed line is refused.
+        told_apart: columns of which lists, objects and texts with half a letter are not missing,
+            but values, each as it is written with its names in order.
     """
 
-    def __init__(self, columns: dict[str, pa.DataType], *, fails: bool) -> None:
-        self._columns, self._fails = columns, fails
+    def __init__(
+        self, columns: dict[str, pa.DataType], *, fails: bool, told_apart: Collection[str] = ()
+    ) -> None:
+        self._columns, self._fails, self._told_apart = columns, fails, frozenset(told_apart)
         self._schema = _schema_of(columns)
         self._finders = {name: _finder(name) for name in columns}
 
@@ -105,7 +109,10 @@ class Objects:
 
     def _texts(self, name: str, objects: Sequence[dict[str, Any]]) -> pa.Array:
         find, number = self._finders[name], _is_number(self._columns[name])
-        return _array([_text(find(each), as_number=number) for each in objects])
+        found = map(find, objects)
+        if name in self._told_apart:
+            found = map(_as_written, found)
+        return _array([_text(each, as_number=number) for each in found])
 
 
 def names_in(text: bytes) -> dict[str, str]:
@@ -243,6 +250,12 @@ def _text(value: Any, *, as_number: bool) -> str | None:
     if isinstance(value, bool):
         return str(int(value)) if as_number else _TRUTHS[value]
     return value if isinstance(value, str) else None
+
+
+def _as_written(value: Any) -> Any:
+    """A value; of one that would be missing, and is something, how it is written."""
+    is_odd = isinstance(value, (dict, list)) or (isinstance(value, str) and not _is_written(value))
+    return json.dumps(value, sort_keys=True) if is_odd else value
 
 
 def _array(texts: list[str | None]) -> pa.Array:

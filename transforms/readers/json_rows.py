@@ -14,8 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
+from transforms.passing import may_pass, not_now
 from transforms.readers.csv_format import ROW_BYTES
 from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
@@ -59,7 +61,9 @@ def batches(
     types = column_types(plan, of="JSON")
     told = constants_of(split.path, path_columns(split.path).keys() & types.keys(), plan)
     inner = {name: type for name, type in types.items() if name not in told}
-    objects = Objects(inner, fails=json.malformed == "fail")
+    # Rows without a unit are each their own, but not those that share one of another kind.
+    units = plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ()
+    objects = Objects(inner, fails=json.malformed == "fail", told_apart=units)
     try:
         with closing(_stream(file)) as stream:
             for text in _whole_lines(stream, json):
@@ -137,4 +141,6 @@ def _unreadable(path: str, error: Exception) -> InputError:
         return InputError(f"input: {path} does not exist")
     if isinstance(error, PermissionError):
         return InputError(f"input: {path} cannot be read: permission denied")
+    if may_pass(error):
+        return not_now(path, error)
     return InputError(f"input: {path} cannot be read as JSON lines, or is damaged or cut short")

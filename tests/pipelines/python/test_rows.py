@@ -122,10 +122,20 @@ def test_only_what_is_read_is_held(table: pa.Table) -> None:
     assert batch.column("age").buffers()[1].address == table["age"].chunk(0).buffers()[1].address
 
 
+def test_columns_of_different_lengths_are_told() -> None:
+    age = {"column": "age", "type": "integer", "lower": 0, "upper": 9}
+    trees = [{"name": name, "domain": age | {"column": name}} for name in ("age", "size")]
+    config = {"privacy": {"epsilon": 1.0, "neighbors": "add_remove"}, "trees": trees}
+    with pytest.raises(dptrees.Error, match=r"^rows: the columns age, size are not of one length$"):
+        dptrees.release({"age": [1, 2], "size": [1]}, config)
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
         (3, "rows: int is no table"),
+        (pa.chunked_array([[1, 2]]), "rows: ChunkedArray is no table"),
+        (pa.array([1, 2]), "rows: .*Array is no table"),
         ([3], "rows: a list holds dictionaries or paths, and not int"),
         ([], "rows: an empty list tells no columns"),
         ({"age": [1, "kumquat"]}, "column 'age' holds values of several types"),

@@ -1,7 +1,7 @@
 """What texts stand for, as docs/csv.md says it, line by line; and each alone."""
 
 import re
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from .test_csv_dialects import read
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "csv.md"
 NUMBER, INTEGER, DAY, TEXT = pa.float64(), pa.int64(), pa.date32(), pa.string()
 TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+CLOCK = pa.time64("us")
 ABOVE_ALL = float("inf")
 
 
@@ -106,6 +107,8 @@ ODD = [
     "12%",
     "é",
     "2024-07-04",
+    "09:30",
+    "23:59:59.25",
 ]
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2068, 12, 31))
 HOW = st.builds(
@@ -121,7 +124,7 @@ HOW = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(
     rules=HOW,
-    wanted=st.sampled_from([NUMBER, INTEGER, DAY, TIME, TEXT]),
+    wanted=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
     data=st.data(),
 )
 def test_a_text_s_fate_depends_on_it_alone(rules, wanted, data) -> None:
@@ -198,6 +201,21 @@ def test_no_date_is_moved(form, text) -> None:
         expected = None
     found = moments(pa.array([text]), DateFormat(form), TIME)[0].as_py()
     assert found == expected or (found is None and re.search(r"%d%|%m%", form))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("09:30", time(9, 30)),
+        (" 23:59:59 ", time(23, 59, 59)),
+        ("09:30:15.250", time(9, 30, 15, 250_000)),
+        ("09:30:15.123456789", time(9, 30, 15, 123_456)),
+        *((text, None) for text in ("24:00", "9:30", "09:30:60", "09", "09:30Z", "", None)),
+        *((text, None) for text in ("2024-07-04 09:30", "noon", "09:30:15.")),
+    ],
+)
+def test_times_of_day(text: str | None, told: time | None) -> None:
+    assert one(text, CLOCK) == told
 
 
 def test_instants_and_offsets() -> None:

@@ -216,6 +216,27 @@ def test_a_compressed_file_and_one_that_is_not_there(tmp_path: Path) -> None:
         json_rows.splits("none.jsonl", "none.jsonl", PLAN)
 
 
+@pytest.mark.parametrize("nulls", NullUnits)
+def test_units_of_no_plain_value_are_not_one_a_row(nulls: NullUnits) -> None:
+    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), nulls=nulls)
+    cells = make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10})
+    plan = plan_of(cells, unit=unit)
+    lines = (
+        *('{"who": ["a", 1]}', '{"who": ["a",1]}', '{"who": {"x": 1, "y": 2}}'),
+        *('{"who": {"y": 2, "x": 1}}', r'{"who": "\ud800"}', r'{"who": "\uD800"}'),
+        *('{"who": null}', "{}"),
+    )
+    text = "\n".join(lines).encode()
+    split = Split("rows.jsonl", 0, 0, len(text))
+    found = json_rows.batches(io.BytesIO(text), split, plan)
+    units = [unit for batch in found for unit in batch["who"].to_pylist()]
+    assert units[6:] == [None, None]
+    if nulls is NullUnits.OWN:
+        assert units[0] == units[1] != units[2] == units[3] != units[4] == units[5] is not None
+    else:
+        assert units[:6] == [None] * 6
+
+
 def test_a_column_is_read_as_one_type() -> None:
     two = plan_of(
         make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 10}),

@@ -1,5 +1,7 @@
 """From globs to batches: every file, every row, and one sentence where something is wrong."""
 
+import errno
+import io
 import logging
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.errors import InputError, sentence_in
+from transforms.readers.formats import FORMATS, reader_of
 from transforms.readers.read import ReadBatches, Split, _ReadSplit, match_files, open_file
 
 SECRET = "Miriam-4711"
@@ -166,3 +169,20 @@ def test_glob_without_a_folder_is_looked_for_here(
     monkeypatch.chdir(tmp_path)
     assert match_files(("a-*",)) == [("./a-1", 4), ("./a-2", 4)]
     assert match_files(("b",)) == [("b", 4)]
+
+
+class _Away(io.BytesIO):
+    """A file of a disk that does not answer."""
+
+    def read(self, *_: object) -> bytes:
+        raise OSError(errno.EIO, f"at the row of {SECRET}")
+
+    readinto = readall = read1 = read  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_disk_that_does_not_answer_may_pass(format, make_plan) -> None:
+    with pytest.raises(InputError) as caught:
+        reader_of(format).splits(_Away(b"x" * 100), "rows", make_plan("value"))
+    assert caught.value.again
+    assert caught.value.sentence == "input: rows cannot be read now: Input/output error"
