@@ -205,6 +205,12 @@ class ReleasedCdf(ReleasedTree):
             return self.height
         return super().numbered_level(name)
 
+    def at_path(self, path: str, key: object = None) -> Answer:
+        # A category without an order is a node by its name.
+        if self.question.is_ordered:
+            return super().at_path(path, key)
+        return self.node(self.height, self.node_of(path, self.height), key)
+
     def node_of(self, value: object, level: int) -> int:
         """The node of a level that holds a value.
 

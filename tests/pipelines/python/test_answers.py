@@ -212,6 +212,16 @@ def test_shown_as_text_and_as_html() -> None:
     assert "the first 20 of 1,000" in repr(long) and repr(long).count("\n") == 21
 
 
+def test_a_category_is_a_node_by_its_name() -> None:
+    config = CONFIG | {
+        "trees": [{"name": "size", "domain": {"column": "size", "categories": ["S", "M"]}}]
+    }
+    tree = fixed({"size": ["S", "M", "M"]}, config)["size"]
+    assert tree.node("M").to_dicts()[0]["count"] == tree.top(2).to_dicts()[0]["count"]
+    with pytest.raises(dptrees.Error, match="'L' is not a listed category"):
+        tree.node("L")
+
+
 def test_nodes_that_were_not_published(golden_rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(golden_rows)
     address = "{kind: sparse, column: address, bits: [8, 8, 8, 8]}"
