@@ -79,6 +79,11 @@ def _told(tree: Released, before: dict[str, object], chosen: argparse.Namespace)
 def _keys(tree: Released, asked: str | None) -> Sequence[str | None]:
     """The keys that are asked: of a tree that has a key of that name, "all" is this one."""
     keys = tree.question.keys
+    if keys is not None and asked is None:
+        raise ValueError(
+            f"key: tree {tree.question.name} needs a key of {', '.join(keys.columns)}: --key KEY, "
+            "or --key all"
+        )
     if asked != ALL_KEYS or keys is None:
         return [asked]
     labels: Sequence[str | None] = tree.question.labels_between(0, tree.question.key_count)

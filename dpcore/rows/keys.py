@@ -35,6 +35,7 @@ _TRUTHS = {True: "true", False: "false"}
 KEY_POLICIES = ("drop", "other")
 MAX_KEYS = 1_000_000
 _PLAIN = "a column of texts"
+_UNQUOTED = ", or a list of numbers without quotes"
 _WHOLE = "a column of integers, or of floating-point numbers or decimals that are integers"
 
 
@@ -257,7 +258,10 @@ def needed_type(values: ValueList, type: pa.DataType) -> str | None:
     if values.is_text:
         # Of truth values no other texts can come.
         others = pa.types.is_boolean(type) and not set(_TRUTHS.values()) & set(values.values)
-        return None if is_text(type) and not others else _PLAIN
+        if is_text(type) and not others:
+            return None
+        are_numbers = all(isinstance(each, str) and each.isdecimal() for each in values.values)
+        return _PLAIN + _UNQUOTED if is_number(type) and are_numbers else _PLAIN
     return None if is_number(type) else _WHOLE
 
 

@@ -29,7 +29,11 @@ class CommandParser(argparse.ArgumentParser):
             return f"; did you mean {near[0]}?" if near else ""
         unknown = _NO_OPTION.match(message)
         near = difflib.get_close_matches(unknown[1], self.options(), 1, 0.7) if unknown else []
-        return f"; did you mean {near[0]}?" if near else ""
+        if not near:
+            return ""
+        # Another command's, or of another question.
+        is_misplaced = unknown is not None and near[0] == unknown[1]
+        return "; it does not go with this" if is_misplaced else f"; did you mean {near[0]}?"
 
     def options(self) -> list[str]:
         """All options of the parser and of those below it."""
