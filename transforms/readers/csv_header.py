@@ -107,6 +107,11 @@ def _no_header(path: str, start: bytes, csv: CsvFormat) -> InputError:
 def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
     """What a file has instead of a column, and what may be meant."""
     names = _fields(header, csv)
+    separated = _separated(name, header, csv)
+    if len(names) == 1 and separated:
+        # A name that is asked for stands there: so this is a header, however long it is.
+        more = "..." if len(names[0]) > _LETTERS else ""
+        return f"its one column is {_shown(names[0][:_LETTERS])}{more}; {separated}"
     if any(_DATA.fullmatch(each) or len(each) > _LETTERS for each in names):
         return (
             "its first line does not look like a header, since a name in it is empty, a number, a "
@@ -120,12 +125,19 @@ def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
     return f"{found}; {meant}" if meant else found
 
 
-def _meant(name: str, names: list[str], header: bytes, csv: CsvFormat) -> str:
+def _separated(name: str, header: bytes, csv: CsvFormat) -> str:
+    """With which separator a file has a column."""
     for separator, written in _SEPARATORS.items():
         if separator != csv.separator and separator != csv.quote:
             other = CsvFormat(separator=separator, quote=csv.quote, texts=csv.texts)
             if name in _fields(header, other):
                 return f"with separator: {written} it has the column"
+    return ""
+
+
+def _meant(name: str, names: list[str], header: bytes, csv: CsvFormat) -> str:
+    if separated := _separated(name, header, csv):
+        return separated
     if name in [each.strip() for each in names]:
         return "with trim: true it has the column"
     plain = {each.strip().casefold(): each for each in reversed(names)}

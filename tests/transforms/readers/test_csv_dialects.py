@@ -260,3 +260,12 @@ def test_a_specification_reads_back() -> None:
     assert CsvFormat.from_spec(both.spec()) == both
     with pytest.raises(ValueError, match="colour: is nothing that this program knows"):
         CsvFormat.from_spec({"colour": 1})
+
+
+def test_a_wide_header_in_another_dialect_is_told_by_its_separator() -> None:
+    names = ["value", *(f"column-{number}" for number in range(30))]
+    with pytest.raises(InputError) as caught:
+        read(";".join(names).encode() + b"\n", limit=1024)
+    told = caught.value.sentence
+    assert "its one column is value;column-0;" in told and "...; with separator: " in told
+    assert "column-29" not in told
