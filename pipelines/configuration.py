@@ -12,19 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Union
+from typing import Any
 
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    PlainValidator,
-    Tag,
     ValidationError,
-    create_model,
 )
-from pydantic import model_validator as section_rule
-from typing_extensions import Self
 
 from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
@@ -34,9 +26,7 @@ from dpcore.release.split import Split
 from dpcore.rows.key_table import KeyTable
 from dpcore.series.workload import Series, SeriesWorkload
 from pipelines.draft.placeholders import check_filled
-from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
-from pipelines.sections import rules
 from pipelines.sections.by import PrivateKeys
 from pipelines.sections.error import (
     ConfigurationError,
@@ -44,13 +34,8 @@ from pipelines.sections.error import (
     configuration_error,
     refusal_of,
 )
-from pipelines.sections.input import InputSection
-from pipelines.sections.ledger import ledger_url
 from pipelines.sections.parameters import Substitution
-from pipelines.sections.privacy import PrivacySection
-from pipelines.sections.report import ReportSection
-from pipelines.sections.section import Name, Section, Text
-from pipelines.sections.series import SeriesSection
+from pipelines.sections.release import release_section
 from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
@@ -69,48 +54,6 @@ __all__ = [
     "load_configuration",
     "parse_configuration",
 ]
-
-DEFAULT_CONFIDENCE = 0.95
-
-
-class ReleaseSection(Section):
-    """The whole file."""
-
-    release: Name
-    input: InputSection
-    output: Text
-    key_file: Annotated[str | None, PlainValidator(rules.key_file)] = None
-    key: Annotated[str | None, PlainValidator(rules.key_reference)] = None
-    signing_key: Annotated[str | None, PlainValidator(rules.signing_key)] = None
-    confidence: Annotated[float, PlainValidator(rules.confidence)] = DEFAULT_CONFIDENCE
-    privacy: PrivacySection
-    ledger: Annotated[LedgerUrl | None, PlainValidator(ledger_url)] = None
-    dataset: Name | None = None
-    series: SeriesSection | None = None
-    report: ReportSection | None = None
-    trees: tuple[TreeSection, ...]
-    # Checked by `pipelines.sections.parameters`, before what they are put into.
-    parameters: Any = None
-
-    @section_rule(mode="after")
-    def _one_key(self) -> Self:
-        rules.exactly_one(key_file=self.key_file, key=self.key)
-        return self
-
-    @section_rule(mode="after")
-    def _dataset_of_ledger(self) -> Self:
-        if self.dataset is not None and self.ledger is None:
-            raise RuleBroken("stands beside ledger, which holds it", at=".dataset")
-        return self
-
-    @section_rule(mode="after")
-    def _bounds_of_keys(self) -> Self:
-        """Kinds without a group-by have no section of one."""
-        has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
-        for bound in ("max_keys", "max_rows_per_key"):
-            if getattr(self.privacy, bound) is not None and not has_keys:
-                raise RuleBroken("stands for nothing: no tree has by", at=f".privacy.{bound}")
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,48 +357,3 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
             "runs are to be the same, so list them"
         )
     return configuration
-
-
-def release_section() -> type[ReleaseSection]:
-    """The section of the file whose trees are of the kinds that are registered."""
-    tagged = tuple(Annotated[each, Tag(_tag(name))] for name, each in _tree_sections().items())
-    tree: Any = Annotated[
-        Union[tagged],  # noqa: UP007 - of as many as there are
-        Discriminator(lambda given: _tag(_kind_of(given))),
-        BeforeValidator(_known_kind),
-    ]
-    trees: Any = Annotated[
-        tuple[tree, ...], BeforeValidator(rules.several), AfterValidator(_distinct_names)
-    ]
-    return create_model("ReleaseSection", __base__=ReleaseSection, trees=(trees, ...))
-
-
-def _tree_sections() -> dict[str, type[TreeSection]]:
-    """The sections of trees by the names of their kinds."""
-    return {name: kind.section for name, kind in KINDS.items() if kind.section is not None}
-
-
-def _tag(kind: str) -> str:
-    """What pydantic calls the section of a kind; `key_path` leaves it out."""
-    return f"<{kind}>"
-
-
-def _kind_of(tree: object) -> str:
-    """The kind of a tree's domain."""
-    domain = tree.get("domain") if isinstance(tree, Mapping) else None
-    return str(domain.get("kind", DEFAULT_KIND)) if isinstance(domain, Mapping) else DEFAULT_KIND
-
-
-def _known_kind(tree: object) -> object:
-    domain = tree.get("domain") if isinstance(tree, Mapping) else None
-    if isinstance(domain, Mapping) and "kind" in domain:
-        rules.at(".domain.kind", rules.choice(*_tree_sections()), domain["kind"])
-    return tree
-
-
-def _distinct_names(trees: tuple[TreeSection, ...]) -> tuple[TreeSection, ...]:
-    names = [tree.name for tree in trees]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise RuleBroken(f"{name} is the name of an earlier tree too", at=f"[{index}].name")
-    return trees

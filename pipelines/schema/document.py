@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pipelines.configuration import release_section
 from pipelines.schema.sections import section_schema
 from pipelines.schema.values import DEFINITIONS
+from pipelines.sections.release import release_section
 from pipelines.terminal_text import print_line
 
 

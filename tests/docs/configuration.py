@@ -19,11 +19,11 @@ from pydantic.fields import FieldInfo
 
 from dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
 from dpcore.ordered.make import DOMAIN_KINDS
-from pipelines.configuration import ReleaseSection
 from pipelines.hierarchy import domain as hierarchy
 from pipelines.kinds import KINDS
 from pipelines.sections import rules
 from pipelines.sections.parameters import ParameterSection
+from pipelines.sections.release import ReleaseSection
 from pipelines.sections.section import Section
 from pipelines.sparse import section as sparse
 

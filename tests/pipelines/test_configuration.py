@@ -27,10 +27,8 @@ from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.uniform.setting import TreeSetting
 from pipelines.configuration import (
-    DEFAULT_CONFIDENCE,
     Configuration,
     ConfigurationError,
-    ReleaseSection,
     load_configuration,
     parse_configuration,
 )
@@ -41,6 +39,7 @@ from pipelines.sections.by import BySection
 from pipelines.sections.input import InputSection
 from pipelines.sections.key_lists import read_key_list
 from pipelines.sections.privacy import PrivacySection
+from pipelines.sections.release import DEFAULT_CONFIDENCE, ReleaseSection
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.yaml_document import parse_document
 from pipelines.sparse.section import SparseTree
