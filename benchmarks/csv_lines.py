@@ -26,6 +26,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.readers import csv_rows
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_values import typed
 from transforms.readers.read import Split
@@ -101,7 +102,7 @@ def told_apart(path: Path, plan: ReleasePlan, csv: CsvFormat) -> Iterator[pa.Rec
 
 def bare(path: Path, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
     """The batches of Arrow's reader, as values."""
-    names, types = list(plan.columns), csv_rows.column_types(plan)
+    names, types = list(plan.columns), column_types(plan)
     reader = pa_csv.open_csv(
         pa.input_stream(str(path)),
         read_options=pa_csv.ReadOptions(block_size=2**24),

@@ -43,8 +43,9 @@ from pipelines.selection.plan import DELTA_SHARE, distinct, keys_of, left_for_tr
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.layout import run_folder
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import CsvFormat
-from transforms.readers.csv_rows import check_dialect, column_types
+from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
 
 __all__ = [

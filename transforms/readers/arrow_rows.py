@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.passing import may_pass, not_now
 from transforms.readers.file_columns import FileColumns, described
+from transforms.readers.unreadable import reading
 
 COUNTS_ROWS = 0  # it would take all batches' heads
 
@@ -72,24 +71,14 @@ def _opened(file: Any, path: str) -> Iterator[Any]:
     Raises:
         InputError: there is none, or it is damaged or cut short.
     """
-    try:
-        with closing(pa.memory_map(file) if isinstance(file, str) else file) as stream:
-            mark = stream.read(len(_FILE_MARK))
-            stream.seek(0)
-            # Arrow's threads may hold a Python file as a process ends, which then aborts.
-            options = pa.ipc.IpcReadOptions(use_threads=isinstance(file, str))
-            opened = pa.ipc.open_file if mark == _FILE_MARK else pa.ipc.open_stream
-            with opened(stream, options=options) as found:
-                yield found
-    except MemoryError:  # tells nothing of the file
-        raise
-    except FileNotFoundError:
-        raise InputError(f"input: {path} does not exist") from None
-    except PermissionError:
-        raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError, EOFError) as error:
-        if may_pass(error):
-            raise not_now(path, error) from None
-        raise InputError(
-            f"input: {path} is not an Arrow IPC file or stream, or is damaged or cut short"
-        ) from None
+    with (
+        reading(path, "is not an Arrow IPC file or stream"),
+        closing(pa.memory_map(file) if isinstance(file, str) else file) as stream,
+    ):
+        mark = stream.read(len(_FILE_MARK))
+        stream.seek(0)
+        # Arrow's threads may hold a Python file as a process ends, which then aborts.
+        options = pa.ipc.IpcReadOptions(use_threads=isinstance(file, str))
+        opened = pa.ipc.open_file if mark == _FILE_MARK else pa.ipc.open_stream
+        with opened(stream, options=options) as found:
+            yield found

@@ -6,26 +6,28 @@ and Arrow's parser leaves out those with too many or too few fields. A field bec
 its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dpcore.privacy.unit import NullUnits
-from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.passing import may_pass, not_now
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_encodings import UTF_8, as_utf8
 from transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from transforms.readers.csv_header import column_names, parse_options
 from transforms.readers.csv_lines import MalformedRow, well_formed_rows
 from transforms.readers.csv_values import typed
+from transforms.readers.file_columns import constants_of
 from transforms.readers.path_columns import path_columns, repeated
+from transforms.readers.unreadable import reading
 
 COUNTS_ROWS = 0
+
+_NOT_CSV = "is not a CSV file"
 
 
 def splits(
@@ -38,13 +40,8 @@ def splits(
             dialect does not go with the plan.
     """
     _check_zones(column_types(plan), csv)
-    try:
-        with closing(_stream(file, csv)) as stream:
-            column_names(stream, path, plan.columns, csv)
-    except MemoryError:  # Arrow's too; it tells nothing of the file
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
+    with reading(path, _NOT_CSV), closing(_stream(file, csv)) as stream:
+        column_names(stream, path, plan.columns, csv)
     return [(0, 0)], 0
 
 
@@ -60,9 +57,10 @@ def batches(
     _check_zones(types, csv)
     texts = {name: csv.texts.of(name) for name in plan.columns}
     try:
-        with closing(_stream(file, csv)) as stream:
+        with reading(split.path, _NOT_CSV), closing(_stream(file, csv)) as stream:
             names, rest = column_names(stream, split.path, plan.columns, csv)
-            told = _told(split.path, names, types)
+            there = path_columns(split.path).keys() & types.keys()
+            told = constants_of(split.path, there - set(names), plan)
             for text in well_formed_rows(rest, stream, csv):
                 for batch in _parsed(text, names, plan, csv):
                     columns = [
@@ -74,10 +72,6 @@ def batches(
                     yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
     except MalformedRow:
         raise _malformed(split.path, csv) from None
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(split.path, error) from None
 
 
 def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, str]:
@@ -86,49 +80,8 @@ def found(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> dict[str, st
     Raises:
         InputError: the file cannot be read, or has no header.
     """
-    try:
-        with closing(_stream(file, csv)) as stream:
-            return dict.fromkeys(column_names(stream, path, (), csv)[0], "text")
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
-
-
-def column_types(
-    plan: ReleasePlan, *, of: str = "CSV", only: Collection[str] | None = None
-) -> dict[str, pa.DataType]:
-    """The type in which each column is read: that of the values of its domain or key list.
-
-    Args:
-        plan: whose columns they are.
-        of: what tells no types, for messages.
-        only: the columns of which it is asked; None: all.
-
-    Raises:
-        InputError: two trees read one column as different types; or a tree reads a column of the
-            privacy unit as other than text, and rows without a unit are each their own: many rows
-            of one text that is no such value would be many units.
-    """
-    types: dict[str, pa.DataType] = {}
-    for question in plan.questions:
-        for column, wanted in _value_types(question).items():
-            if only is not None and column not in only:
-                continue
-            if types.setdefault(column, wanted) != wanted:
-                raise InputError(
-                    f"trees: the {of} column {column!r} is read as {types[column]} by one tree and "
-                    f"as {wanted} by another"
-                )
-    for column in plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ():
-        if types.get(column, pa.string()) not in (pa.string(), pa.large_string()):
-            raise InputError(
-                f"privacy.null_unit: own does not go with the {of} column {column!r}, which names "
-                f"the unit and is read as {types[column]} by a tree: a text that is none would be "
-                "as many units as it has rows; drop them, or write Parquet"
-            )
-    # Of a unit what the file says is enough.
-    return dict.fromkeys(plan.unit.columns, pa.string()) | types
+    with reading(path, _NOT_CSV), closing(_stream(file, csv)) as stream:
+        return dict.fromkeys(column_names(stream, path, (), csv)[0], "text")
 
 
 def check_dialect(plan: ReleasePlan, csv: CsvFormat) -> None:
@@ -170,26 +123,10 @@ def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
             )
 
 
-def _value_types(question: Question) -> dict[str, pa.DataType]:
-    try:
-        return question.value_types
-    except ValueError as error:
-        raise InputError(f"trees: {question.name}: {error}") from None
-
-
 def _stream(file: Any, csv: CsvFormat) -> Any:
     """The bytes of a file, in UTF-8."""
     stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file
     return as_utf8(stream, csv.encoding)
-
-
-def _told(path: str, names: list[str], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
-    """The values, (1,), of columns that the path tells and the file has not."""
-    return {
-        name: typed(pa.array([text], pa.string()), types[name])
-        for name, text in path_columns(path).items()
-        if name in types and name not in names
-    }
 
 
 def _parsed(
@@ -232,13 +169,3 @@ def _malformed(path: str, csv: CsvFormat) -> InputError:
         f"{'UTF-8' if csv.encoding == UTF_8 else csv.encoding}, and at most "
         f"{ROW_BYTES // 2**20} MiB"
     )
-
-
-def _unreadable(path: str, error: Exception) -> InputError:
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"input: {path} does not exist")
-    if isinstance(error, PermissionError):
-        return InputError(f"input: {path} cannot be read: permission denied")
-    if may_pass(error):
-        return not_now(path, error)
-    return InputError(f"input: {path} is not a CSV file, or is damaged or cut short")

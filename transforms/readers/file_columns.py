@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dpcore.bounding.unit_ids import check_unit_types
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.readers.csv_rows import column_types
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.path_columns import path_columns, repeated
 

@@ -17,16 +17,18 @@ import pyarrow as pa
 from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
 from transforms.errors import InputError
-from transforms.passing import may_pass, not_now
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_format import ROW_BYTES
-from transforms.readers.csv_rows import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.file_columns import constants_of
 from transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
 from transforms.readers.json_objects import MalformedLine, Objects, names_in
 from transforms.readers.path_columns import path_columns, repeated
+from transforms.readers.unreadable import reading
 
 COUNTS_ROWS = 0
+
+_NOT_JSON = "cannot be read as JSON lines"
 
 _MARK = b"\xef\xbb\xbf"  # the byte order mark
 
@@ -40,13 +42,8 @@ def splits(
         InputError: the file cannot be read, or two trees read one column as different types.
     """
     column_types(plan, of="JSON")
-    try:
-        with closing(_stream(file)) as stream:
-            stream.read(1)
-    except MemoryError:  # Arrow's too; it tells nothing of the file
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
+    with reading(path, _NOT_JSON), closing(_stream(file)) as stream:
+        stream.read(1)
     return [(0, 0)], 0
 
 
@@ -65,7 +62,7 @@ def batches(
     units = plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ()
     objects = Objects(inner, fails=json.malformed == "fail", told_apart=units)
     try:
-        with closing(_stream(file)) as stream:
+        with reading(split.path, _NOT_JSON), closing(_stream(file)) as stream:
             for text in _whole_lines(stream, json):
                 rows, texts = objects.read(text)
                 if not rows:
@@ -77,10 +74,6 @@ def batches(
                 yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
     except MalformedLine:
         raise _malformed(split.path) from None
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(split.path, error) from None
 
 
 def found(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, str]:
@@ -90,14 +83,10 @@ def found(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) -> dict[str, 
         InputError: the file cannot be read.
     """
     try:
-        with closing(_stream(file)) as stream:
+        with reading(path, _NOT_JSON), closing(_stream(file)) as stream:
             return names_in(next(_whole_lines(stream, json), b""))
     except MalformedLine:
         raise _malformed(path) from None
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
 
 
 def _read(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -134,13 +123,3 @@ def _malformed(path: str) -> InputError:
         f"input: {path} has a malformed line, and input.malformed is fail: each holds one JSON "
         f"object, in UTF-8, in at most {ROW_BYTES // 2**20} MiB"
     )
-
-
-def _unreadable(path: str, error: Exception) -> InputError:
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"input: {path} does not exist")
-    if isinstance(error, PermissionError):
-        return InputError(f"input: {path} cannot be read: permission denied")
-    if may_pass(error):
-        return not_now(path, error)
-    return InputError(f"input: {path} cannot be read as JSON lines, or is damaged or cut short")

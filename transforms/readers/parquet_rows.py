@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.release.plan import ReleasePlan
-from transforms.errors import InputError
-from transforms.passing import may_pass, not_now
 from transforms.readers.file_columns import FileColumns, described
+from transforms.readers.unreadable import reading
 
 # Whether a file tells its number of rows before they are read.
 COUNTS_ROWS = 1
+
+_NOT_PARQUET = "is not a Parquet file"
 
 # A split is read in a second or so, and batches fit a core's caches with their scratch arrays.
 _SPLIT_ROWS = 4_000_000
@@ -46,7 +47,7 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
     """
     with _open(file, split.path) as parquet:
         columns = FileColumns.of(parquet.schema_arrow, split.path, plan)
-        try:
+        with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
                 batch_size=_BATCH_ROWS,
                 row_groups=range(split.start, split.stop),
@@ -55,10 +56,6 @@ def batches(file: Any, split: Any, plan: ReleasePlan) -> Iterator[pa.RecordBatch
                 use_threads=isinstance(file, str),
             )
             yield from map(columns.batch, found)
-        except MemoryError:  # tells nothing of the file
-            raise
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(split.path, error) from None
 
 
 def found(file: Any, path: str) -> dict[str, str]:
@@ -72,19 +69,5 @@ def found(file: Any, path: str) -> dict[str, str]:
 
 
 def _open(file: Any, path: str) -> pq.ParquetFile:
-    try:
+    with reading(path, _NOT_PARQUET):
         return pq.ParquetFile(file)
-    except MemoryError:  # tells nothing of the file
-        raise
-    except FileNotFoundError:
-        raise InputError(f"input: {path} does not exist") from None
-    except PermissionError:
-        raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: str, error: Exception) -> InputError:
-    if may_pass(error):
-        return not_now(path, error)
-    return InputError(f"input: {path} is not a Parquet file, or is damaged or cut short")

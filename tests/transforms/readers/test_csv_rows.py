@@ -27,6 +27,7 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.uniform.setting import TreeSetting
 from transforms.errors import InputError
 from transforms.readers import csv_rows, csv_values
+from transforms.readers.column_types import column_types
 from transforms.readers.csv_values import typed
 from transforms.readers.read import Split
 
@@ -57,7 +58,7 @@ def read(path: Path, plan: ReleasePlan) -> pa.Table:
     splits, rows = csv_rows.splits(str(path), str(path), plan)
     assert (splits, rows) == ([(0, 0)], 0)
     split = Split(str(path), 0, 0, path.stat().st_size)
-    types = csv_rows.column_types(plan)
+    types = column_types(plan)
     schema = pa.schema([(name, types[name]) for name in plan.columns])
     return pa.Table.from_batches(csv_rows.batches(str(path), split, plan), schema)
 
@@ -284,7 +285,7 @@ def test_a_missing_file_and_a_folder(tmp_path) -> None:
 def test_one_column_as_two_types() -> None:
     plan = plan_of(number(), IntegerDomain(column="value", lower=0, upper=10))
     with pytest.raises(InputError, match="'value' is read as double by one tree and as int64 by"):
-        csv_rows.column_types(plan)
+        column_types(plan)
 
 
 def test_units_of_their_own_are_told_apart_as_texts() -> None:
@@ -299,9 +300,9 @@ def test_units_of_their_own_are_told_apart_as_texts() -> None:
         plan = plan_of(domain, unit=unit)
         if is_refused:
             with pytest.raises(InputError, match="null_unit: own does not go with the CSV column"):
-                csv_rows.column_types(plan)
+                column_types(plan)
         else:
-            assert csv_rows.column_types(plan)["value"] == pa.int64()
+            assert column_types(plan)["value"] == pa.int64()
 
 
 def test_integers_with_a_decimal_point_are_integers() -> None:
