@@ -181,15 +181,7 @@ class TimestampDomain(StepDomain):
                 column=self.column,
             )
         first, end = _microsecond_number(self.lower), _microsecond_number(self.upper)
-        self._check_order(self.lower, self.upper, first, end)
-        if (end - first) % self.cells:
-            raise Refusal.of_value(
-                "cells",
-                f"{self.cells} must divide the {end - first} "
-                f"microseconds from lower {self.lower} to upper {self.upper} evenly.",
-                column=self.column,
-            )
-        self._set_cells(first, end, self.cells, (end - first) // self.cells)
+        self._set_even_cells(first, end)
 
     @property
     def is_aware(self) -> bool:
@@ -280,15 +272,7 @@ class TimeDomain(StepDomain):
         self._check_common()
         check_cells(self.column, self.cells)
         first, end = (self._bound(name) for name in ("lower", "upper"))
-        self._check_order(self.lower, self.upper, first, end)
-        if (end - first) % self.cells:
-            raise Refusal.of_value(
-                "cells",
-                f"{self.cells} must divide the {end - first} "
-                f"microseconds from lower {self.lower} to upper {self.upper} evenly.",
-                column=self.column,
-            )
-        self._set_cells(first, end, self.cells, (end - first) // self.cells)
+        self._set_even_cells(first, end)
 
     def _bound(self, name: str) -> int:
         bound = getattr(self, name)

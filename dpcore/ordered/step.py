@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,8 @@ def multiplied(factor: int) -> Callable[[AnyArray], Integers]:
 class StepDomain(OrderedDomain):
     """K cells of `_width` whole steps each, over the steps [_first, _first + K _width)."""
 
+    lower: Any
+    upper: Any
     outside: str
     missing: str
     _first: int
@@ -73,6 +76,18 @@ class StepDomain(OrderedDomain):
         check_cells(self.column, cells)
         for name, value in (("_first", first), ("cells", cells), ("_width", width)):
             object.__setattr__(self, name, value)
+
+    def _set_even_cells(self, first: int, end: int) -> None:
+        """As many cells as were asked for, all of one width."""
+        self._check_order(self.lower, self.upper, first, end)
+        if (end - first) % self.cells:
+            raise Refusal.of_value(
+                "cells",
+                f"{self.cells} must divide the {end - first} "
+                f"{self.unit} from lower {self.lower} to upper {self.upper} evenly.",
+                column=self.column,
+            )
+        self._set_cells(first, end, self.cells, (end - first) // self.cells)
 
     def _check_common(self) -> None:
         check_column(self.column)
