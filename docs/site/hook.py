@@ -18,8 +18,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 # What links that leave docs/ lead to, from the project's folder, and its place on the site.
 TAKEN = {
     "CHANGELOG.md": "changes.md",
-    "deploy/README.md": "deploy.md",
-    "deploy": "deploy.md",
+    "deploy": "deploy/index.md",
     "README.md": "index.md",
     **{f"examples/{path.name}": f"examples/{path.name}" for path in PROJECT.glob("examples/*.*")},
 }

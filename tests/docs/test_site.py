@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 SITE = yaml.safe_load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
 # Pages that docs/site/hook.py makes of files outside docs/.
-TAKEN = {"changes.md", "deploy.md"}
+TAKEN = {"changes.md"}
 
 
 def pages_in(nav: list[Any]) -> Iterator[str]:

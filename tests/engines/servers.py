@@ -1,6 +1,6 @@
 """The engines as processes of this machine: started on free ports, stopped with all their children.
 
-Versions and commands are those of deploy/README.md.
+Versions and commands are those of docs/deploy/index.md.
 """
 
 from __future__ import annotations
