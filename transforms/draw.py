@@ -4,17 +4,22 @@
     sent -> group -> returned to each place; and parts that are ready
     kept, returned -> parts
 
+A tree with so many places that one worker cannot gather them has branches between them and their
+group:
+
+    sent -> branch -> noisy counts of the branch, kept, or sent to its group
+    kept, returned -> returned to each place; and parts that are ready
+
 The exact counts go no further than the step that adds noise; what leaves it is noisy or sealed, but
 for the exact counts of chunk roots, which their group needs for its own noise and which end there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from dpcore.questions.place import Place
-from dpcore.questions.question import Question
+from dpcore.questions.place import Gathered, Place
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.packing import pack_many, unpack_many
 from transforms.conservation import check_once
@@ -26,8 +31,10 @@ from transforms.write import write_part
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
 
-SENT, RECEIPTS = "sent", "receipts"
+SENT, RECEIPTS, TO_BRANCH = "sent", "receipts", "to_branch"
 _KEPT, _RETURNED = b"K", b"R"
+
+Target = TypeVar("Target")
 
 
 class DrawTrees(beam.PTransform):
@@ -50,36 +57,72 @@ class DrawTrees(beam.PTransform):
 
     def expand(self, inputs: Any) -> Any:
         counts, recorded = inputs
+        branched = any(question.branches for question in self._plan.questions)
+        to_branch = [TO_BRANCH] if branched else []
         drawn = (
             counts
-            # (PlaceKey, bytes) -> (PlaceKey, bytes), and (GroupKey, bytes)
+            # (PlaceKey, bytes) -> (PlaceKey, bytes), and (GroupKey, bytes) or (PlaceKey, bytes)
             | "Noise"
             >> beam.ParDo(_Draw(self._plan, self._key), beam.pvalue.AsList(recorded)).with_outputs(
-                SENT, main="kept"
+                SENT, *to_branch, main="kept"
             )
         )
+        sent = drawn[SENT]
+        if branched:
+            branches = self._branches(drawn[TO_BRANCH], recorded)
+            sent = (sent, branches[SENT]) | "FromBranches" >> beam.Flatten()
         gathered = (
-            drawn[SENT]
+            sent
             # -> (GroupKey, [bytes])
             | "ByGroup" >> beam.GroupByKey()
-            # -> (PlaceKey, bytes), and receipts
+            # -> (PlaceKey, bytes), to branches too, and receipts
             | "Gather"
             >> beam.ParDo(
                 _Gather(self._plan, self._key, self._output), beam.pvalue.AsList(recorded)
-            ).with_outputs(RECEIPTS, main="returned")
+            ).with_outputs(RECEIPTS, *to_branch, main="returned")
         )
+        solved = [gathered]
+        if branched:
+            solved.append(self._finished_branches(branches["kept"], gathered[TO_BRANCH]))
         finished = (
-            (drawn["kept"], gathered["returned"])
+            (drawn["kept"], *(each["returned"] for each in solved))
             | "BothWays" >> beam.Flatten()
             # -> (PlaceKey, [bytes, bytes])
             | "ByPlace" >> beam.GroupByKey()
             # -> bytes
             | "Finish" >> beam.ParDo(_Finish(self._plan, self._output))
         )
-        return (gathered[RECEIPTS], finished) | "Receipts" >> beam.Flatten()
+        return (*(each[RECEIPTS] for each in solved), finished) | "Receipts" >> beam.Flatten()
+
+    def _branches(self, sent: Any, recorded: Any) -> Any:
+        return (
+            sent
+            # -> (PlaceKey, [bytes]), of branches
+            | "ByBranch" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes), and (GroupKey, bytes)
+            | "BranchNoise"
+            >> beam.ParDo(
+                _DrawBranch(self._plan, self._key), beam.pvalue.AsList(recorded)
+            ).with_outputs(SENT, main="kept")
+        )
+
+    def _finished_branches(self, kept: Any, returned: Any) -> Any:
+        return (
+            (kept, returned)
+            | "BranchBothWays" >> beam.Flatten()
+            # -> (PlaceKey, [bytes, bytes]), of branches
+            | "ByBranchAgain" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes), and receipts
+            | "FinishBranch"
+            >> beam.ParDo(_FinishBranch(self._plan, self._output)).with_outputs(
+                RECEIPTS, main="returned"
+            )
+        )
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes], TO_BRANCH: tuple[PlaceKey, bytes]}
+)
 class _Draw(KeyedDoFn):
     def process(self, element: tuple[PlaceKey, bytes], draw: Sequence[bytes]) -> Iterator[Any]:
         (name, *numbers), counts = element
@@ -88,15 +131,54 @@ class _Draw(KeyedDoFn):
         CHUNKS_MEASURED.inc()
         if drawn.kept is not None:
             yield (name, *place), _KEPT + drawn.kept
-        group = name, question.gathered_by(place)
-        yield beam.pvalue.TaggedOutput(SENT, (group, _from_place(place, drawn.sent)))
+        message = _from_place(place, drawn.sent)
+        if question.branches:
+            yield beam.pvalue.TaggedOutput(TO_BRANCH, ((name, *question.branch_of(place)), message))
+        else:
+            yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
 
 
 def _from_place(place: Place, data: bytes) -> bytes:
     return pack_many([b"%d" % place.group, b"%d" % place.number, data])
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
+def _sent(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> dict[Place, bytes]:
+    """What each of several places sent.
+
+    Raises:
+        ConservationError: a message is missing or came twice.
+    """
+    received = [
+        (Place(int(first), int(second)), data) for first, second, data in map(unpack_many, messages)
+    ]
+    check_once(f"the chunks of tree {tree}", [place for place, _ in received], planned)
+    return dict(received)
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
+class _DrawBranch(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
+        self._below: dict[str, dict[Place, list[Place]]] = {}
+
+    def process(
+        self, element: tuple[PlaceKey, Iterable[bytes]], draw: Sequence[bytes]
+    ) -> Iterator[Any]:
+        (name, *numbers), messages = element
+        question, branch = self._plan.question(name), Place(*numbers)
+        if name not in self._below:
+            self._below[name] = _listed(question.places, question.branch_of)
+        sent = _sent(name, messages, self._below[name].get(branch, []))
+        drawn = question.draw_branch(branch, sent, self.source(draw))
+        assert drawn.kept is not None  # it is told back what its places wait for
+        yield (name, *branch), _KEPT + drawn.kept
+        group = name, question.gathered_by(branch)
+        yield beam.pvalue.TaggedOutput(SENT, (group, _from_place(branch, drawn.sent)))
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{RECEIPTS: bytes, TO_BRANCH: tuple[PlaceKey, bytes]}
+)
 class _Gather(KeyedDoFn):
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
         super().__init__(plan, key)
@@ -108,32 +190,42 @@ class _Gather(KeyedDoFn):
     ) -> Iterator[Any]:
         (name, group), messages = element
         question = self._plan.question(name)
-        sent = self._sent(question, group, messages)
+        if name not in self._groups:
+            places = question.branches or question.places
+            self._groups[name] = _listed(places, question.gathered_by)
+        sent = _sent(name, messages, self._groups[name].get(group, []))
         gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
+            told = (name, *place), _RETURNED + data
+            yield beam.pvalue.TaggedOutput(TO_BRANCH, told) if question.branches else told
+        yield from _receipts(self._output, gathered)
+
+
+def _listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
+    """The places of each target that they send to."""
+    found: dict[Target, list[Place]] = {}
+    for place in places:
+        found.setdefault(by(place), []).append(place)
+    return found
+
+
+def _receipts(output: str, gathered: Gathered) -> Iterator[Any]:
+    for released in gathered.released:
+        yield beam.pvalue.TaggedOutput(RECEIPTS, write_part(output, released))
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
+class _FinishBranch(beam.DoFn):
+    def __init__(self, plan: ReleasePlan, output: str) -> None:
+        self._plan, self._output = plan, output
+
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, *numbers), messages = element
+        kept, returned = both_ways(name, messages)
+        gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
+        for place, data in gathered.returned.items():
             yield (name, *place), _RETURNED + data
-        for released in gathered.released:
-            yield beam.pvalue.TaggedOutput(RECEIPTS, write_part(self._output, released))
-
-    def _sent(
-        self, question: Question, group: int, messages: Iterable[bytes]
-    ) -> dict[Place, bytes]:
-        """What each place of a group sent.
-
-        Raises:
-            ConservationError: a message is missing or came twice.
-        """
-        received = [
-            (Place(int(first), int(second)), data)
-            for first, second, data in map(unpack_many, messages)
-        ]
-        if question.name not in self._groups:
-            groups = self._groups.setdefault(question.name, {})
-            for place in question.places:
-                groups.setdefault(question.gathered_by(place), []).append(place)
-        planned = self._groups[question.name].get(group, [])
-        check_once(f"the chunks of tree {question.name}", [p for p, _ in received], planned)
-        return dict(received)
+        yield from _receipts(self._output, gathered)
 
 
 @beam.typehints.with_output_types(bytes)

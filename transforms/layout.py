@@ -31,6 +31,7 @@ from dpcore.questions.place import Part
 from dpcore.questions.tables import CDF, NODES
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.question import STATE
+from dpcore.trees.chunks import branch_index
 from dpcore.trees.forest import SPINE
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
@@ -65,7 +66,10 @@ def part_file(part: Part, sha256: str) -> str:
     >>> part_file(Part(kind="nodes", tree="age", key=0, index=SPINE), 64 * "0")
     'nodes/age-000000-spine-0000000000000000.parquet'
     """
-    chunk = "spine" if part.index == SPINE else f"{part.index:06d}"
+    if part.index < SPINE:
+        chunk = f"branch-{branch_index(part.index):06d}"
+    else:
+        chunk = "spine" if part.index == SPINE else f"{part.index:06d}"
     return f"{part.kind}/{part.tree}-{part.key:06d}-{chunk}-{sha256[:16]}.parquet"
 
 
@@ -79,7 +83,7 @@ def part_names(trees: Iterable[str] | None) -> re.Pattern[str]:
     True
     """
     named = ".+" if trees is None else "|".join(map(re.escape, trees))
-    return re.compile(rf"({named})-\d{{6,}}-(spine|\d{{6,}})-[0-9a-f]{{16}}\.parquet")
+    return re.compile(rf"({named})-\d{{6,}}-(spine|(branch-)?\d{{6,}})-[0-9a-f]{{16}}\.parquet")
 
 
 def concluded_file(name: str) -> str:

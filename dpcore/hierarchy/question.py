@@ -5,7 +5,7 @@ Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -24,18 +24,27 @@ from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
+from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
-from dpcore.questions.place import Increments
+from dpcore.questions.place import Drawn, Gathered, Increments, Place
+from dpcore.questions.root_messages import (
+    SentRoots,
+    pack_measured,
+    pack_roots,
+    pack_solutions,
+    unpack_measured,
+    unpack_solutions,
+)
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
+from dpcore.rows.packing import pack_many, unpack_many
 from dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
 from dpcore.trees.forest import LevelSolution
 
-# The most chunk roots of a tree: they are solved together, some 50 bytes each.
-MAX_SPINE_LEAVES = 2**20
 LEAST_SQUARES, NONE = "least_squares", "none"
 
 
@@ -48,6 +57,8 @@ class HierarchyQuestion(UniverseQuestion):
         objective: errors relative to counts.
         measure: the column that is summed, None where rows are counted.
         estimation: "least_squares", or "none": counts are read as they were measured.
+        spine_leaves: the most chunk roots that are solved together; a tree with more has branches.
+            Streams of noise follow them.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -75,6 +86,7 @@ class HierarchyQuestion(UniverseQuestion):
     objective: RelativeObjective | None = None
     measure: MeasureColumn | None = None
     estimation: str = LEAST_SQUARES
+    spine_leaves: int = SPINE_LEAVES
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +107,9 @@ class HierarchyQuestion(UniverseQuestion):
             pairs = zip(self.plan.sensitivities, needed, strict=True)
             if any(has[0] < sum_[0] or has[1] < sum_[1] for has, sum_ in pairs):
                 raise ValueError("plan: its noise is too small for the bounds of the measure")
-        if self.forest.chunking.spine.leaves > MAX_SPINE_LEAVES:
+        chunking = self.forest.chunking
+        is_split = chunking.split_level < tree.height or not chunking.branches
+        if chunking.spine.leaves > self.spine_leaves or not is_split:
             raise ValueError(
                 f"domain: a node with more than {self.chunk_leaves} children that are leaves "
                 "needs a level in between"
@@ -106,8 +120,51 @@ class HierarchyQuestion(UniverseQuestion):
         """The trees in chunks."""
         kind = IrregularForest if self.estimation == LEAST_SQUARES else AsMeasuredForest
         return kind(
-            self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves, signed=self.is_signed
+            self.plan,
+            keys=self.key_count,
+            chunk_leaves=self.chunk_leaves,
+            spine_leaves=self.spine_leaves,
+            signed=self.is_signed,
         )
+
+    @cached_property
+    def branches(self) -> Sequence[Place]:
+        numbers = range(self.forest.chunking.branches)
+        return [
+            Place(key, branch_index(number)) for key in range(self.key_count) for number in numbers
+        ]
+
+    def branch_of(self, place: Place) -> Place:
+        return Place(place.group, branch_index(self.forest.chunking.branch_of(place.number)))
+
+    def _branch(self, place: Place) -> Chunk:
+        return self.forest.chunking.branch(place.group, branch_index(place.number))
+
+    def draw_branch(self, branch: Place, sent: Mapping[Place, bytes], noise: NoiseSource) -> Drawn:
+        forest, chunk, told = self.forest, self._branch(branch), SentRoots.of(sent)
+        measured = forest.measure_branch(self.name, chunk, told.totals, noise)
+        known = [*measured, told.roots.reshape(chunk.rows, -1)]
+        totals = forest.chunk_totals(chunk, told.totals)
+        return Drawn(
+            sent=pack_roots(forest.chunk_roots(chunk, known), totals),
+            kept=pack_many([pack_measured(measured), told.roots.tobytes()]),
+        )
+
+    def finish_branch(self, branch: Place, kept: bytes, returned: bytes) -> Gathered:
+        chunking, chunk, (levels, below) = (
+            self.forest.chunking,
+            self._branch(branch),
+            unpack_many(kept),
+        )
+        roots = np.frombuffer(below).reshape(chunk.rows, -1)
+        solutions, solved = self.forest.solve_branch(
+            chunk, [*unpack_measured(levels, chunk.rows), roots], unpack_solutions(returned)
+        )
+        chunks = chunking.chunks_of(branch_index(branch.number))
+        places = [Place(branch.group, index) for index in chunks]
+        stops = np.cumsum([chunking[index].units for index in chunks]).tolist()
+        returned_to = pack_solutions(solutions, places, stops)
+        return Gathered(returned_to, [self._spine(branch, solutions, solved)])
 
     @cached_property
     def widths(self) -> IrregularWidths:
@@ -224,7 +281,9 @@ class HierarchyQuestion(UniverseQuestion):
         """All that shapes the law of the answer, as plain JSON values; the universe by its digest.
         `hierarchy_question_from_spec` reads it back."""
         plan, weights = self.plan, self.weights
-        return {
+        # Of a tree without branches it shapes nothing.
+        cut: dict[str, object] = {"spine_leaves": self.spine_leaves} if self.branches else {}
+        return cut | {
             "name": self.name,
             "domain": self.domain.spec(),
             "keys": None if self.keys is None else self.keys.spec(),
@@ -273,6 +332,7 @@ def hierarchy_question_from_spec(
         domain=places,
         plan=plan,
         chunk_leaves=int(str(spec["chunk_leaves"])),
+        spine_leaves=int(str(spec.get("spine_leaves", SPINE_LEAVES))),
         keys=key_list,
         confidence=float(str(spec["confidence"])),
         weight=Fraction(str(spec["weight"])),

@@ -21,8 +21,8 @@ from dpcore.errors.law import ErrorLaw
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.noise.laws import NoiseLaw
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dpcore.trees.forest import Measurements, RootSolutions
+from dpcore.trees.chunks import CHUNK_LEAVES, SPINE_LEAVES, Chunk
+from dpcore.trees.forest import RootSolutions
 from dpcore.trees.linear_forest import Known
 
 
@@ -31,7 +31,7 @@ class AsMeasuredForest(IrregularForest):
 
     Args:
         plan: every level of it is measured or public.
-        keys, chunk_leaves, signed: as for `IrregularForest`.
+        keys, chunk_leaves, spine_leaves, signed: as for `IrregularForest`.
 
     Raises:
         ValueError: a level is not measured.
@@ -54,21 +54,22 @@ class AsMeasuredForest(IrregularForest):
         keys: int = 1,
         chunk_leaves: int = CHUNK_LEAVES,
         *,
+        spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
     ) -> None:
         public = -1 if plan.public_level is None else plan.public_level
         if any(amount == 0 for amount in plan.level_amounts[public + 1 :]):
             raise ValueError("estimation: none needs every level to be measured")
-        super().__init__(plan, keys, chunk_leaves, signed=signed)
+        super().__init__(plan, keys, chunk_leaves, spine_leaves=spine_leaves, signed=signed)
 
-    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+    def chunk_roots(self, chunk: Chunk, measurements: Known) -> Floats:
         return self._read(chunk, measurements)[0].reshape(-1)
 
     def estimate_spine(self, measurements: Known, root: Floats | None) -> list[Floats]:
         return self._read(self.chunking.spine_chunk(0, 1), measurements)
 
     def estimate_chunk(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
     ) -> list[Floats]:
         return self._read(chunk, measurements)
 

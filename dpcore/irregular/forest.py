@@ -20,7 +20,13 @@ from dpcore.arrays import Floats, Integers
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.variances import NodeVariances, plan_errors
 from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, IrregularChunking
+from dpcore.trees.chunks import (
+    CHUNK_LEAVES,
+    SPINE_LEAVES,
+    Chunk,
+    IrregularChunking,
+    branch_index,
+)
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 from dpcore.trees.least_squares import EstimationWeights, estimation_weights
 from dpcore.trees.linear_forest import LinearForest
@@ -33,6 +39,7 @@ class IrregularForest(LinearForest):
         plan: how each is measured.
         keys: how many keys.
         chunk_leaves: the most leaves of a chunk.
+        spine_leaves: the most chunk roots that are solved together.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
 
     Raises:
@@ -58,13 +65,16 @@ class IrregularForest(LinearForest):
         keys: int = 1,
         chunk_leaves: int = CHUNK_LEAVES,
         *,
+        spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
     ) -> None:
         if keys > 1 and not plan.keyed and plan.unit.substitutes:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
         self.plan, self.signed = plan, signed
-        self.chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
+        self.chunking = IrregularChunking(
+            tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves, spine_leaves=spine_leaves
+        )
         # Of one chunk at a time, which has the size of its leaves; of all keys alike.
         self._weights_at = lru_cache(maxsize=1)(self._chunk_weights)
 
@@ -74,7 +84,7 @@ class IrregularForest(LinearForest):
 
     @cached_property
     def spine_weights(self) -> EstimationWeights:
-        tree, split = self.plan.tree, self.chunking.split_level
+        tree, split = self.plan.tree, self.chunking.spine.height
         if split < tree.height:
             below = self._errors.below[split]
         else:
@@ -94,8 +104,8 @@ class IrregularForest(LinearForest):
         return self._weights_at(chunk.index)
 
     def _chunk_weights(self, index: int) -> EstimationWeights:
-        chunk, split = self.chunking[index], self.chunking.split_level
-        ranges = self.chunking.node_ranges(chunk)
+        chunk = self.chunking[index] if index >= 0 else self.chunking.branch(0, branch_index(index))
+        split, ranges = self.chunking.first_level(chunk), self.chunking.node_ranges(chunk)
         if split == self.plan.tree.height:
             below = self.spine_weights.below[-1][slice(*ranges[0])]
             return estimation_weights(chunk.tree, [below])
@@ -103,6 +113,9 @@ class IrregularForest(LinearForest):
             level[slice(*nodes)]
             for level, nodes in zip(self.plan.variances_above_leaves[split:], ranges, strict=False)
         ]
+        if index < 0:
+            roots = self._errors.below[self.chunking.split_level][slice(*ranges[-1])]
+            return estimation_weights(chunk.tree, [*above[:-1], roots])
         return estimation_weights(chunk.tree, [*above, self._leaf_variances(*ranges[-2])])
 
     def measure_levels(
@@ -150,7 +163,10 @@ class IrregularForest(LinearForest):
         return level + chain * (self.plan.tree.height + 1)
 
     def chunk_variances(self, chunk: Chunk) -> list[Floats]:
-        spread = [self.spine_variances[-1][slice(*self.chunking.node_ranges(chunk)[0])]]
+        roots = self.spine_variances[-1]
+        if chunk.index >= 0 and self.chunking.branches:
+            roots = self._errors.estimates[self.chunking.split_level]
+        spread = [roots[slice(*self.chunking.node_ranges(chunk)[0])]]
         weights = self.weights(chunk)
         for level in range(chunk.tree.height):
             share = weights.gain[level + 1]

@@ -26,6 +26,14 @@ FACE = {
     ),
     "question": ("PublicTable", "Question", "Run"),
     "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "Total", "named_level"),
+    "root_messages": (
+        "SentRoots",
+        "pack_measured",
+        "pack_roots",
+        "pack_solutions",
+        "unpack_measured",
+        "unpack_solutions",
+    ),
     "tables": (
         "CDF",
         "NODES",

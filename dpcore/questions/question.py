@@ -10,6 +10,7 @@ trees of known leaves, ordered ones (`dpcore.ordered.question`) and hierarchies
     merge                 partial counts of a place -> its exact counts
     draw                  exact counts of a place -> noisy ones, kept or sent to its group
     gather                what a group's places sent -> what each gets back, and ready parts
+                          (of large trees through branches: draw_branch, finish_branch)
     finish                what a place kept and got back -> parts
     conclude              notes of all parts -> tables of the whole tree
 
@@ -270,8 +271,38 @@ class Question(ABC):
         """
 
     def gathered_by(self, place: Place) -> int:
-        """The group in which a place is gathered."""
+        """The group in which a place, or a branch, is gathered."""
         return place.group
+
+    @property
+    def branches(self) -> Sequence[Place]:
+        """Places that stand between the others and their group, where these are too many for it;
+        empty: all are gathered by their group."""
+        return ()
+
+    def branch_of(self, place: Place) -> Place:
+        """The branch that a place sends to, where there are branches."""
+        raise ValueError(f"tree {self.name} has no branches")
+
+    def draw_branch(self, branch: Place, sent: Mapping[Place, bytes], noise: NoiseSource) -> Drawn:
+        """Adds the noise of a branch.
+
+        Args:
+            branch: which.
+            sent: by every place of the branch, from `draw`.
+            noise: the release's source.
+        """
+        raise ValueError(f"tree {self.name} has no branches")
+
+    def finish_branch(self, branch: Place, kept: bytes, returned: bytes) -> Gathered:
+        """What the places of a branch get back, and its parts.
+
+        Args:
+            branch: which.
+            kept: from `draw_branch`.
+            returned: from `gather`.
+        """
+        raise ValueError(f"tree {self.name} has no branches")
 
     @abstractmethod
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
@@ -279,7 +310,8 @@ class Question(ABC):
 
         Args:
             group: which.
-            sent: by every place of the group, from `draw`.
+            sent: by every place of the group, from `draw`; where there are branches by every
+                branch, from `draw_branch`.
             noise: the release's source.
         """
 
@@ -289,7 +321,7 @@ class Question(ABC):
         Args:
             place: which.
             kept: from `draw`.
-            returned: from `gather`.
+            returned: from `gather`, or from `finish_branch`.
         """
         return ()
 

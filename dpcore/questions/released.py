@@ -23,9 +23,8 @@ from dpcore.noise.randomness import RandomStream
 from dpcore.questions.tables import NODES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import SPINE
 
-# (kind of table, tree, code of the chunk's first key, index of the chunk or SPINE) -> its rows
+# (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
 
 # Of which the totals are added up.
@@ -381,11 +380,17 @@ class ReleasedTree(Released):
     def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
         """The rows of a level, a part at a time."""
         if level < self._chunking.split_level:
-            parts = iter([self._read(NODES, self.question.name, code, SPINE)])
+            size = self.question.plan.tree.level_sizes[level]
+            parts = self._above_chunks(level, 0, size - 1, code)
         else:
             parts = (self._key_rows(NODES, chunk, code) for chunk in self._chunks(code))
         for table in parts:
             yield table.filter(pc.equal(table["level"], level))
+
+    def _above_chunks(self, level: int, first: int, last: int, code: int) -> Iterator[pa.Table]:
+        """The parts above the chunks that hold the nodes ``first`` to ``last`` of a level."""
+        for holder in self._chunking.holders(level, first, last):
+            yield self._read(NODES, self.question.name, code, holder)
 
     def _rows_at(self, level: int, node: int, code: int) -> pa.Table:
         """The row of a node, or none where it only repeats a leaf above it."""
@@ -394,7 +399,7 @@ class ReleasedTree(Released):
     def _rows_between(self, level: int, first: int, last: int, code: int) -> pa.Table:
         """The rows of the nodes ``first`` to ``last`` of a level, of the parts that hold them."""
         if level < self._chunking.split_level:
-            parts = [self._read(NODES, self.question.name, code, SPINE)]
+            parts = list(self._above_chunks(level, first, last, code))
         else:
             tree = self.question.plan.tree
             leaves = [tree.leaf_range(level, node).start for node in (first, last)]
@@ -411,7 +416,8 @@ class ReleasedTree(Released):
     def _rows_of(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
         """The rows of some nodes of a level, of the parts that hold them."""
         if level < self._chunking.split_level:
-            parts = [self._read(NODES, self.question.name, code, SPINE)]
+            holders = {self._chunking.holders(level, node, node)[0] for node in nodes}
+            parts = [self._read(NODES, self.question.name, code, each) for each in holders]
         else:
             tree = self.question.plan.tree
             leaves = [tree.leaf_range(level, node).start for node in nodes]

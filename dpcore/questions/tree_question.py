@@ -41,9 +41,17 @@ from dpcore.questions.place import (
     RowIncrements,
 )
 from dpcore.questions.question import PublicTable, Question
+from dpcore.questions.root_messages import (
+    SentRoots,
+    pack_measured,
+    pack_roots,
+    pack_solutions,
+    unpack_measured,
+    unpack_solutions,
+)
 from dpcore.questions.tables import NODES, spine_table
 from dpcore.rows.fates import Fate
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.rows.packing import pack, unpack
 from dpcore.rows.table_keys import TableKeys
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
@@ -321,36 +329,26 @@ class TreeQuestion(Question):
         forest, chunk, exact = self.forest, self._chunk(place), unpack(counts)
         measured = forest.measure(self.name, chunk, exact, noise)
         roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, exact)
-        return Drawn(
-            sent=pack_many([roots.tobytes(), pack(totals)]),
-            kept=pack_many([b"" if level is None else pack(level) for level in measured]),
-        )
+        return Drawn(sent=pack_roots(roots, totals), kept=pack_measured(measured))
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        """The spine of a key, above its chunks."""
-        places = sorted(sent)
-        messages = [unpack_many(sent[place]) for place in places]
-        roots = [np.frombuffer(each) for each, _ in messages]
-        totals = [unpack(each) for _, each in messages]
+        """The spine of a key, above its chunks or its branches."""
+        told = SentRoots.of(sent)
         solutions, levels = self.forest.solve_spine(
-            self.name, group, np.concatenate(roots), np.concatenate(totals), noise
+            self.name, group, told.roots, told.totals, noise
         )
-        stops = np.cumsum([len(each) for each in roots]).tolist()
-        returned = {
-            place: solutions.slice(stop - len(own), stop).to_array().tobytes()
-            for place, own, stop in zip(places, roots, stops, strict=True)
-        }
-        if not levels:
-            return Gathered(returned, ())
-        part = Part(kind=NODES, tree=self.name, key=group, index=SPINE)
-        return Gathered(returned, [ReleasedPart(part, spine_table(self, group, solutions, levels))])
+        released = () if not levels else [self._spine(Place(group, SPINE), solutions, levels)]
+        return Gathered(pack_solutions(solutions, told.places, told.stops), released)
+
+    def _spine(
+        self, place: Place, roots: RootSolutions, levels: Sequence[LevelSolution]
+    ) -> ReleasedPart:
+        """The part of a spine, or of a branch."""
+        return ReleasedPart(self._part(NODES, place), spine_table(self, place.group, roots, levels))
 
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
-        chunk, array = self._chunk(place), np.frombuffer(returned, dtype=np.int64)
-        measured = [
-            unpack(level).reshape(chunk.rows, -1) if level else None for level in unpack_many(kept)
-        ]
-        roots = RootSolutions.from_array(array.reshape(RootSolutions.width(), -1))
+        chunk, roots = self._chunk(place), unpack_solutions(returned)
+        measured = unpack_measured(kept, chunk.rows)
         answer = self.chunk_answer(chunk, measured, roots)
         note = b"" if answer.note is None else pack(answer.note)
         parts = [ReleasedPart(self._part(kind, place), answer.tables[kind]) for kind in self.tables]
@@ -360,16 +358,21 @@ class TreeQuestion(Question):
         return Part(kind=kind, tree=self.name, key=place.group, index=place.number)
 
     def holds_upper(self, part: Part, levels: int) -> bool:
-        """Those above the split are in spines."""
-        return part.index == SPINE or levels > self.forest.chunking.split_level
+        """Those above the split are in spines, and in branches."""
+        if part.index == SPINE:
+            return True
+        chunking = self.forest.chunking
+        return levels > (chunking.split_level if part.index >= 0 else chunking.spine.height)
 
     def parts(self) -> Iterator[Part]:
         for place in self.places:
             for kind in self.tables:
                 yield self._part(kind, place)
-        if self.forest.chunking.split_level > 0:
+        if self.forest.chunking.spine.height > 0:
             for key in range(self.key_count):
                 yield Part(kind=NODES, tree=self.name, key=key, index=SPINE)
+        for branch in self.branches:
+            yield self._part(NODES, branch)
 
     def __getstate__(self) -> dict[str, object]:
         # The forest holds arrays of weights, which a worker makes for itself.

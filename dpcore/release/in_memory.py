@@ -162,15 +162,29 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
     """
     kept: dict[Place, bytes] = {}
     groups: dict[int, dict[Place, bytes]] = {}
+    below: dict[Place, dict[Place, bytes]] = {}
     for place, counts in exact.items():
         drawn = question.draw(place, counts, noise)
         if drawn.kept is not None:
             kept[place] = drawn.kept
-        groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
+        if question.branches:
+            below.setdefault(question.branch_of(place), {})[place] = drawn.sent
+        else:
+            groups.setdefault(question.gathered_by(place), {})[place] = drawn.sent
+    for branch, sent in below.items():
+        drawn = question.draw_branch(branch, sent, noise)
+        assert drawn.kept is not None
+        kept[branch] = drawn.kept
+        groups.setdefault(question.gathered_by(branch), {})[branch] = drawn.sent
     solved: list[ReleasedPart] = []
     for group, sent in groups.items():
-        gathered = question.gather(group, sent, noise)
-        solved += gathered.released
-        for place, returned in gathered.returned.items():
-            solved += question.finish(place, kept[place], returned)
+        gathered = [question.gather(group, sent, noise)]
+        if question.branches:
+            from_spine = gathered[0].returned.items()
+            gathered += [question.finish_branch(at, kept[at], told) for at, told in from_spine]
+            solved += gathered.pop(0).released
+        for each in gathered:
+            solved += each.released
+            for place, returned in each.returned.items():
+                solved += question.finish(place, kept[place], returned)
     return solved

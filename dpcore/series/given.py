@@ -9,26 +9,26 @@ from dpcore.arrays import Floats
 from dpcore.irregular.forest import IrregularForest
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import Measurements, RootSolutions
-from dpcore.trees.linear_forest import LinearForest
+from dpcore.trees.forest import RootSolutions
+from dpcore.trees.linear_forest import Known, LinearForest
 from dpcore.uniform.forest import UniformForest
 
 
 class _GivenUniform(UniformForest):
     def estimate_chunk(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
     ) -> list[Floats]:
         return _estimates(measurements)
 
 
 class _GivenIrregular(IrregularForest):
     def estimate_chunk(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
     ) -> list[Floats]:
         return _estimates(measurements)
 
 
-def _estimates(measurements: Measurements) -> list[Floats]:
+def _estimates(measurements: Known) -> list[Floats]:
     return [each.astype(float) for each in measurements if each is not None]
 
 

@@ -117,6 +117,8 @@ class SeriesQuestion(Question):
             raise ValueError(f"period: {self.period} is not from 1 to {self.temporal.periods}")
         if len(self.levels) != len(self.temporal.spans):
             raise ValueError(f"levels: {len(self.levels)} for {len(self.temporal.spans)} spans")
+        if any(level.branches for level in self.levels):
+            raise ValueError(f"domain: tree {self.name} is too large to be released in a series")
 
     @classmethod
     def of(

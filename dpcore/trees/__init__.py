@@ -5,7 +5,15 @@ own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "chunks": ("CHUNK_LEAVES", "Chunk", "Chunking", "IrregularChunking", "UniformChunking"),
+    "chunks": (
+        "CHUNK_LEAVES",
+        "Chunk",
+        "Chunking",
+        "IrregularChunking",
+        "SPINE_LEAVES",
+        "UniformChunking",
+        "branch_index",
+    ),
     "consistency": ("consistent_counts", "root_count", "split_counts"),
     "exact_sums": ("LeafSums", "saturated_sums", "words_of", "words_total"),
     "forest": (

@@ -11,6 +11,11 @@ irregular tree need not be: they stand side by side in one tree of several roots
 more children than a chunk has leaves, and these are leaves, the split level is h and the spine as
 large as the tree: such a level should be cut in two when the tree is made.
 
+A tree may have so many leaves that the roots of its chunks are too many for one worker. Its spine
+is then cut as the tree is: the levels above the split level into *branches*, runs of whole subtrees
+of the spine below a second, higher level, and what is left above the branches is the spine. No
+chunk lies in two branches.
+
 Source: the design, section 2.
 """
 
@@ -30,8 +35,20 @@ from dpcore.trees.uniform import Tree
 
 CHUNK_LEAVES = 2**17
 MAX_CELLS = 2**40
-# In place of a chunk's index: the levels above all chunks of a key.
+# The most chunk roots of a key that are solved together, some 50 bytes each.
+SPINE_LEAVES = 2**20
+# In place of a chunk's index: the levels above all chunks of a key, or above all its branches.
 SPINE = -1
+
+
+def branch_index(number: int) -> int:
+    """What stands in place of a chunk's index for a branch, from its number among those of a key;
+    its own inverse.
+
+    >>> branch_index(0), branch_index(-2)
+    (-2, 0)
+    """
+    return -2 - number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +57,9 @@ class Chunk:
 
     Attributes:
         key: the code of its (first) key.
-        index: its place among the chunks of that key, 0 where chunks hold whole trees; or `SPINE`.
-        first: the node, at the split level, of its first subtree.
+        index: its place among the chunks of that key, 0 where chunks hold whole trees; or `SPINE`,
+            or `branch_index`.
+        first: the node, at the level of its roots, of its first subtree.
         rows: the rows of an array of the chunk: keys where chunks hold whole trees, else subtrees
             that are alike, else one.
         tree: the shape of a row.
@@ -100,7 +118,30 @@ class Chunking(ABC):
     @property
     @abstractmethod
     def spine(self) -> Shape:
-        """The tree of the levels 0 to the split level; one node where chunks hold whole trees."""
+        """The tree of the levels 0 to the split level, or to that of the roots of branches; one
+        node where chunks hold whole trees."""
+
+    @property
+    def branches(self) -> int:
+        """How many branches a key has; 0: the chunks are directly below the spine."""
+        return 0
+
+    def branch(self, key: int, number: int) -> Chunk:
+        """A branch, as if it were a chunk: its leaves are the roots of the chunks below it."""
+        raise IndexError(number)
+
+    def branch_of(self, index: int) -> int:
+        """The number of the branch that a chunk of a key is below."""
+        raise IndexError(index)
+
+    def chunks_of(self, branch: int) -> range:
+        """The chunks of a key below a branch, from its number."""
+        raise IndexError(branch)
+
+    def holders(self, level: int, first: int, last: int) -> list[int]:
+        """In place of chunks' indices: what holds the nodes ``first`` to ``last`` of a level above
+        the split level."""
+        return [SPINE]
 
     @property
     @abstractmethod
@@ -124,11 +165,14 @@ class Chunking(ABC):
         """Per level of a chunk, from its roots down, the range of its nodes within a key's tree."""
         if chunk.index == SPINE or self.split_level == 0:
             return self.tree.node_ranges(0, 0, 1)[: chunk.tree.height + 1]
-        return self.tree.node_ranges(self.split_level, chunk.first, chunk.first + chunk.units)
+        level, stop = self.first_level(chunk), chunk.first + chunk.units
+        return self.tree.node_ranges(level, chunk.first, stop)[: chunk.tree.height + 1]
 
     def first_level(self, chunk: Chunk) -> int:
-        """The level of a chunk's roots."""
-        return 0 if chunk.index == SPINE else self.split_level
+        """The level of a chunk's roots, or of a branch's."""
+        if chunk.index == SPINE:
+            return 0
+        return self.split_level if chunk.index >= 0 else self.spine.height
 
     @property
     def cells(self) -> int:
@@ -244,6 +288,9 @@ class UniformChunking(Chunking):
 class IrregularChunking(Chunking):
     """The cut of an irregular tree: as many consecutive subtrees to a chunk as it holds.
 
+    Args:
+        spine_leaves: the most chunk roots of a key without branches.
+
     >>> tree = IrregularTree.from_fanouts([[3], [4, 2, 5]])
     >>> chunking = IrregularChunking(tree=tree, chunk_leaves=8)
     >>> [(chunk.first, chunk.units, chunk.leaves) for chunk in chunking]
@@ -251,6 +298,7 @@ class IrregularChunking(Chunking):
     """
 
     tree: IrregularTree
+    spine_leaves: int = SPINE_LEAVES
 
     @cached_property
     def split_level(self) -> int:
@@ -260,21 +308,74 @@ class IrregularChunking(Chunking):
         return self.tree.height
 
     @cached_property
-    def spine(self) -> IrregularTree:
+    def _above(self) -> IrregularTree:
+        """The tree above the chunks."""
         return self.tree.top(self.split_level)
+
+    @cached_property
+    def _cut_above(self) -> IrregularChunking | None:
+        """The cut of the tree above the chunks; None where it is solved as a whole. Where a node
+        has more chunk roots for children than fit a branch, a cut would leave all as it is."""
+        if self._above.leaves <= self.spine_leaves:
+            return None
+        cut = IrregularChunking(
+            tree=self._above, chunk_leaves=self.chunk_leaves, spine_leaves=MAX_CELLS
+        )
+        return cut if cut.split_level < self.split_level else None
+
+    @cached_property
+    def spine(self) -> IrregularTree:
+        return self._above if self._cut_above is None else self._cut_above.spine
+
+    @property
+    def branches(self) -> int:
+        return 0 if self._cut_above is None else self._cut_above.chunks_per_key
+
+    def branch(self, key: int, number: int) -> Chunk:
+        if self._cut_above is None or not 0 <= number < self.branches:
+            raise IndexError(number)
+        leaf = int(self._split_starts[self._cut_above[number].start])
+        start = key * self.tree.leaves + leaf
+        return replace(self._cut_above[number], key=key, index=branch_index(number), start=start)
+
+    def branch_of(self, index: int) -> int:
+        if self._cut_above is None:
+            raise IndexError(index)
+        return int(self._cut_above.numbers(self._bounds[0][index : index + 1])[0])
+
+    def chunks_of(self, branch: int) -> range:
+        if self._cut_above is None or not 0 <= branch < self.branches:
+            raise IndexError(branch)
+        walls = self._cut_above._bounds[1][branch : branch + 2]
+        return range(*np.searchsorted(self._bounds[0], walls).tolist())
+
+    def holders(self, level: int, first: int, last: int) -> list[int]:
+        if self._cut_above is None or level < self._cut_above.split_level:
+            return [SPINE]
+        starts = self._above.leaf_starts[level]
+        low, high = self._cut_above.numbers(starts[[first, last]]).tolist()
+        return [branch_index(number) for number in range(low, high + 1)]
+
+    @cached_property
+    def _split_starts(self) -> Integers:
+        """The first leaf of each node of the split level, and where the last ends."""
+        if self.split_level == self.tree.height:
+            return np.arange(self.tree.leaves + 1, dtype=np.int64)
+        return self.tree.leaf_starts[self.split_level]
 
     @cached_property
     def _bounds(self) -> tuple[Integers, Integers]:
         """The first subtree and the first leaf of each chunk of a key, and where the last ends."""
-        split = self.split_level
-        if split == self.tree.height:
-            starts = np.arange(self.tree.leaves + 1, dtype=np.int64)
-        else:
-            starts = self.tree.leaf_starts[split]
+        starts = self._split_starts
+        walls = np.array([starts.size - 1])
+        if self._cut_above is not None:
+            walls = self._cut_above._bounds[1]
         bounds = [0]
         while bounds[-1] < starts.size - 1:
             limit = int(starts[bounds[-1]]) + self.chunk_leaves
-            bounds.append(int(np.searchsorted(starts, limit, side="right")) - 1)
+            stop = int(np.searchsorted(starts, limit, side="right")) - 1
+            wall = int(walls[np.searchsorted(walls, bounds[-1], side="right")])
+            bounds.append(min(stop, wall))
         nodes = np.array(bounds, dtype=np.int64)
         return nodes, starts[nodes]
 

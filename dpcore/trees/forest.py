@@ -117,6 +117,19 @@ class RootSolutions:
             total_count=np.broadcast_to(counts[0], final.shape).reshape(-1),
         )
 
+    @classmethod
+    def of_branch(cls, leaves: LevelSolution, roots: RootSolutions) -> RootSolutions:
+        """The solutions of a branch's leaves, in their order, from those of its roots."""
+        estimate, count = leaves.estimate.reshape(-1), leaves.count.reshape(-1)
+        return cls(
+            estimate=estimate,
+            before=roots.before[0] + np.cumsum(estimate) - estimate,
+            total=np.full(len(estimate), roots.total[0]),
+            count=count,
+            before_count=roots.before_count[0] + np.cumsum(count) - count,
+            total_count=np.full(len(count), roots.total_count[0]),
+        )
+
     def slice(self, start: int, stop: int) -> RootSolutions:
         """The solutions of some of the roots."""
         return RootSolutions(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})

@@ -93,7 +93,7 @@ class LinearForest(ABC):
         return estimate_down(weights, estimate_up(weights, measurements), root)
 
     def estimate_chunk(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+        self, chunk: Chunk, measurements: Known, roots: RootSolutions
     ) -> list[Floats]:
         """(rows, n) per level of a chunk: u, the least squares estimates."""
         up = self._up(chunk, measurements)
@@ -107,14 +107,16 @@ class LinearForest(ABC):
         return self.measure_levels(tree, chunk, levels, noise.of_counts(levels[-1]))
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
-        """(units,) the exact counts of the roots of the chunk's subtrees, from its leaves'."""
+        """(units,) the exact counts of the roots of a chunk's subtrees, from its leaves'; or of a
+        branch's."""
         return level_sums(chunk.tree, counts.reshape(chunk.rows, -1))[0].reshape(-1)
 
-    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
-        """(units,) z of the roots of the chunk's subtrees."""
+    def chunk_roots(self, chunk: Chunk, measurements: Known) -> Floats:
+        """(units,) z of the roots of the chunk's subtrees; or of a branch's, whose measurements end
+        with z of its leaves."""
         return self._up(chunk, measurements)[0].reshape(-1)
 
-    def _up(self, chunk: Chunk, measurements: Measurements) -> list[Floats]:
+    def _up(self, chunk: Chunk, measurements: Known) -> list[Floats]:
         # A tree of one leaf whose count is public was not measured at all.
         if measurements[-1] is None:
             return [np.zeros((chunk.rows, chunk.tree.leaves))]
@@ -176,4 +178,36 @@ class LinearForest(ABC):
         below = self.weights(chunk).below
         counts = consistent_counts(chunk.tree, below, estimates, top, signed=self.signed)
         ranges, variances = self.chunking.node_ranges(chunk), self.chunk_variances(chunk)
-        return level_solutions(self.chunking.split_level, ranges, estimates, variances, counts)
+        first_level = self.chunking.first_level(chunk)
+        return level_solutions(first_level, ranges, estimates, variances, counts)
+
+    def measure_branch(
+        self, tree: str, branch: Chunk, totals: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The noisy counts of a branch's levels above its leaves, the roots of chunks.
+
+        Args:
+            tree: the name of the tree.
+            branch: which one.
+            totals: (leaves of the branch,) the exact counts of the roots of its chunks.
+            noise: the source.
+        """
+        exact = level_sums(branch.tree, totals.reshape(branch.rows, -1))
+        own = noise.of_counts(exact[self.spine_noise_level])
+        return self.measure_levels(tree, branch, exact[:-1], own)
+
+    def solve_branch(
+        self, branch: Chunk, measurements: Known, roots: RootSolutions
+    ) -> tuple[RootSolutions, list[LevelSolution]]:
+        """Solves a branch, as a chunk whose leaves are the roots of the chunks below it.
+
+        Args:
+            branch: which one.
+            measurements: from `measure_branch`, and then z of the roots of its chunks.
+            roots: (units,) the solutions of its own roots.
+
+        Returns:
+            the solution of every chunk root, and of the levels above them.
+        """
+        levels = self.settle_chunk(branch, self.estimate_chunk(branch, measurements, roots), roots)
+        return RootSolutions.of_branch(levels[-1], roots), levels[:-1]

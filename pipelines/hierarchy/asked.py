@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
-from dpcore.trees.forest import SPINE
 from pipelines.page.extent import MAX_ASKED
 from pipelines.page.keys import shown_number
 from pipelines.page.nodes import COLUMNS, ReleasedTables, largest
@@ -96,7 +95,8 @@ def _parts_of(question: UniverseQuestion, code: int, wanted: Range) -> Iterator[
     chunking, tree = question.forest.chunking, question.plan.tree
     level, first, stop = wanted
     if level < chunking.split_level:
-        yield code, SPINE
+        for holder in chunking.holders(level, first, stop - 1):
+            yield code, holder
         return
     leaves = np.array([tree.leaf_range(level, node).start for node in (first, stop - 1)])
     low, high = chunking.numbers(leaves + code * tree.leaves).tolist()

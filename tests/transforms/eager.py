@@ -31,6 +31,8 @@ HAND_OVERS = (
 )
 
 
+# Where a tree has branches.
+BRANCH_HAND_OVERS = ("sent to branches", "kept by branches", "returned to branches")
 # Where the unit is not the row.
 UNIT_HAND_OVERS = (
     *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
@@ -144,7 +146,7 @@ class EagerRelease:
         return self._plan, self._key
 
     def _over(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        assert name in HAND_OVERS + UNIT_HAND_OVERS
+        assert name in HAND_OVERS + BRANCH_HAND_OVERS + UNIT_HAND_OVERS
         return self._change(name, list(elements))
 
     def _ready(self, step: Any) -> Any:
@@ -206,16 +208,29 @@ class EagerRelease:
 
     def _drawn(self, counts: list[Any], recorded: list[bytes]) -> list[bytes]:
         drawn = self._each(draw._Draw(*self._keyed), counts, recorded)
-        sent = grouped(self._over("sent", drawn.get(draw.SENT, [])))
+        below = grouped(self._over("sent to branches", drawn.get(draw.TO_BRANCH, [])))
+        branches = self._each(draw._DrawBranch(*self._keyed), below, recorded)
+        to_groups = [*drawn.get(draw.SENT, []), *branches.get(draw.SENT, [])]
+        sent = grouped(self._over("sent", to_groups))
         gathered = self._each(draw._Gather(*self._keyed, self._output), sent, recorded)
+        through = grouped(
+            [
+                *self._over("kept by branches", branches.get(MAIN, [])),
+                *self._over("returned to branches", gathered.get(draw.TO_BRANCH, [])),
+            ]
+        )
+        spread = self._each(draw._FinishBranch(self._plan, self._output), through)
         both = grouped(
             [
                 *self._over("kept", drawn.get(MAIN, [])),
-                *self._over("returned", gathered.get(MAIN, [])),
+                *self._over("returned", [*gathered.get(MAIN, []), *spread.get(MAIN, [])]),
             ]
         )
         finished = self._each(draw._Finish(self._plan, self._output), both)
         return [
-            *self._over("receipts of groups", gathered.get(draw.RECEIPTS, [])),
+            *self._over(
+                "receipts of groups",
+                [*gathered.get(draw.RECEIPTS, []), *spread.get(draw.RECEIPTS, [])],
+            ),
             *self._over("receipts of places", finished.get(MAIN, [])),
         ]

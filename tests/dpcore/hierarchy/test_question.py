@@ -274,12 +274,11 @@ def test_sums_of_public_nodes_are_refused() -> None:
         hierarchy_question(unit=SUBSTITUTE, public_level=1, measure=AMOUNT)
 
 
-def test_a_node_with_too_many_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.hierarchy.question.MAX_SPINE_LEAVES", 9)
+def test_a_node_with_too_many_leaves_is_refused() -> None:
     flat = universe_from_codes(pa.array([f"{n:02d}" for n in range(10)]), (2,))
     domain = HierarchyDomain(universe=flat, columns=("code",))
     with pytest.raises(ValueError, match="more than 4 children that are leaves needs a level"):
-        hierarchy_question(domain=domain, chunk_leaves=4)
+        hierarchy_question(domain=domain, chunk_leaves=4, spine_leaves=9)
 
 
 def test_leaves_above_the_lowest_level_are_listed_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,8 +18,9 @@ from dpcore.irregular.planner import with_best_shares
 from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dpcore.trees.chunks import branch_index
 from dpcore.trees.consistency import consistent_counts, root_count
-from dpcore.trees.forest import SPINE
+from dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
 from dpcore.uniform.forest import UniformForest
@@ -84,8 +86,9 @@ class PlacedNoise:
         chain, level = divmod(code, shape.height + 1)
         first = 0
         if chunk != SPINE:
-            root = chunking[chunking.number(key, chunk)].first
-            split = chunking.split_level
+            own = chunking.branch(key, branch_index(chunk)) if chunk < SPINE else None
+            own = own or chunking[chunking.number(key, chunk)]
+            root, split = own.first, chunking.first_level(own)
             first = shape.node_ranges(split, root, root + 1)[level - split][0]
         members = self.classes[level] == chain
         start = key * int(members.sum()) + int(members[:first].sum())
@@ -128,9 +131,11 @@ def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
             for chunk, part in zip(chunks, parts, strict=True)
         ]
         key = chunks[0].key
-        solutions, levels = forest.solve_spine(
-            "t", key, np.concatenate(roots), np.concatenate(totals), noise
-        )
+        told = np.concatenate(roots), np.concatenate(totals)
+        if chunking.branches:
+            solutions, levels = solve_branches(forest, key, *told, noise)
+        else:
+            solutions, levels = forest.solve_spine("t", key, *told, noise)
         start = 0
         for chunk, measurements in zip(chunks, measured, strict=True):
             mine = solutions.slice(start, start + chunk.units)
@@ -143,6 +148,32 @@ def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
             variances[level.level][rows, columns] = level.variance
             found[level.level][rows, columns] = level.count
     return Solved(estimates=estimates, variances=variances, counts=found)
+
+
+def solve_branches(
+    forest: IrregularForest, key: int, roots: Array, totals: Array, noise: Any
+) -> tuple[RootSolutions, list[LevelSolution]]:
+    """What `IrregularForest.solve_spine` gives where there are branches."""
+    chunking = forest.chunking
+    branches = [chunking.branch(key, number) for number in range(chunking.branches)]
+    ends = np.cumsum([branch.leaves for branch in branches])[:-1]
+    known, sent, sums = [], [], []
+    pieces = zip(branches, np.split(roots, ends), np.split(totals, ends), strict=True)
+    for branch, z, exact in pieces:
+        measured = forest.measure_branch("t", branch, exact, noise)
+        known.append([*measured, z.reshape(branch.rows, -1)])
+        sent.append(forest.chunk_roots(branch, known[-1]))
+        sums.append(forest.chunk_totals(branch, exact))
+    told = np.concatenate(sent), np.concatenate(sums)
+    solutions, levels = forest.solve_spine("t", key, *told, noise)
+    found, start = [], 0
+    for branch, own in zip(branches, known, strict=True):
+        mine = solutions.slice(start, start + branch.units)
+        start += branch.units
+        below, solved = forest.solve_branch(branch, own, mine)
+        found.append(below.to_array())
+        levels = levels + solved
+    return RootSolutions.from_array(np.concatenate(found, axis=1)), levels
 
 
 def whole_tree(forest: IrregularForest, counts: Array, noise: PlacedNoise) -> Solved:
@@ -179,8 +210,8 @@ def test_chunked_equals_whole(public: bool, seed: int) -> None:
     keys = 1 if public else int(rng.integers(1, 5))
     counts = rng.poisson(rng.choice([0.3, 5, 200]), (keys, plan.tree.leaves))
     splits = set()
-    for size in SIZES:
-        forest = IrregularForest(plan, keys=keys, chunk_leaves=size)
+    for size, most in itertools.product(SIZES, (1, 3, 2**20)):
+        forest = IrregularForest(plan, keys=keys, chunk_leaves=size, spine_leaves=most)
         splits.add(forest.chunking.split_level)
         noise = PlacedNoise(forest)
         found, expected = solve(forest, counts, noise), whole_tree(forest, counts, noise)
@@ -287,11 +318,15 @@ def chained_plan() -> IrregularPlan:
 
 
 def error_z(
-    plan: IrregularPlan, release_key: Any, keys: int = 3000, chunk_leaves: int = 2**17
+    plan: IrregularPlan,
+    release_key: Any,
+    keys: int = 3000,
+    chunk_leaves: int = 2**17,
+    spine_leaves: int = 2**20,
 ) -> float:
     """How many standard deviations the mean of (u - truth)^2 / g is from 1, over the keys."""
     counts = np.random.default_rng(1).poisson(5, (keys, plan.tree.leaves))
-    forest = IrregularForest(plan, keys=keys, chunk_leaves=chunk_leaves)
+    forest = IrregularForest(plan, keys=keys, chunk_leaves=chunk_leaves, spine_leaves=spine_leaves)
     found = solve(forest, counts, source(release_key))
     per_key = np.concatenate(
         [
@@ -305,12 +340,16 @@ def error_z(
     return float((per_key.mean() - 1) / (per_key.std() / math.sqrt(keys)))
 
 
-@pytest.mark.parametrize(("keys", "chunk_leaves"), [(400, 4), (3000, 2**17)])
+@pytest.mark.parametrize(
+    ("keys", "chunk_leaves", "spine_leaves"),
+    [(400, 4, 2**20), (400, 3, 3), (3000, 2**17, 2**20)],
+    ids=["chunks", "branches", "whole trees"],
+)
 def test_measured_error_is_the_predicted_one(
-    release_key: Any, keys: int, chunk_leaves: int
+    release_key: Any, keys: int, chunk_leaves: int, spine_leaves: int
 ) -> None:
     # Beyond 4.9 standard deviations: below 1e-6.
-    assert abs(error_z(chained_plan(), release_key, keys, chunk_leaves)) < 4.9
+    assert abs(error_z(chained_plan(), release_key, keys, chunk_leaves, spine_leaves)) < 4.9
 
 
 @pytest.mark.parametrize("factor", [Fraction(9, 10), Fraction(11, 10), Fraction(13, 10)])

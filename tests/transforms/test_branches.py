@@ -1,0 +1,174 @@
+"""Trees of so many chunks that branches stand between them and the spine."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dpcore.noise.laws import DiscreteLaplace, ZeroNoise
+from dpcore.questions.place import Place
+from dpcore.release.plan import ReleasePlan
+from dpcore.series.question import SeriesQuestion
+from dpcore.series.temporal import TemporalTree
+from dpcore.trees.chunks import SPINE, branch_index
+from pipelines.hierarchy.asked import _parts_of
+from pipelines.release_folder import ReleaseFolder
+from tests.dpcore.hierarchy_questions import hierarchy_question, release_plan_of
+from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
+from tests.transforms.hierarchy_releases import NONCE, files_of
+from tests.transforms.test_conservation import Planted, drop, repeat
+from transforms.errors import ConservationError
+from transforms.layout import part_names
+
+RNG = np.random.default_rng(8)
+LEAVES = np.sort(RNG.choice(10_000, 2500, replace=False))
+CODES = pa.array([f"{code:04d}" for code in LEAVES])
+ROWS = pa.table(
+    {
+        "code": CODES.take(pa.array(RNG.integers(0, 2500, 3000))),
+        "race": pa.array(["white", "black", "red"]).take(pa.array(RNG.integers(0, 3, 3000))),
+        "amount": pa.array(RNG.integers(-5, 31, 3000)),
+    }
+)
+DOMAIN = HierarchyDomain(
+    universe=universe_from_codes(CODES, (1, 1, 1, 1), levels=("a", "b", "c", "d")),
+    columns=("code",),
+)
+
+
+BRANCHES = 50
+
+
+def branched(**fields: object) -> HierarchyQuestion:
+    return hierarchy_question(
+        domain=DOMAIN,
+        **{"chunk_leaves": 20, "spine_leaves": 100} | fields,  # type: ignore[arg-type]
+    )
+
+
+def plan() -> ReleasePlan:
+    return release_plan_of(
+        branched(name="counts"),
+        branched(name="keys", keys=("white", "black", "nobody")),
+        branched(name="whole", spine_leaves=2**20),
+    )
+
+
+def test_there_are_branches() -> None:
+    question = branched()
+    chunking = question.forest.chunking
+    assert chunking.spine.height == 2 and chunking.split_level == 3
+    assert question.branches == [Place(0, branch_index(number)) for number in range(BRANCHES)]
+    assert max(question.branch_of(place).number for place in question.places) == -2
+    assert not branched(spine_leaves=2**20).branches
+
+
+def test_a_branch_is_part_of_the_specification_where_there_is_one() -> None:
+    for question in (branched(), branched(spine_leaves=2**20)):
+        spec = json.loads(json.dumps(question.spec()))
+        assert ("spine_leaves" in spec) == bool(question.branches)
+        plan = question.plan
+        again = hierarchy_question_from_spec(spec, plan.unit, plan.budget.measure, DOMAIN.universe)
+        assert again.spec() == spec and again.branches == question.branches
+
+
+@pytest.mark.parametrize("counting", ["dense", "sorted"])
+def test_the_pipeline_releases_what_the_counts_in_memory_give(
+    counting, tmp_path, key, run_steps, release_files, monkeypatch
+) -> None:
+    if counting == "sorted":
+        monkeypatch.setattr("transforms.counting.DENSE_CELLS", 0)
+    run_steps(plan(), ROWS, tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    assert {k: v for k, v in found.items() if "/" in k} == files_of(plan(), ROWS, key)
+    assert sum("-branch-" in name for name in found) == 4 * BRANCHES
+    names = part_names(["counts", "keys", "whole"])
+    assert all(names.fullmatch(name.split("/")[1]) for name in found if "/" in name)
+
+
+def test_the_same_on_beam_however_often_bundles_run(
+    tmp_path, key, run, release_files, small_splits
+) -> None:
+    pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=700)
+    run(plan(), str(tmp_path / "rows.parquet"), tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    assert {k: v for k, v in found.items() if "/" in k} == files_of(plan(), ROWS, key)
+
+
+def zero_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
+    )
+
+
+def test_without_noise_every_node_has_its_true_count(tmp_path, run_steps, monkeypatch) -> None:
+    zero_noise(monkeypatch)
+    run_steps(plan(), ROWS, tmp_path / "out")
+    nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
+    codes = ROWS["code"].to_pylist()
+    mine = [row for row in nodes.to_pylist() if row["tree"] == "counts"]
+    assert len(mine) == sum(DOMAIN.universe.level_sizes)
+    for row in mine:
+        truth = sum(code.startswith(row["label"]) for code in codes)
+        assert row["count"] == truth
+        assert row["estimate"] == pytest.approx(truth, abs=1e-6)
+
+
+def test_what_is_asked_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
+    whole = plan()
+    run_steps(whole, ROWS, tmp_path / "out")
+    nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
+    expected = {row["label"]: row["count"] for row in nodes.to_pylist() if row["tree"] == "counts"}
+    tree = ReleaseFolder(str(tmp_path / "out")).release.tree("counts")
+    universe = DOMAIN.universe
+    for level in range(universe.height + 1):
+        labels = universe.paths(level, np.arange(universe.level_sizes[level])).to_pylist()
+        for label in labels[:: max(1, len(labels) // 40)]:
+            assert tree.at_path(label).count == expected[label]
+            if level < universe.height:
+                assert sum(each.count for each in tree.children(label)) == expected[label]
+        best = tree.top(5, level)
+        top = sorted((expected[label] for label in labels), reverse=True)[:5]
+        assert [each.count for each in best] == top
+    held = {
+        level: {index for _, index in _parts_of(whole.questions[0], 0, (level, 0, size))}
+        for level, size in enumerate(universe.level_sizes)
+    }
+    assert held[0] == held[1] == {SPINE} and held[2] == set(map(branch_index, range(BRANCHES)))
+    assert min(held[3]) == 0
+
+
+def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
+    """Those of one tree, of its keys, and the same counts in a tree without branches."""
+    run_steps(plan(), ROWS.slice(0, 0), tmp_path / "out")
+    tables = {p.name: pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir()}
+    noises = [
+        tuple(table["estimate"].to_pylist()[:8])
+        for name, table in tables.items()
+        if "branch" in name
+    ]
+    assert len(set(noises)) == len(noises)
+
+
+@pytest.mark.parametrize("change", [drop, repeat])
+@pytest.mark.parametrize("place", BRANCH_HAND_OVERS)
+def test_a_loss_at_every_hand_over(place, change, tmp_path, reference) -> None:
+    fault, own = Planted(place, change), release_plan_of(branched())
+    release = EagerRelease(own, reference, str(tmp_path / "out"), NONCE, fault)
+    with pytest.raises(ConservationError, match="the engine lost or repeated data"):
+        release.run([ROWS.to_batches(), []])
+    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_series_refuses_them() -> None:
+    temporal = TemporalTree(periods=2, spans=(1, 2))
+    levels = [replace(branched(), name=f"level {span}") for span in temporal.spans]
+    with pytest.raises(ValueError, match="too large to be released in a series"):
+        SeriesQuestion.of(temporal, 1, levels, "counts")
