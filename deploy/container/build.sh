@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the two images by docker where its daemon answers, else by buildah: `make container`.
+# Builds the two images by docker where its daemon answers, else by buildah (`make container`), or with
+# the argument sbom the list of what is in them, build/container/sbom.cdx.json (`make sbom`).
 # From the environment, each with a default:
 #   REGISTRY        localhost      what comes before the names
 #   PYTHON_VERSION  3.11           which of the locks
@@ -7,6 +8,7 @@
 #   PIP_CONF, CERTIFICATES         files of pip and of authorities, for an index of your own
 set -eu
 cd "$(dirname "$0")/../.."
+wanted=${1:-images}
 
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' dpcore/__init__.py)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -27,6 +29,10 @@ set -- --file deploy/container/Dockerfile \
 [ -z "${HARNESS_IMAGE:-}" ] || set -- "$@" --build-arg "HARNESS_IMAGE=$HARNESS_IMAGE"
 [ -z "${PIP_CONF:-}" ] || set -- "$@" --secret "id=pip,src=$PIP_CONF"
 [ -z "${CERTIFICATES:-}" ] || set -- "$@" --secret "id=certificates,src=$CERTIFICATES"
+if [ "$wanted" = sbom ]; then
+  $build "$@" --target sbom --output build/container .
+  exit
+fi
 for target in worker launcher; do
   image="${REGISTRY:-localhost}/dptrees-$target:$version"
   echo "Building $image (the first time some minutes)"
