@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -28,6 +28,10 @@ help:
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
+	@echo "make container   the images of worker and launcher, by docker or buildah"
+	@echo "make container-bases  what they begin with, where no registry of images is reached"
+	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
+	@echo "make sbom        what is in the images, in build/container; its licences as a page"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -146,6 +150,38 @@ engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
 	@$(BIN)/python -m pytest -q -m engines tests
+
+build/tools/bin/uv: | $(BIN)/python
+	@$(BIN)/python -m venv build/tools
+	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+# Hashes of every wheel and no name of a host.
+LOCKS := deploy/container/locks
+LOCK = build/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make locks" $(if $(UPGRADE),--upgrade)
+EXTRAS := aws gcp postgresql
+
+locks: build/tools/bin/uv
+	@echo "Locking the packages of the images"
+	@for version in 3.10 3.11 3.12 3.13; do \
+		$(LOCK) --python-version $$version $(EXTRAS:%=--extra %) setup.py \
+			-o $(LOCKS)/python$$version.txt || exit 1; \
+	done
+	@for each in tools sbom; do \
+		$(LOCK) --python-version 3.10 $(LOCKS)/$$each.in -o $(LOCKS)/$$each.txt || exit 1; \
+	done
+
+container-bases:
+	@deploy/container/bases.sh
+
+container:
+	@deploy/container/build.sh
+
+sbom:
+	@deploy/container/build.sh sbom
+	@python3 deploy/container/licences.py build/container/sbom.cdx.json >build/container/licences.md
+	@cp build/container/licences.md deploy/container/licences.md
+	@echo "Written: build/container/sbom.cdx.json, deploy/container/licences.md"
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"
