@@ -33,7 +33,7 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         result: of Beam, of the job that runs.
         options: with which it was started.
     """
-    name = str(getattr(result, "_job_id", "")).split("_")[0]
+    name = _name(result)
     state = str(PipelineState.UNKNOWN)
     with suppress(Exception):
         result.cancel()
@@ -52,6 +52,14 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
             f"the job server cancelled the job {name}; where it gave it to a Flink cluster, see to "
             "it there, or name the cluster by --flink_master=HOST:8081, and it is cancelled too"
         )
+
+
+def _name(result: PipelineResult) -> str:
+    """What the engine calls a job: of Dataflow its id, of a job server the name before the id."""
+    if hasattr(result, "job_id"):
+        with suppress(Exception):
+            return str(result.job_id())
+    return str(getattr(result, "_job_id", "")).split("_")[0]
 
 
 def _state(result: PipelineResult) -> str:
