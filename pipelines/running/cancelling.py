@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.faults.log import event, remark
+from pipelines.running.dataflow import is_dataflow
 
 _CANCEL_SECONDS = 20
 _ANSWER_SECONDS = 5
@@ -43,6 +44,8 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
     except (OSError, ValueError, KeyError):
         state = str(PipelineState.UNKNOWN)
     event("cancelled", job=name, state=state)
+    if is_dataflow(options) and state == PipelineState.CANCELLED:
+        return
     if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":
         return  # workers that are threads of this process end with it
     if state != PipelineState.CANCELLED:
