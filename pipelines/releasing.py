@@ -17,6 +17,7 @@ from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.running.dataflow import submits_only
 from pipelines.running.job import beam_options
 from pipelines.running.made import print_made
 from pipelines.running.output import Wanted
@@ -26,6 +27,7 @@ from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary, total_warnings
 from pipelines.terminal_text import print_line
+from pipelines.user_error import UserError
 from transforms import files
 from transforms.files import OutputError
 from transforms.layout import SIGNATURE
@@ -67,6 +69,12 @@ def run_release(
     if configuration.id_of_all:
         remark(configuration.id_remark)
     stage, standing = made(stage)
+    if not standing and submits_only(options):
+        print_line(
+            f"{stage.output}: the job is described, and not run yet; once it has run, the same "
+            "command signs the release, settles the ledger and writes the page"
+        )
+        return 0
     if standing:
         event("standing", folder=stage.output)
         if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
@@ -89,6 +97,8 @@ def made(stage: Stage) -> tuple[Stage, bool]:
     """
     files.use_options(stage.options)
     if stage.configuration.selection is not None:
+        if submits_only(stage.options):
+            raise UserError("--template_location: private keys take two jobs, and it starts one")
         configuration, left = with_keys(stage)
         stage = replace(stage, configuration=configuration, asked=configuration.plan(), wanted=left)
     if stage.stands():

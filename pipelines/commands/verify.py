@@ -22,7 +22,9 @@ def add_verify(commands: Commands) -> None:
     parser.add_argument("release", metavar="RELEASE", help="the release's folder")
     parser.add_argument("--signer", metavar="FILE.pub", help="who must have signed the manifest")
     parser.add_argument(
-        "--key", metavar="FILE", help="the release's key: its file, or env:NAME; see also --data"
+        "--key",
+        metavar="FILE",
+        help="the release's key: its file, or a reference such as env:NAME; see also --data",
     )
     parser.add_argument(
         "--data",

@@ -13,7 +13,6 @@ Source: RFC 8032 (Ed25519), RFC 8410 (its keys in PEM).
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -29,8 +28,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from pipelines.release_folder import beam_files
 from pipelines.user_error import UserError
-from transforms.key_reference import read_private_file
 from transforms.layout import MANIFEST, SIGNATURE
+from transforms.secrets.private_file import read_private_file
+from transforms.secrets.schemes import scheme_of
 
 PUBLIC_SUFFIX = ".pub"
 _LARGEST_FILE = 2**16
@@ -49,8 +49,7 @@ class SigningKey:
     """Where a signing key lies.
 
     Args:
-        reference: ``file:PATH`` (a file that only the user who runs, or root, can read) or
-            ``env:NAME``.
+        reference: of one of `transforms.secrets.schemes`.
     """
 
     reference: str
@@ -59,7 +58,7 @@ class SigningKey:
         """The signature of a manifest: 64 bytes, the same for the same bytes.
 
         Raises:
-            UserError, KeyReferenceError: there is no such key.
+            UserError, SecretError: there is no such key.
         """
         return self.load().sign(manifest)
 
@@ -67,15 +66,13 @@ class SigningKey:
         """The private key.
 
         Raises:
-            UserError, KeyReferenceError: it is missing, open to others or none of Ed25519.
+            UserError, SecretError: it is missing, open to others or none of Ed25519.
         """
         kind, _, place = self.reference.partition(":")
-        if kind == "env":
-            text = os.environ.get(place, "")
-            if not text:
-                raise UserError(f"signing_key: the environment variable {place} is not set")
-        else:
+        if kind == "file":
             text = read_private_file(place, "signing_key", "signing key", "keygen --signing")
+        else:
+            text = scheme_of(self.reference).load(self.reference, "signing_key")
         try:
             key = load_pem_private_key(text.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -97,7 +94,7 @@ def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
         made: whether this run made the release, so that a signature there is older than it.
 
     Raises:
-        UserError, KeyReferenceError: there is no such key.
+        UserError, SecretError: there is no such key.
         OutputError: the signature cannot be written.
     """
     files = beam_files()

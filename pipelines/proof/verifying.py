@@ -13,6 +13,7 @@ from pipelines.sections.parameters import given_parameters
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
 from transforms.key_reference import KeyReference
+from transforms.secrets.schemes import has_scheme
 
 _CONFIGURATIONS = (".yaml", ".yml")
 
@@ -82,8 +83,8 @@ def _checks(release: Verified, chosen: argparse.Namespace, given: Mapping[str, s
 
 
 def key_reference(text: str) -> KeyReference:
-    """A key by the path of its file, ``file:PATH`` or ``env:NAME``."""
-    return KeyReference(reference=text if text.startswith(("file:", "env:")) else f"file:{text}")
+    """A key by the path of its file, or by its reference."""
+    return KeyReference(reference=text if has_scheme(text) else f"file:{text}")
 
 
 def _check_arguments(chosen: argparse.Namespace, given: Mapping[str, str]) -> None:

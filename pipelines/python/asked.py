@@ -10,6 +10,7 @@ from pipelines.configuration import Configuration, checked_configuration
 from pipelines.python.config import AnyConfig, plain
 from pipelines.python.error import Error
 from pipelines.sections.yaml_document import read_document
+from transforms.secrets.schemes import has_scheme
 
 # What stands where nothing was said and nothing is read.
 _NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
@@ -17,7 +18,7 @@ _DEFAULT_ID = "release"
 
 
 def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
-    """The key of a configuration, of the argument of a call: a path, file:PATH or env:NAME.
+    """The key of a configuration, of the argument of a call: a path or a reference.
 
     >>> key_values("release.key"), key_values("env:RELEASE_KEY"), key_values(None)
     ({'key': 'file:release.key'}, {'key': 'env:RELEASE_KEY'}, {})
@@ -25,7 +26,7 @@ def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
     if key is None:
         return {}
     text = os.fspath(key)
-    return {"key": text if text.startswith(("env:", "file:")) else f"file:{text}"}
+    return {"key": text if has_scheme(text) else f"file:{text}"}
 
 
 def config_values(config: AnyConfig) -> tuple[Any, str]:

@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.faults.log import event, remark
+from pipelines.running.dataflow import is_dataflow
 
 _CANCEL_SECONDS = 20
 _ANSWER_SECONDS = 5
@@ -33,7 +34,7 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
         result: of Beam, of the job that runs.
         options: with which it was started.
     """
-    name = str(getattr(result, "_job_id", "")).split("_")[0]
+    name = _name(result)
     state = str(PipelineState.UNKNOWN)
     with suppress(Exception):
         result.cancel()
@@ -43,6 +44,8 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
     except (OSError, ValueError, KeyError):
         state = str(PipelineState.UNKNOWN)
     event("cancelled", job=name, state=state)
+    if is_dataflow(options) and state == PipelineState.CANCELLED:
+        return
     if state in _OVER or options.view_as(PortableOptions).environment_type == "LOOPBACK":
         return  # workers that are threads of this process end with it
     if state != PipelineState.CANCELLED:
@@ -52,6 +55,14 @@ def cancel_job(result: PipelineResult, options: PipelineOptions) -> None:
             f"the job server cancelled the job {name}; where it gave it to a Flink cluster, see to "
             "it there, or name the cluster by --flink_master=HOST:8081, and it is cancelled too"
         )
+
+
+def _name(result: PipelineResult) -> str:
+    """What the engine calls a job: of Dataflow its id, of a job server the name before the id."""
+    if hasattr(result, "job_id"):
+        with suppress(Exception):
+            return str(result.job_id())
+    return str(getattr(result, "_job_id", "")).split("_")[0]
 
 
 def _state(result: PipelineResult) -> str:

@@ -11,6 +11,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
     DebugOptions,
+    GoogleCloudOptions,
     PipelineOptions,
     SetupOptions,
     StandardOptions,
@@ -20,6 +21,12 @@ from apache_beam.runners.runner import PipelineResult, create_runner
 
 from pipelines.faults.stopping import postponed
 from pipelines.running.cancelling import cancel_job
+from pipelines.running.dataflow import (
+    is_dataflow,
+    refused_job,
+    set_dataflow_options,
+    submits_only,
+)
 from pipelines.running.engine_fault import engine_fault
 from pipelines.user_error import UserError
 from transforms.bound import unit_shards_of
@@ -48,12 +55,24 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     options = PipelineOptions(arguments)
     standard = options.view_as(StandardOptions)
     standard.runner = _named_runner(standard.runner or "")
-    for experiment in options.view_as(DebugOptions).experiments or []:
-        if experiment.startswith(_REFUSED_EXPERIMENTS):
-            raise UserError(f"--experiments={experiment}: refused, since it shows rows")
+    _check_experiments(options)
     options.view_as(SetupOptions).save_main_session = False
     unit_shards_of(options)  # refuses what is out of range
+    if is_dataflow(options):
+        set_dataflow_options(options)
     return options
+
+
+def _check_experiments(options: PipelineOptions) -> None:
+    """Refuses what shows rows, by whichever of its two options it is asked for."""
+    debug, cloud = options.view_as(DebugOptions), options.view_as(GoogleCloudOptions)
+    for option, chosen in (
+        ("experiments", debug.experiments),
+        ("dataflow_service_options", cloud.dataflow_service_options),
+    ):
+        for each in chosen or []:
+            if each.startswith(_REFUSED_EXPERIMENTS):
+                raise UserError(f"--{option}={each}: refused, since it shows rows")
 
 
 def _named_runner(name: str) -> str:
@@ -66,6 +85,10 @@ def _named_runner(name: str) -> str:
     try:
         create_runner(name)
     except (ValueError, ImportError, AttributeError):
+        if short == "dataflow":
+            raise UserError(
+                f"--runner={name}: needs the clients of Google Cloud: pip install dptrees[gcp]"
+            ) from None
         known = ", ".join(StandardOptions.KNOWN_RUNNER_NAMES)
         raise UserError(
             f"--runner={name}: Beam knows no such runner, or it is not installed; known are {known}"
@@ -146,14 +169,15 @@ def finish_job(pipeline: beam.Pipeline) -> PipelineResult:
         # Between the engine's taking a job and its telling the name, nobody could cancel it.
         with postponed() if remote else nullcontext():
             result = pipeline.run()
-        result.wait_until_finish()
+        if not submits_only(pipeline.options):
+            result.wait_until_finish()
         return result
     except KeyboardInterrupt:
         if result is not None:
             cancel_job(result, pipeline.options)
         raise
     except Exception as error:
-        fault = engine_fault(error, remote=remote)
+        fault = refused_job(error) or engine_fault(error, remote=remote)
         if fault is None:
             raise
         raise fault from None

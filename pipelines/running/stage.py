@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.signature import SigningKey
+from pipelines.running.dataflow import check_dataflow_reach, is_dataflow, size_workers, submits_only
 from pipelines.running.job import check_filesystems, run_job, runs_here
 from pipelines.running.output import (
     Wanted,
@@ -132,6 +134,8 @@ class Stage:
         if not self.wanted.repair:
             check_turn(self.plan, self.output)
         begun_under = None if self.wanted.discard else self._begun_under()
+        if is_dataflow(self.options):
+            self._check_dataflow()
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
         check_wanted(self.output, self.plan, self.wanted)
@@ -145,10 +149,24 @@ class Stage:
         size = sum(size for _, size in matched)
         with self.record.step("job", self.output), self._progress(size):
             self._run(key, wanted, witness)
+        if submits_only(self.options):
+            return
         if wanted.repair:
             check_repaired(self.output)
         if self.booking:
             self.booking.settled()
+
+    def _check_dataflow(self) -> None:
+        """Sees that workers of Dataflow reach what there is, and chooses their machines."""
+        configuration, kinds = self.configuration, {each.name: each for each in self.plan.questions}
+        paths = configuration.input_paths if self.source is None else ()
+        check_dataflow_reach(self.options, configuration.key.reference, (*paths, self.output))
+        leaves: Counter[str] = Counter()
+        for tree in configuration.trees:
+            if tree.name in kinds:
+                question = kinds[tree.name]
+                leaves[question.kind] += (tree.leaves or 0) * question.key_count
+        size_workers(self.options, leaves)
 
     def _begun_under(self) -> str | None:
         """The id of the key under which a release was begun, as its folder tells, or else its
@@ -175,7 +193,8 @@ class Stage:
             question.prepare()  # before the plan is copied
         with swept_if_failed(output):
             self._run_with(share_universes(self.plan, output), key, wanted, witness)
-        check_committed(output)
+        if not submits_only(self.options):
+            check_committed(output)
 
     def _run_with(
         self, plan: ReleasePlan, key: KeyReference, wanted: Wanted, witness: Witness | None

@@ -14,10 +14,10 @@ from fractions import Fraction
 from typing import TypeVar
 
 from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
+from transforms.secrets.schemes import has_scheme, is_reference, written
 
 _Value = TypeVar("_Value")
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")
-_KEY_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
 # Budgets and weights lie in 10^-15 to 10^15: the fraction of 1e-999999999 would fill the memory.
 _LARGEST_EXPONENT = 15
 
@@ -226,8 +226,8 @@ def truth(value: object) -> bool:
 
 def key_reference(value: object) -> str:
     """Where the release key lies. The value is not shown: it may be the key itself."""
-    if not isinstance(value, str) or not _KEY_REFERENCE.fullmatch(value):
-        raise RuleBroken("must be env:NAME or file:PATH, the place of the key and not the key")
+    if not isinstance(value, str) or not is_reference(value):
+        raise RuleBroken(f"must be {written()}, the place of the key and not the key")
     _refuse_key_itself(value.partition(":")[2])
     return value
 
@@ -241,19 +241,19 @@ def key_file(value: object) -> str:
 
 
 def signing_key(value: object) -> str:
-    """The place of a signing key: a path, ``file:PATH`` or ``env:NAME``. The value is not shown."""
+    """The place of a signing key: a path or a reference. The value is not shown."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise RuleBroken("must be the path of a file, file:PATH or env:NAME")
+        raise RuleBroken(f"must be the path of a file, {written()}")
     if "PRIVATE KEY" in value or "\n" in value:
         raise RuleBroken(
             "must be the place of the signing key and not the key; this key stands in the open "
             "now, so make another one"
         )
-    if value.startswith("env:"):
-        if not _KEY_REFERENCE.fullmatch(value):
-            raise RuleBroken("must be the path of a file, file:PATH or env:NAME")
-        return value
-    return value if value.startswith("file:") else f"file:{value}"
+    if not has_scheme(value):
+        return f"file:{value}"
+    if not is_reference(value):
+        raise RuleBroken(f"must be the path of a file, {written()}")
+    return value
 
 
 def _refuse_key_itself(place: str) -> None:

@@ -45,9 +45,9 @@ it is where it is not given. What each is for, and how it acts with others, is t
 WORDS: dict[str, str] = {
     "rules.text": "a text",
     "rules.name": "letters, digits, `.`, `_`, `-`",
-    "rules.key_reference": "`env:NAME` or `file:PATH`",
+    "rules.key_reference": "`env:NAME`, `file:PATH` or the URL of a secret",
     "rules.key_file": "a path",
-    "rules.signing_key": "a path, `file:PATH` or `env:NAME`",
+    "rules.signing_key": "a path, or a reference as of `key`",
     "rules.plain_value": "a value",
     "rules.amount": "a number above 0",
     "rules.whole_number": "a whole number",

@@ -232,7 +232,7 @@ def test_what_is_no_key(key_file, tmp_path, monkeypatch) -> None:
         f"file:{tmp_path / 'none'}": "does not exist; make it with: dptrees keygen",
         f"file:{tmp_path}": str(tmp_path),
         "env:DPTREES_TEST_KEY": "the environment variable DPTREES_TEST_KEY is not set",
-        "vault:key": "vault: is neither file: nor env:",
+        "vault:key": "key: vault: is none of env:, file:, gcp-secret:, aws-secretsmanager:",
     }
     for reference, words in wrong.items():
         with pytest.raises(KeyReferenceError) as caught:

@@ -1,0 +1,86 @@
+"""The memory of a worker's process, from the plan alone, and machines that have as much.
+
+From docs/scale.md: a process that reads rows of a hierarchy knows all its leaves, at some 90 bytes
+each; of other trees a process holds arrays of at most 2^25 leaves (beyond, ids that wait to be
+sorted), and a copy while they are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines.user_error import UserError
+
+_GIB = 2**30
+# Python, Beam and Arrow, and the rows and parts in flight.
+_BASE = 700 * 2**20
+_BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
+# Of a virtual machine: its system, and Dataflow's own process beside those of Python.
+_SYSTEM = _GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A machine type of Compute Engine, and how Dataflow uses it.
+
+    Args:
+        name: of the type.
+        cores: vCPUs.
+        gib: its memory.
+        processes: of Python that Dataflow starts on it: one a vCPU, or one in all.
+    """
+
+    name: str
+    cores: int
+    gib: int
+    processes: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes for each process."""
+        return (self.gib * _GIB - _SYSTEM) // self.processes
+
+
+_CHOICES = (
+    Machine(name="e2-standard-4", cores=4, gib=16, processes=4),
+    Machine(name="e2-highmem-4", cores=4, gib=32, processes=4),
+    Machine(name="e2-highmem-2", cores=2, gib=16, processes=1),
+    Machine(name="e2-highmem-4", cores=4, gib=32, processes=1),
+    Machine(name="e2-highmem-8", cores=8, gib=64, processes=1),
+    Machine(name="e2-highmem-16", cores=16, gib=128, processes=1),
+)
+# As Dataflow uses them by default.
+MACHINES = {each.name: each for each in _CHOICES if each.processes == each.cores}
+
+
+def process_memory_of(leaves: Mapping[str, int]) -> int:
+    """The bytes that a process of a worker may need.
+
+    Args:
+        leaves: of all trees, by the kind of tree; 0 where nobody lists them.
+
+    >>> round(process_memory_of({"hierarchy": 8_100_000}) / 2**20)
+    1395
+    """
+    listed = leaves.get("hierarchy", 0)
+    others = sum(leaves.values()) - listed
+    return _BASE + _BYTES_OF_LISTED_LEAF * listed + _BYTES_OF_LEAF * min(others, _MOST_DENSE)
+
+
+def machine_for(needed: int) -> Machine:
+    """The first machine whose processes have as much memory each.
+
+    Raises:
+        UserError: none has.
+
+    >>> machine_for(2**30).name, machine_for(10 * 2**30).name
+    ('e2-standard-4', 'e2-highmem-2')
+    """
+    for machine in _CHOICES:
+        if machine.memory >= needed:
+            return machine
+    raise UserError(
+        f"a process of a worker may need {needed / _GIB:.0f} GiB, more than any machine listed in "
+        "pipelines/running/worker_memory.py has; choose one with --machine_type"
+    )

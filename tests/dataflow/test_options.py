@@ -1,0 +1,129 @@
+"""What Dataflow needs and what is refused, in one sentence each, before anything is asked of it."""
+
+from pathlib import Path
+
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from pipelines.command import main
+from pipelines.running.dataflow import size_workers
+from pipelines.running.job import beam_options
+from pipelines.running.worker_memory import machine_for, process_memory_of
+from pipelines.user_error import UserError
+from tests import google_cloud
+
+needs_google = google_cloud.needed()
+ALL = {
+    "--runner": "DataflowRunner",
+    "--project": "test",
+    "--region": "europe-west1",
+    "--temp_location": "gs://bucket/temp",
+    "--sdk_container_image": "image",
+}
+
+
+def options(*more: str, **changed: str) -> list[str]:
+    given = ALL | {f"--{name}": value for name, value in changed.items()}
+    return [f"{name}={value}" for name, value in given.items() if value] + list(more)
+
+
+@needs_google
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"project": ""}, "--project: is missing; Dataflow needs it, as --project=my-project"),
+        ({"region": ""}, "--region: is missing"),
+        ({"temp_location": ""}, "--temp_location: is missing"),
+        ({"temp_location": "/tmp"}, "--temp_location=/tmp: must be a folder of a bucket"),
+        ({"staging_location": "s3://b/x"}, "--staging_location=s3://b/x: must be a folder"),
+        ({"sdk_container_image": ""}, "--sdk_container_image: is missing"),
+        ({"dataflow_service_options": "enable_data_sampling"}, "since it shows rows"),
+        ({"experiments": "enable_data_sampling"}, "since it shows rows"),
+    ],
+    ids=str,
+)
+def test_what_is_missing_or_refused(changed, words) -> None:
+    with pytest.raises(UserError, match=words):
+        beam_options(options(**changed))
+
+
+@needs_google
+@pytest.mark.parametrize("option", ["--streaming", "--update"])
+def test_what_is_no_batch(option) -> None:
+    with pytest.raises(UserError, match=f"{option}: refused, since a release is"):
+        beam_options(options(option))
+
+
+@needs_google
+def test_the_project_s_own_package_in_place_of_an_image() -> None:
+    beam_options(options("--setup_file=./setup.py", sdk_container_image=""))
+
+
+@needs_google
+@pytest.mark.parametrize("runner", ["dataflow", "DataflowRunner"])
+def test_the_runner_by_any_of_its_names(runner) -> None:
+    with pytest.raises(UserError, match="--project: is missing"):
+        beam_options(options(runner=runner, project=""))
+
+
+@needs_google
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, "key: workers of Dataflow have no file of yours"),
+        ({"key_file": None, "key": "env:DPTREES_TEST_KEY"}, "have no environment of yours"),
+        (
+            {"key_file": None, "key": "aws-secretsmanager://eu-west-1/x", "output": "out"},
+            "lies on this machine, and workers of Dataflow cannot reach it; use gs://",
+        ),
+    ],
+    ids=str,
+)
+def test_what_workers_cannot_reach(changed, words, tmp_path: Path, monkeypatch, capsys) -> None:
+    import yaml
+
+    from tests.transforms.test_object_store import settings
+
+    monkeypatch.chdir(tmp_path)
+    key = tmp_path / "release.key"
+    key.write_text(ReleaseKey(bytes(32)).to_text())
+    chosen = settings(str(tmp_path / "rows.parquet"), "out", key) | changed
+    path = tmp_path / "release.yaml"
+    path.write_text(yaml.safe_dump({name: each for name, each in chosen.items() if each}))
+    assert main(["release", str(path), *options("--no_auth")]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_without_the_clients(monkeypatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("pipelines.running.job.create_runner", absent)
+    with pytest.raises(UserError, match=r"pip install dptrees\[gcp\]"):
+        beam_options(options())
+
+
+@needs_google
+@pytest.mark.parametrize(
+    ("leaves", "machine", "one"),
+    [
+        ({"ordered": 1_000}, "e2-standard-4", False),
+        ({"hierarchy": 8_100_000}, "e2-standard-4", False),
+        ({"hierarchy": 60_000_000}, "e2-highmem-4", False),
+        ({"hierarchy": 100_000_000, "ordered": 5}, "e2-highmem-2", True),
+        ({"hierarchy": 10**9}, "e2-highmem-16", True),
+        ({"ordered": 2**32}, "e2-standard-4", False),
+    ],
+    ids=str,
+)
+def test_machines_by_the_plan(leaves, machine, one) -> None:
+    chosen = beam_options(options())
+    size_workers(chosen, leaves)
+    given = chosen.get_all_options()
+    assert given["machine_type"] == machine
+    assert ("no_use_multiple_sdk_containers" in given["experiments"]) is one
+
+
+def test_no_machine_has_as_much() -> None:
+    with pytest.raises(UserError, match="more than any machine"):
+        machine_for(process_memory_of({"hierarchy": 10**10}))

@@ -1,0 +1,187 @@
+"""A release on Cloud Storage, by Beam's own client from a server that speaks its protocol
+(fake-gcs-server), also of a process that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.command import main
+from tests import google_cloud
+from tests.transforms.test_object_store import NONCE, parquet, settings
+from transforms import files
+from transforms.files import OutputError
+
+pytestmark = google_cloud.needed(server=True)
+OPTIONS = ("--no_auth", "--project=test")
+# Kills itself as the second part is sent, half of it on its way.
+KILLED = """
+import os, signal
+from google.cloud.storage.fileio import BlobWriter
+from pipelines.command import main
+
+close, parts = BlobWriter.close, []
+
+def killed(self):
+    parts.extend([self._blob.name] if "/nodes/" in self._blob.name else [])
+    if len(parts) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    close(self)
+
+BlobWriter.close = killed
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a server."""
+    with google_cloud.storage() as running:
+        yield running
+
+
+class Bucket:
+    """A bucket of the server, as a client of its own sees it."""
+
+    def __init__(self, name: str) -> None:
+        from google.cloud import storage
+
+        self.name = name
+        client = storage.Client.create_anonymous_client()
+        client.project = "test"
+        self._bucket = client.create_bucket(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._bucket.blob(name).upload_from_string(data)
+
+    def names(self, prefix: str) -> list[str]:
+        return [each.name for each in self._bucket.list_blobs(prefix=prefix)]
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """The objects of a folder but for the page, by name."""
+        found = {
+            name.removeprefix(f"{folder}/"): self._bucket.blob(name).download_as_bytes()
+            for name in self.names(f"{folder}/")
+        }
+        found.pop("report.html", None)
+        return found
+
+
+def delete_one_by_one(self, paths: list[str]) -> list[tuple[str, None]]:
+    """In place of a batch: the server answers only to parts of a batch that have a Content-ID, and
+    Google's client sends none. Cloud Storage itself does without."""
+    for path in paths:
+        self.delete(path)
+    return [(path, None) for path in paths]
+
+
+@pytest.fixture
+def bucket(address: str, monkeypatch: pytest.MonkeyPatch, request, rows: pa.Table) -> Bucket:
+    """A bucket with the rows, which this process and its children may use."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    monkeypatch.setattr("apache_beam.io.gcp.gcsio.GcsIO.delete_batch", delete_one_by_one)
+    made = Bucket(f"bucket-{abs(hash(request.node.name)):x}")
+    made.put("rows/a.parquet", parquet(rows.slice(0, 1700)))
+    made.put("rows/b.parquet", parquet(rows.slice(1700)))
+    return made
+
+
+@pytest.fixture
+def configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable[[str], str]:
+    """Writes a configuration of a release to a folder of the bucket."""
+
+    def made(folder: str) -> str:
+        path, root = tmp_path / f"{folder}.yaml", f"gs://{bucket.name}"
+        chosen = settings(f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
+        path.write_text(yaml.safe_dump(chosen))
+        return str(path)
+
+    return made
+
+
+def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    paths = os.pathsep.join(filter(None, [str(google_cloud.PROJECT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=google_cloud.PROJECT,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_release_kill_query_and_repair(
+    bucket, configuration, rows, data, tmp_path, key_file, release_files, capsys
+) -> None:
+    local = tmp_path / "local.yaml"
+    local.write_text(yaml.safe_dump(settings(data, str(tmp_path / "local"), key_file)))
+    assert main(["release", str(local), *NONCE]) == 0
+
+    whole, root = configuration("whole"), f"gs://{bucket.name}/whole"
+    assert main(["release", whole, *NONCE, *OPTIONS]) == 0
+    released = bucket.contents("whole")
+    assert released == release_files(tmp_path / "local")
+    assert bucket.names("whole/report.html")
+
+    # Again: no row is read, and nothing changes.
+    assert main(["release", whole, *NONCE, *OPTIONS]) == 0
+    assert "already there" in capsys.readouterr().out
+    assert bucket.contents("whole") == released
+
+    # Killed between its parts, and run again: the same release.
+    path = configuration("killed")
+    process = killed("release", path, *NONCE, *OPTIONS)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    left = bucket.contents("killed")
+    assert "manifest.json" not in left and left.items() <= released.items()
+    assert sum(name.startswith("nodes/") for name in left) == 1
+    assert main(["release", path, *OPTIONS]) == 0
+    assert bucket.contents("killed") == released
+
+    # What another run left is swept.
+    bucket.put("whole/nodes/value-000000-000000-feedfeedfeedfeed.parquet", b"stray")
+    assert main(["release", whole, *OPTIONS]) == 0
+    assert bucket.contents("whole") == released
+
+    # Read where it lies.
+    capsys.readouterr()
+    assert main(["query", root, "cdf", "5", "--tree", "value", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"]
+    assert main(["report", root]) == 0
+    assert main(["verify", root, "--key", str(key_file), "--data", whole]) == 0
+
+    # Damaged, and mended from the same rows; not from others.
+    part = next(name for name in sorted(released) if name.startswith("cdf/"))
+    bucket.put(f"whole/{part}", b"damaged")
+    assert main(["verify", root]) == 2
+    assert main(["release", whole, "--repair", *OPTIONS]) == 0
+    assert bucket.contents("whole") == released
+    bucket.put("rows/a.parquet", parquet(rows.slice(1, 1700)))
+    assert main(["release", whole, "--repair", *OPTIONS]) == 2
+    assert "choose another output" in capsys.readouterr().err
+    assert bucket.contents("whole") == released
+
+
+def test_objects(bucket) -> None:
+    files.use_options(PipelineOptions(list(OPTIONS)))
+    path = f"gs://{bucket.name}/a/b"
+    assert files.write_once(path, b"first") and not files.write_once(path, b"second")
+    assert files.read_bytes(path) == b"first"
+    assert list(files.names_below(f"gs://{bucket.name}/a")) == [path]
+    files.delete([path])
+    assert not files.exists(path)
+    with pytest.raises(OutputError, match=r"gs://no-such-bucket-here/a cannot be written"):
+        files.write_whole("gs://no-such-bucket-here/a", b"data")

@@ -1,0 +1,36 @@
+"""A kind of place where secrets lie, named by what stands before the first colon of a reference."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from transforms.errors import ReleaseError
+
+
+class SecretError(ReleaseError):
+    """A secret cannot be read; the message names its reference, never the secret."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """A kind of place.
+
+    Args:
+        name: what stands before the first colon.
+        written: how its references are written, for people.
+        pattern: of a whole reference.
+        load: from a reference, and what its secret is called in the configuration, the text of the
+            secret; raises `SecretError`, with `again` where it may pass. Libraries of a service are
+            imported here, since not everybody has them.
+        remote: a service is asked. Workers then ask it once a process.
+    """
+
+    name: str
+    written: str
+    pattern: str
+    load: Callable[[str, str], str]
+    remote: bool
+
+    def takes(self, reference: str) -> bool:
+        """Whether a reference is one of this kind, as far as its form tells."""
+        return re.fullmatch(self.pattern, reference) is not None
