@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines start stop lint types ci docs drawn benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -28,6 +28,7 @@ help:
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
+	@echo "make start       a Flink cluster on this machine, to look at; make stop ends it"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -146,6 +147,14 @@ engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
 	@$(BIN)/python -m pytest -q -m engines tests
+
+# START=--free-ports where others listen on the usual ones.
+start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
+	@echo "Starting Flink: a job manager, a task manager, a worker pool, a job server"
+	@$(BIN)/python -m deploy.cluster.start $(START)
+
+stop: $(INSTALLED)
+	@$(BIN)/python -m deploy.cluster.start --stop
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"
