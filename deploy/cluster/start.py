@@ -117,13 +117,13 @@ def told(cluster: FlinkCluster) -> str:
 
 def stop(folder: Path) -> bool:
     """End the processes that were started, and take away what they stored; tell whether any ran."""
-    found = [pid for pid, when in processes(folder).items() if is_running(pid, when)]
+    found = {pid for pid, when in processes(folder).items() if is_running(pid, when)}
     for sent in (signal.SIGTERM, signal.SIGKILL):
         for pid in found:
             with suppress(ProcessLookupError):
                 os.killpg(pid, sent)
         limit = time.monotonic() + STOP_SECONDS
-        while any(map(has_members, found)) and time.monotonic() < limit:
+        while found & groups_at_work() and time.monotonic() < limit:
             time.sleep(0.1)
     for name in ("processes.json", "tmp", "artifacts"):
         left = folder / name
@@ -151,13 +151,13 @@ def begun(pid: int) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def has_members(group: int) -> bool:
-    """Tell whether a process group still has a process."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def groups_at_work() -> set[int]:
+    """The process groups of this machine, but for those of which only names are left."""
+    listed = subprocess.run(
+        ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
+    )
+    pairs = (line.split() for line in listed.stdout.splitlines())
+    return {int(group) for group, state in pairs if not state.startswith("Z")}
 
 
 if __name__ == "__main__":

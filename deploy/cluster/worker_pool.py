@@ -14,9 +14,6 @@ import sys
 from pathlib import Path
 
 import grpc
-from apache_beam.portability.api import beam_fn_api_pb2_grpc
-from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
-from apache_beam.utils import thread_pool_executor
 
 # What a job calls the pool beside whatever runs it.
 NAME = "worker-pool"
@@ -49,6 +46,11 @@ def command(number: int, port: int) -> list[str]:
 
 def main() -> int:
     """Serve until killed, with the workers, which are of the same process group."""
+    # Seconds, which nobody who only names a pool should wait.
+    from apache_beam.portability.api import beam_fn_api_pb2_grpc
+    from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
+    from apache_beam.utils import thread_pool_executor
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("address", metavar="HOST:PORT")
     server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=OPTIONS)

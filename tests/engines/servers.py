@@ -56,7 +56,7 @@ class Engine:
     """An engine that takes jobs.
 
     Attributes:
-        options: of the command, for two workers.
+        options: of the command, for two workers, as a person types them.
         other: of the command, for another number of workers where the engine lets one choose.
         servers: the processes; ``servers.folder`` holds all that they write.
         kill_worker: kills one of the two that do the work, 0 or 1, where engines have such.
@@ -73,6 +73,11 @@ class Engine:
     start_worker: Callable[[int], None] | None = None
     restart_server: Callable[[], None] | None = None
     second_server: Callable[[], tuple[str, ...]] | None = None
+
+    @property
+    def quick(self) -> tuple[str, ...]:
+        """`options` without the job that goes first, which starts workers of its own."""
+        return (*self.options, "--no_preflight")
 
     @property
     def faults(self) -> Path:
@@ -126,7 +131,7 @@ def flink_cluster(folder: Path) -> Iterator[Engine]:
         yield Engine(
             name="flink_cluster",
             options=(*cluster.options(), "--parallelism=2"),
-            other=(*cluster.options(), "--parallelism=1"),
+            other=(*cluster.options(), "--parallelism=1", "--no_preflight"),
             servers=cluster.servers,
             start_worker=cluster.start_worker,
             kill_worker=cluster.kill_worker,
