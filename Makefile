@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -32,6 +32,7 @@ help:
 	@echo "make container-bases  what they begin with, where no registry of images is reached"
 	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
 	@echo "make sbom        what is in the images, in build/container; its licences as a page"
+	@echo "make start       a Flink cluster on this machine, to look at; make stop ends it"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -182,6 +183,13 @@ sbom:
 	@python3 deploy/container/licences.py build/container/sbom.cdx.json >build/container/licences.md
 	@cp build/container/licences.md deploy/container/licences.md
 	@echo "Written: build/container/sbom.cdx.json, deploy/container/licences.md"
+# START=--free-ports where others listen on the usual ones.
+start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
+	@echo "Starting Flink: a job manager, a task manager, a worker pool, a job server"
+	@$(BIN)/python -m deploy.cluster.start $(START)
+
+stop: $(INSTALLED)
+	@$(BIN)/python -m deploy.cluster.start --stop
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"

@@ -132,10 +132,11 @@ class Workspace:
         return [*release, *NONCE, *options]
 
     def start(self, options: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
-        """Start the release in a process that leads a group; what it prints joins a log."""
+        """Start the release in a process that leads a group; what it prints joins a log. Without
+        options no job goes first that looks at the workers."""
         with (self.engine.servers.folder / "launcher.log").open("ab") as log:
             return subprocess.Popen(
-                self.command(self.engine.options if options is None else options),
+                self.command(self.engine.quick if options is None else options),
                 cwd=self.folder,
                 env=environment(self.engine.servers.folder),
                 stdin=subprocess.DEVNULL,

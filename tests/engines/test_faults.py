@@ -114,24 +114,28 @@ def test_spark_computes_again(workspace: Workspace, undisturbed: Files, leaks: L
         assert sum(step in stage for stage in begun) > SPARK_PARTITIONS
 
 
-@engines("flink_cluster")
-def test_task_manager_and_workers_killed(
-    workspace: Workspace, undisturbed: Files, leaks: Leaks
-) -> None:
-    restart = workspace.engine.restart_workers
-    assert restart is not None
+@engines("flink_cluster", "spark_cluster")
+def test_one_of_two_workers_killed(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
+    """A task manager or an executor is lost with its processes of Python, and what it had made."""
+    kill, start = workspace.engine.kill_worker, workspace.engine.start_worker
+    assert kill is not None and start is not None
     workspace.plant(sleep=1)
     process = workspace.start()
     try:
-        for step in (READ, DRAW, WRITE):
-            workspace.wait_for(step, process)
-            (workspace.engine.faults / "begun").unlink()
-            restart()
-            check_left(workspace.output, undisturbed)
+        workspace.wait_for(READ, process)
+        kill(0)
+        check_left(workspace.output, undisturbed)
+        # The other does it all, until it is the one that is lost.
+        workspace.wait_for(DRAW, process)
+        start(0)
+        workspace.wait_for(WRITE, process)
+        kill(1)
+        check_left(workspace.output, undisturbed)
         workspace.plant(sleep=0)
         assert workspace.finish(process) == 0, workspace.log()
     finally:
         kill_group(process)
+        start(1)
     check_drawn_once(workspace, undisturbed, leaks)
 
 
@@ -167,7 +171,7 @@ def test_launcher_killed_and_run_again(
 def test_two_submissions_at_once(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
     workspace.plant(sleep=0.2)
     other = workspace.engine.second_server
-    options = workspace.engine.options if other is None else other()
+    options = workspace.engine.quick if other is None else other()
     first, second = workspace.start(), workspace.start(options)
     try:
         codes = workspace.finish(first), workspace.finish(second)

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.slow]
 def test_release(
     workspace: Workspace, undisturbed: dict[str, bytes], leaks: Callable[[Path], list[str]]
 ) -> None:
-    assert workspace.release() == undisturbed
+    assert workspace.release(workspace.engine.options) == undisturbed
     assert leaks(workspace.output) + leaks(workspace.engine.servers.folder) == []
 
 
@@ -48,14 +48,10 @@ def of_people(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return make_workspace(folder, started, sections=PEOPLE).release()
 
 
-@pytest.mark.parametrize("other_files", [False, True])
-def test_rows_of_units(
-    tmp_path: Path, running: Engine, of_people: dict[str, bytes], other_files: bool
-) -> None:
+def test_rows_of_units(tmp_path: Path, running: Engine, of_people: dict[str, bytes]) -> None:
     """The same rows of each person stay, in other files and in another number of shards."""
-    workspace = make_workspace(tmp_path, running, other_files=other_files, sections=PEOPLE)
-    options = (*running.other, "--unit_shards=7") if other_files else running.options
-    assert workspace.release(options) == of_people
+    workspace = make_workspace(tmp_path, running, other_files=True, sections=PEOPLE)
+    assert workspace.release((*running.other, "--unit_shards=7")) == of_people
 
 
 @pytest.fixture(scope="session")

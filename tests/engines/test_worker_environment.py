@@ -123,7 +123,7 @@ def check_told(workspace: Workspace, sentence: str) -> None:
     """See that a release is refused in a sentence, before a row is read or anything is written, and
     that no step was tried again."""
     start = time.monotonic()
-    assert workspace.finish(workspace.start()) == 2, workspace.log()
+    assert workspace.finish(workspace.start(workspace.engine.options)) == 2, workspace.log()
     print(f"told after {time.monotonic() - start:.1f} s")
     begun = workspace.noted("begun")
     assert 1 <= len(begun) <= SLOTS and all("Preflight/Look" in each for each in begun)

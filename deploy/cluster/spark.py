@@ -1,0 +1,121 @@
+"""Spark on this machine: a master, workers with a worker pool each, a job server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deploy.cluster import worker_pool
+from deploy.cluster.processes import (
+    ENGINES,
+    Ports,
+    Servers,
+    accepts_jobs,
+    java,
+    job_options,
+    job_server,
+    overview,
+    staged,
+)
+
+LIB = ENGINES / "spark" / "lib"
+DEPLOY = "org.apache.spark.deploy"
+DRIVER = "org.apache.beam.runners.spark.SparkJobServerDriver"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkCluster:
+    """The processes of a standalone cluster: each worker runs one executor a job, of one core, and
+    has a worker pool.
+
+    Attributes:
+        servers: the processes.
+        ports: where they listen.
+        workers: how many there are.
+        properties: of Spark, for the job server's jobs.
+    """
+
+    servers: Servers
+    ports: Ports
+    workers: int
+    properties: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The master, as jobs name it."""
+        return f"spark://localhost:{self.ports.cluster}"
+
+    def start(self) -> None:
+        """Start everything, and wait until it takes jobs."""
+        folder, ports = self.servers.folder, self.ports
+        # What a distribution of Spark looks like to a worker, which runs executors from it.
+        home = folder / "spark-home"
+        home.mkdir(exist_ok=True)
+        (home / "jars").symlink_to(LIB)
+        listening = ("--port", str(ports.cluster), "--webui-port", str(ports.page))
+        self._start("master", "master.Master", *listening)
+        self.servers.wait(lambda: bool(overview(ports.page, "json/")), "Spark's master")
+        for number in range(self.workers):
+            self._start_worker(number)
+        self.start_server()
+        self._wait(range(self.workers))
+
+    def start_server(self) -> None:
+        """Start the job server, which runs the drivers of the jobs."""
+        given = ("spark.executor.memory=512m", *self.properties)
+        options = ("-Xmx1g", *(f"-D{each}" for each in given))
+        command = [*java(LIB, self.servers.folder, *options), DRIVER]
+        command.append(f"--spark-master-url={self.url}")
+        job_server(self.servers, "job-server", command, self.ports)
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker that was killed, and wait until the cluster has it."""
+        self._start_worker(number)
+        self._wait([number])
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker with its executor, and its pool, with no chance to clean up."""
+        self.servers.kill(f"worker-{number}")
+        self.servers.kill(f"worker-pool-{number}")
+
+    def options(self) -> tuple[str, ...]:
+        """The command's options for a job on the cluster."""
+        return job_options(
+            self.ports.job,
+            "--environment_type=EXTERNAL",
+            f"--environment_config={worker_pool.NAME}:{self.ports.pool}",
+            # Else every stage starts a process of its own, which first imports Beam.
+            "--environment_cache_millis=30000",
+            staged(LIB),
+        )
+
+    def _start(self, name: str, role: str, *options: str, **environment: str) -> None:
+        folder = self.servers.folder
+        command = [*java(LIB, folder, "-Xmx300m"), f"{DEPLOY}.{role}", "--host", "localhost"]
+        environment |= {
+            "SPARK_HOME": str(folder / "spark-home"),
+            "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+            "SPARK_SCALA_VERSION": "2.12",
+        }
+        self.servers.start(name, [*command, *options], **environment)
+
+    def _start_worker(self, number: int) -> None:
+        work = ("--work-dir", str(self.servers.folder / f"work-{number}"))
+        size = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
+        # An executor has the environment of its worker.
+        named = worker_pool.hosts(number, self.servers.folder)
+        worker = ("worker.Worker", *size, *work, self.url)
+        self._start(f"worker-{number}", *worker, JAVA_TOOL_OPTIONS=named)
+        pool = worker_pool.command(number, self.ports.pool)
+        self.servers.start(f"worker-pool-{number}", pool)
+
+    def _wait(self, numbers: Iterable[int]) -> None:
+        pools = [worker_pool.address(number, self.ports.pool) for number in numbers]
+        running = sum(name.startswith("worker-pool") for name in self.servers.running)
+        self.servers.wait(
+            lambda: (
+                overview(self.ports.page, "json/").get("aliveworkers", 0) >= running
+                and all(accepts_jobs(each) for each in pools)
+            ),
+            "the Spark cluster",
+        )
