@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
+from datetime import date
 from io import StringIO
 
 from apache_beam.options.pipeline_options import StandardOptions
@@ -17,7 +18,9 @@ from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
+from pipelines.running.due import Due
 from pipelines.running.job import beam_options
+from pipelines.running.job_jar import check_job_jar, job_jar_of
 from pipelines.running.made import print_made
 from pipelines.running.output import Wanted
 from pipelines.running.run_record import RunRecord
@@ -26,6 +29,7 @@ from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary, total_warnings
 from pipelines.terminal_text import print_line
+from pipelines.user_error import UserError
 from transforms import files
 from transforms.files import OutputError
 from transforms.layout import SIGNATURE
@@ -57,16 +61,24 @@ def run_release(
     """
     configuration = load_configuration(path, given)
     options = beam_options(arguments)
+    wanted = wanted or Wanted()
+    check_job_jar(options, configuration, wanted)
     stage = Stage(
         configuration=configuration,
         asked=configuration.plan(),
         options=options,
-        wanted=wanted or Wanted(),
+        wanted=wanted,
         record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
     )
     if configuration.id_of_all:
         remark(configuration.id_remark)
     stage, standing = made(stage)
+    if (jar := job_jar_of(options)) and not standing:
+        remark(
+            f"{jar}: holds the job, and nothing has run; once a cluster has run it, the same "
+            "command finishes the release"
+        )
+        return 0
     if standing:
         event("standing", folder=stage.output)
         if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
@@ -78,6 +90,41 @@ def run_release(
             )
     finished(stage, standing=standing)
     _tell(stage, standing=standing, as_json=as_json)
+    return 0
+
+
+def run_due(
+    path: str,
+    arguments: list[str],
+    given: Mapping[str, str],
+    *,
+    wanted: Wanted,
+    through: date,
+    as_json: bool = False,
+) -> int:
+    """Makes the runs of a series that are due, one after the other.
+
+    Args:
+        path: of the YAML file.
+        arguments: Beam options.
+        given: parameters of the configuration, but for the date.
+        wanted: of the folder of one run, which must be nothing.
+        through: the last day that is wanted.
+        as_json: as of `run_release`, once for each run.
+
+    Raises:
+        UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
+    """
+    if wanted != Wanted():
+        raise UserError(
+            "--through: goes through several runs; --repair, --discard and --nonce are of one"
+        )
+    options = beam_options(arguments)
+    if jar := job_jar_of(options):
+        raise UserError(f"--through: goes through several runs, of which {jar} would hold one")
+    files.use_options(options)
+    for each in Due(path=path, given=given, through=through):
+        run_release(path, arguments, wanted, each, as_json=as_json)
     return 0
 
 
