@@ -14,16 +14,8 @@ from tests.deploy.manifests import KUBERNETES, manifest, manifests, pods
 from tests.pipelines.ledger.conftest import server  # noqa: F401
 
 TOTAL = [
-    "--dataset",
-    "flights-by-day",
-    "--epsilon",
-    "2",
-    "--delta",
-    "1e-6",
-    "--unit",
-    "tailnum",
-    "--unit",
-    "period",
+    *("--dataset", "flights-by-day", "--epsilon", "2", "--delta", "1e-6"),
+    *("--unit", "tailnum", "--unit", "period"),
 ]
 
 

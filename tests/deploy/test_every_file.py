@@ -13,6 +13,7 @@ PROJECT = DEPLOY.parent
 COVERED: dict[str, tuple[str, ...]] = {
     "flink/*": ("tests/engines/servers.py",),
     "spark/*": ("tests/engines/servers.py",),
+    "kubernetes/job-jar/spark/pom.xml": ("tests/deploy/test_job_jar.py",),
     "kubernetes/job-jar/flink/pom.xml": ("tests/deploy/test_job_jar.py",),
     "kubernetes/base/*": ("tests/deploy/test_kubernetes.py",),
     "kubernetes/session/*": ("tests/deploy/test_kubernetes.py", "tests/deploy/test_flink.py"),
