@@ -10,6 +10,7 @@ INSTALLED_DEV := $(VENV)/installed-dev
 FLIGHTS := data/flights/part-2-of-2.parquet
 ENGINES := build/engines
 PRISM_VERSION := v2.77.0
+KUSTOMIZE_VERSION := v5.5.0
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -18,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -33,6 +34,8 @@ help:
 	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
 	@echo "make sbom        what is in the images, in build/container; its licences as a page"
 	@echo "make start       a Flink cluster on this machine, to look at; make stop ends it"
+	@echo "make job-jars    Beam's job servers as one jar each, of which job jars are made (needs mvn)"
+	@echo "make kubernetes  check the manifests and units of deploy/ (needs go)"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -148,6 +151,23 @@ $(ENGINES)/bin/prism:
 engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
 	@echo "The engines are in $(ENGINES)"
 
+# A folder of $(ENGINES), of the pom of the same name.
+$(ENGINES)/%-job/job-server.jar: deploy/kubernetes/job-jar/%/pom.xml deploy/%/pom.xml
+	@$(call needs,mvn,which builds the jar of a job server)
+	@echo "Building the job server of $* as one jar, $@ (once, half a minute)"
+	@mvn -B -q -f $< package
+
+job-jars: $(ENGINES)/flink-job/job-server.jar $(ENGINES)/spark-job/job-server.jar
+
+$(ENGINES)/bin/kustomize:
+	@$(call needs,go,which builds kustomize)
+	@echo "Building kustomize $(KUSTOMIZE_VERSION) into $(@D) (once, a minute or two)"
+	@GOBIN=$(CURDIR)/$(@D) go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION)
+
+kubernetes: $(INSTALLED) $(ENGINES)/bin/kustomize
+	@echo "Checking the manifests of deploy/kubernetes and the units of deploy/systemd"
+	@$(BIN)/python -m pytest -q -m "not engines" tests/deploy
+
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
 	@$(BIN)/python -m pytest -q -m engines tests
@@ -183,6 +203,7 @@ sbom:
 	@python3 deploy/container/licences.py build/container/sbom.cdx.json >build/container/licences.md
 	@cp build/container/licences.md deploy/container/licences.md
 	@echo "Written: build/container/sbom.cdx.json, deploy/container/licences.md"
+
 # START=--free-ports where others listen on the usual ones.
 start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
 	@echo "Starting Flink: a job manager, a task manager, a worker pool, a job server"

@@ -34,6 +34,8 @@ TEST = [
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
     "jsonschema>=4,<5",
+    # The schemas of Kubernetes, for the manifests of deploy/.
+    "kubernetes-validate>=1.31,<2",
     "polars>=1,<3",
     "pytest",
     "pytest-xdist",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
+from datetime import date
 from io import StringIO
 
 from apache_beam.options.pipeline_options import StandardOptions
@@ -17,8 +18,10 @@ from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
-from pipelines.running.dataflow import submits_only
+from pipelines.running.described import described
+from pipelines.running.due import Due
 from pipelines.running.job import beam_options
+from pipelines.running.job_jar import check_job_jar
 from pipelines.running.made import print_made
 from pipelines.running.output import Wanted
 from pipelines.running.run_record import RunRecord
@@ -59,21 +62,20 @@ def run_release(
     """
     configuration = load_configuration(path, given)
     options = beam_options(arguments)
+    wanted = wanted or Wanted()
+    check_job_jar(options, configuration, wanted)
     stage = Stage(
         configuration=configuration,
         asked=configuration.plan(),
         options=options,
-        wanted=wanted or Wanted(),
+        wanted=wanted,
         record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
     )
     if configuration.id_of_all:
         remark(configuration.id_remark)
     stage, standing = made(stage)
-    if not standing and submits_only(options):
-        print_line(
-            f"{stage.output}: the job is described, and not run yet; once it has run, the same "
-            "command signs the release, settles the ledger and writes the page"
-        )
+    if not standing and (told := described(options)):
+        remark(told)
         return 0
     if standing:
         event("standing", folder=stage.output)
@@ -89,6 +91,43 @@ def run_release(
     return 0
 
 
+def run_due(
+    path: str,
+    arguments: list[str],
+    given: Mapping[str, str],
+    *,
+    wanted: Wanted,
+    through: date,
+    as_json: bool = False,
+) -> int:
+    """Makes the runs of a series that are due, one after the other.
+
+    Args:
+        path: of the YAML file.
+        arguments: Beam options.
+        given: parameters of the configuration, but for the date.
+        wanted: of the folder of one run, which must be nothing.
+        through: the last day that is wanted.
+        as_json: as of `run_release`, once for each run.
+
+    Raises:
+        UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
+    """
+    if wanted != Wanted():
+        raise UserError(
+            "--through: goes through several runs; --repair, --discard and --nonce are of one"
+        )
+    options = beam_options(arguments)
+    if described(options):
+        raise UserError(
+            "--through: goes through several runs, and a job that is written down is one"
+        )
+    files.use_options(options)
+    for each in Due(path=path, given=given, through=through):
+        run_release(path, arguments, wanted, each, as_json=as_json)
+    return 0
+
+
 def made(stage: Stage) -> tuple[Stage, bool]:
     """Makes what a configuration describes, its keys first where they are private.
 
@@ -97,7 +136,7 @@ def made(stage: Stage) -> tuple[Stage, bool]:
     """
     files.use_options(stage.options)
     if stage.configuration.selection is not None:
-        if submits_only(stage.options):
+        if described(stage.options):
             raise UserError("--template_location: private keys take two jobs, and it starts one")
         configuration, left = with_keys(stage)
         stage = replace(stage, configuration=configuration, asked=configuration.plan(), wanted=left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import re
+from datetime import date
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
 from pipelines.faults.log import FORMATS
@@ -15,12 +16,21 @@ def add_release(commands: Commands) -> None:
         if not chosen.verbose:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
-        from pipelines.releasing import run_release
+        from pipelines.releasing import run_due, run_release
         from pipelines.running.output import Wanted
         from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
         given = given_parameters(chosen.set)
+        if chosen.through is not None:
+            return run_due(
+                chosen.config,
+                rest,
+                given,
+                wanted=wanted,
+                through=chosen.through,
+                as_json=chosen.json,
+            )
         return run_release(chosen.config, rest, wanted, given, as_json=chosen.json)
 
     parser = add_command(
@@ -30,6 +40,13 @@ def add_release(commands: Commands) -> None:
         run,
     )
     add_config(parser)
+    parser.add_argument(
+        "--through",
+        type=_day,
+        metavar="DATE",
+        help="of a series by days: every day that is not released yet up to this one, which may be "
+        "yesterday (of UTC), in place of --set date=DATE",
+    )
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     parser.add_argument(
         "--json", action="store_true", help="tell what was written as JSON, on standard output"
@@ -59,6 +76,18 @@ def add_release(commands: Commands) -> None:
         help="32 hexadecimal digits, in place of the random nonce of the folder: only to compare "
         "engines or files, since releases of one key and nonce show whether their rows are equal",
     )
+
+
+def _day(text: str) -> date:
+    """The day of a text; argparse tells what is wrong with another."""
+    from pipelines.running.due import day_of
+
+    try:
+        return day_of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be a date such as 2013-01-31, or yesterday"
+        ) from None
 
 
 def _nonce(text: str) -> bytes:

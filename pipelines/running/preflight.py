@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from pipelines.faults.log import remark
 from pipelines.running.job import finish_job, runs_here
+from pipelines.running.job_jar import job_jar_of
 from pipelines.user_error import UserError
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
@@ -40,7 +41,8 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> None:
     runner = str(options.view_as(StandardOptions).runner)
     short = runner.split(".")[-1].lower().removesuffix("runner")
     here = runs_here(options) or portable.environment_type == "LOOPBACK"
-    if here or short not in _RUNNERS or options.view_as(PreflightOptions).no_preflight:
+    unseen = job_jar_of(options) or options.view_as(PreflightOptions).no_preflight
+    if here or short not in _RUNNERS or unseen:
         return
     pipeline = beam.Pipeline(options=_once(options))
     pipeline | "Preflight" >> LookAtWorkers(key)

@@ -17,7 +17,8 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.signature import SigningKey
-from pipelines.running.dataflow import check_dataflow_reach, is_dataflow, size_workers, submits_only
+from pipelines.running.dataflow import check_dataflow_reach, is_dataflow, size_workers
+from pipelines.running.described import described
 from pipelines.running.job import check_filesystems, run_job, runs_here
 from pipelines.running.output import (
     Wanted,
@@ -149,7 +150,7 @@ class Stage:
         size = sum(size for _, size in matched)
         with self.record.step("job", self.output), self._progress(size):
             self._run(key, wanted, witness)
-        if submits_only(self.options):
+        if described(self.options):
             return
         if wanted.repair:
             check_repaired(self.output)
@@ -193,7 +194,7 @@ class Stage:
             question.prepare()  # before the plan is copied
         with swept_if_failed(output):
             self._run_with(share_universes(self.plan, output), key, wanted, witness)
-        if not submits_only(self.options):
+        if not described(self.options):
             check_committed(output)
 
     def _run_with(

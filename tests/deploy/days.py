@@ -1,0 +1,89 @@
+"""A series of days that began a few days ago, and the commands that schedules start for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.deploy.manifests import DEPLOY
+
+PROJECT = DEPLOY.parent
+DAYS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Days:
+    """The folder of a series by days, whose last one is yesterday.
+
+    Args:
+        folder: in which the command runs.
+        environment: of the command, beside this process's own.
+    """
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def day(self, back: int) -> date:
+        """A day before today, in the time of UTC."""
+        return datetime.now(timezone.utc).date() - timedelta(days=back)
+
+    def write(self, back: int) -> None:
+        """The rows of a day."""
+        random = np.random.default_rng(back)
+        columns = {
+            "tailnum": random.choice(["N1", "N2", "N3", "N4"], 200),
+            "dep_delay": random.integers(-60, 600, 200),
+        }
+        path = self.folder / "data" / "daily" / f"{self.day(back)}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), path)
+
+    def configure(self, example: Path) -> Path:
+        """A configuration as it stands, but for the series' start."""
+        text, times = re.subn(
+            r"(?m)^  start: \S+", f"  start: {self.day(DAYS)}", example.read_text()
+        )
+        assert times == 1
+        path = self.folder / example.name
+        path.write_text(text)
+        return path
+
+    def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        """What the command does with these arguments."""
+        return subprocess.run(
+            [sys.executable, "-m", "pipelines.command", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(PROJECT), **self.environment},
+            capture_output=True,
+            text=True,
+        )
+
+    def released(self) -> list[str]:
+        """The runs of the series that stand."""
+        return sorted(path.parent.name for path in self.folder.glob("out/*/*/manifest.json"))
+
+    def check_nights(self, arguments: list[str]) -> None:
+        """Runs the command night after night: a missing day is a mistake; days that were missed are
+        made up for in order; once more, nothing is spent or drawn."""
+        self.write(DAYS)
+        missing = self.run(arguments)
+        assert missing.returncode == 2, missing.stderr
+        assert f"no file matches data/daily/{self.day(DAYS - 1)}.parquet" in missing.stderr
+        assert self.released() == ["period-0001"]
+        for back in range(1, DAYS):
+            self.write(back)
+        late = self.run(arguments)
+        assert late.returncode == 0, late.stderr
+        assert self.released() == [f"period-{period:04d}" for period in range(1, DAYS + 1)]
+        again = self.run(arguments)
+        assert again.returncode == 0, again.stderr
+        assert "no row was read" in again.stdout

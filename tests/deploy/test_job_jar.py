@@ -1,0 +1,94 @@
+"""A release as one jar, run by clusters that know nothing of it or of Beam: the same bytes."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpcore.noise.randomness import ReleaseKey
+from tests.deploy.manifests import manifest
+from tests.deploy.plain_cluster import ENGINES, PlainCluster, absent, plain, start_flink
+from tests.engines.conftest import SECRET, Workspace, make_workspace, release_files
+from tests.engines.servers import engine
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+RUNNERS = {"flink": "FlinkRunner", "spark": "SparkRunner"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of the release by the local runner."""
+    with engine("local", tmp_path_factory.mktemp("local")) as started:
+        return make_workspace(tmp_path_factory.mktemp("undisturbed"), started).release()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """With rows, a key and a configuration."""
+    (tmp_path / "local").mkdir()
+    with engine("local", tmp_path / "local") as started:
+        return make_workspace(tmp_path, started)
+
+
+@pytest.fixture(params=list(RUNNERS))
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlainCluster]:
+    """Each engine, its jars alone."""
+    if reason := absent():
+        assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
+        pytest.skip(reason)
+    with plain(request.param, tmp_path / "cluster") as made:
+        yield made
+
+
+def run_jar(cluster: PlainCluster, jar: Path) -> str:
+    """Runs a job jar as a person would; returns the end of what is printed."""
+    if cluster.engine == "flink":
+        start_flink(cluster)
+        entry = manifest("application/flink.yaml", "FlinkDeployment")["spec"]["job"]["entryClass"]
+        command = cluster.java("org.apache.flink.client.cli.CliFrontend", "run", "-c", entry)
+        ended = cluster.run([*command, str(jar)], FLINK_CONF_DIR=str(cluster.folder / "conf"))
+    else:
+        entry = manifest("spark/application.yaml", "SparkApplication")["spec"]["mainClass"]
+        submit = ("org.apache.spark.deploy.SparkSubmit", "--master=local[2,4]", "--class", entry)
+        ended = cluster.run([*cluster.java(*submit, memory="1g"), str(jar)])
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout + ended.stderr
+
+
+def test_jar(
+    cluster: PlainCluster, workspace: Workspace, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    jar = tmp_path / "job.jar"
+    options = (
+        f"--runner={RUNNERS[cluster.engine]}",
+        f"--{cluster.engine}_job_server_jar={ENGINES / f'{cluster.engine}-job' / 'job-server.jar'}",
+        f"--output_executable_path={jar}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config=localhost:{cluster.start_pool()}",
+        "--environment_cache_millis=30000",
+        *(["--parallelism=2"] if cluster.engine == "flink" else []),
+    )
+    assert workspace.finish(workspace.start(options)) == 0, workspace.log()
+    assert "holds the job, and nothing has run" in workspace.log()
+    assert "manifest.json" not in release_files(workspace.output)
+    _check_holds_no_key(jar)
+    run_jar(cluster, jar)
+    assert release_files(workspace.output) == undisturbed
+    # The same command, whatever its engine, finds what the cluster made, and writes the page.
+    assert workspace.finish(workspace.start(())) == 0, workspace.log()
+    assert "no row was read" in workspace.log()
+    assert (workspace.output / "report.html").exists()
+
+
+def _check_holds_no_key(jar: Path) -> None:
+    """The job within the jar names the key's place alone."""
+    with zipfile.ZipFile(jar) as files:
+        names = [name for name in files.namelist() if name.startswith("BEAM-PIPELINE/")]
+        assert any(name.endswith("pipeline.json") for name in names)
+        for name in names:
+            for form in (SECRET, SECRET.hex().encode(), ReleaseKey(SECRET).to_text().encode()):
+                assert form.strip() not in files.read(name)

@@ -1,0 +1,83 @@
+"""Which runs of a series are due, and what cannot be gone through."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from pipelines.command import main
+from pipelines.running.due import Due, day_of
+from pipelines.user_error import UserError
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "daily.yaml"
+
+
+def due(through: str, path: Path = EXAMPLE, **given: str) -> list[str]:
+    """The days that are due."""
+    wanted = Due(path=str(path), given=given, through=date.fromisoformat(through))
+    return [each["date"] for each in wanted]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the series lies; the process is in the folder above it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "out" / "flights-daily"
+
+
+def stand(folder: Path, *periods: int) -> None:
+    for period in periods:
+        (folder / f"period-{period:04d}").mkdir(parents=True)
+        (folder / f"period-{period:04d}" / "manifest.json").write_text("{}")
+
+
+def test_all_days_of_a_new_series(folder: Path) -> None:
+    assert due("2013-01-03") == ["2013-01-01", "2013-01-02", "2013-01-03"]
+
+
+def test_begins_with_the_last_one_that_stands(folder: Path) -> None:
+    """Which may have been killed between its manifest and its page."""
+    stand(folder, 1, 2)
+    assert due("2013-01-04") == ["2013-01-02", "2013-01-03", "2013-01-04"]
+    assert due("2013-01-02") == ["2013-01-02"]
+    stand(folder, 3)
+    assert due("2013-01-02") == ["2013-01-02"]
+
+
+def test_a_day_beyond_the_series_is_left_to_be_refused(folder: Path) -> None:
+    stand(folder, *range(1, 15))
+    assert due("2013-02-20") == ["2013-01-14", "2013-01-15"]
+
+
+def test_yesterday_is_that_of_utc() -> None:
+    assert day_of("yesterday") in {
+        datetime.now(timezone.utc).date() - timedelta(days=days) for days in (1, 2)
+    }
+
+
+def test_what_is_no_series_by_days(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="before 2013-01-01, where the series begins"):
+        due("2012-12-31")
+    with pytest.raises(UserError, match="so --set date cannot be"):
+        due("2013-01-02", date="2013-01-01")
+    other = tmp_path / "other.yaml"
+    other.write_text(EXAMPLE.read_text().replace("period: ${date}", "period: 3"))
+    with pytest.raises(UserError, match="whose period is a parameter"):
+        due("2013-01-02", other)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--discard"], "--repair, --discard and --nonce are of one"),
+        (["--output_executable_path=x"], "of which x would hold one"),
+        (["--set", "date=2013-01-01"], "so --set date cannot be"),
+    ],
+)
+def test_refused_beside(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], sentence: str
+) -> None:
+    assert main(["release", str(EXAMPLE), "--through", "2013-01-02", *options]) == 2
+    assert sentence in capsys.readouterr().err

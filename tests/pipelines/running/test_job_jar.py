@@ -1,0 +1,34 @@
+"""Where no job can be written as a jar; tests/deploy/test_job_jar.py writes and runs some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "needs --runner=FlinkRunner or SparkRunner"),
+        (["--runner=PrismRunner"], "needs --runner=FlinkRunner or SparkRunner"),
+        (["--runner=FlinkRunner", "--repair"], "cannot be with --repair"),
+    ],
+)
+def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sentence: str) -> None:
+    jar = tmp_path / "job.jar"
+    outcome = workspace.run(
+        "release", workspace.configure(), f"--output_executable_path={jar}", *options
+    )
+    assert outcome.code == 2
+    assert sentence in outcome.err
+    assert not workspace.output.exists()
+
+
+def test_folder_must_be_there(workspace: Workspace, tmp_path: Path) -> None:
+    option = f"--output_executable_path={tmp_path}/absent/job.jar"
+    outcome = workspace.run("release", workspace.configure(), "--runner=FlinkRunner", option)
+    assert outcome.code == 2
+    assert "there is no such folder" in outcome.err
