@@ -43,7 +43,7 @@ def _outcome(date: str) -> dict[str, Any]:
         tasks = session.query(TaskInstance).filter(TaskInstance.dag_id == DAG).all()
         (task,) = [each for each in tasks if str(each.dag_run.start_date).startswith(date)]
         given = task.xcom_pull(task_ids="release")
-        return {"state": str(task.state.value), "tries": task.try_number, "xcom": given}
+        return {"state": task.state, "tries": task.try_number, "xcom": given}
 
 
 if __name__ == "__main__":
