@@ -20,9 +20,7 @@ SOURCE = "DPTree"
 # Stands for the rows of the step before, of which no file is read.
 _INPUT = {"format": "parquet", "path": "rows"}
 # What a step cannot do, since it takes place before the job and after it.
-_OUTSIDE = (
-    "does not go with DPTree, which is a step of a job and does nothing {}; dptrees release does"
-)
+_OUTSIDE = "does not go with DPTree, which does nothing {} the job; dptrees release does"
 _REFUSED = {
     "input": "does not go with DPTree: its rows are those of the step before",
     "ledger": _OUTSIDE.format("before"),
