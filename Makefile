@@ -11,6 +11,7 @@ FLIGHTS := data/flights/part-2-of-2.parquet
 ENGINES := build/engines
 PRISM_VERSION := v2.77.0
 KUSTOMIZE_VERSION := v5.5.0
+AIRFLOW := build/airflow
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -19,7 +20,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -36,6 +37,7 @@ help:
 	@echo "make start       a Flink cluster on this machine, to look at; make stop ends it"
 	@echo "make job-jars    Beam's job servers as one jar each, of which job jars are made (needs mvn)"
 	@echo "make kubernetes  check the manifests and units of deploy/ (needs go)"
+	@echo "make airflow     fetch Airflow 2 and 3 into build/, for the tests of the schedule"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -211,6 +213,18 @@ start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
 
 stop: $(INSTALLED)
 	@$(BIN)/python -m deploy.cluster.start --stop
+
+# uv, since pip takes a minute for what uv does in seconds.
+$(AIRFLOW)/%/fetched: deploy/airflow/requirements-%.txt | $(BIN)/python
+	@echo "Installing Airflow $* into $(@D) (once, half a minute)"
+	@rm -rf $(@D)
+	@$(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python -r $<
+	@touch $@
+
+airflow: $(AIRFLOW)/2.11/fetched $(AIRFLOW)/3.3/fetched
+	@echo "Airflow is in $(AIRFLOW)"
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"

@@ -31,6 +31,7 @@ TEST = [
     *S3_SERVER,
     *POSTGRESQL,
     *NOTEBOOK,
+    *YAML,
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
     "jsonschema>=4,<5",
@@ -41,6 +42,9 @@ TEST = [
     "pytest-xdist",
     "setuptools",
 ]
+# What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
+# and JSON alone.
+YAML = ["docstring-parser>=0.15,<1"]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
 # The site of docs/ (`make docs`): nothing that a release needs.
@@ -83,6 +87,7 @@ setup(
         "postgresql": POSTGRESQL,
         "bench": BENCH,
         "docs": DOCS,
+        "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
         "test": TEST,
         "dev": DEV,
     },

@@ -1,0 +1,73 @@
+"""An expansion service that knows `DPTree` by its URN, for pipelines in Java, Go and others.
+
+    python -m pipelines.beam_yaml.expansion_service --port 8097 --environment_type=...
+
+Beam's options say where the workers of the expanded steps run, as in docs/engines.md. Beam's own
+service (`apache_beam.runners.portability.expansion_service_main`) listens on all addresses; whoever
+reaches a service can have it load the release key and write a folder's beginnings, so this one
+listens on this machine alone unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from threading import Event
+
+import grpc
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import (
+    beam_artifact_api_pb2_grpc,
+    beam_expansion_api_pb2_grpc,
+)
+from apache_beam.runners.portability.artifact_service import (
+    ArtifactRetrievalService,
+    BeamFilesystemHandler,
+)
+from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
+from apache_beam.utils import thread_pool_executor
+
+from pipelines.beam_yaml.transform import URN
+
+
+def service(address: str, options: PipelineOptions) -> tuple[grpc.Server, int]:
+    """A service that is not started yet, and its port.
+
+    Args:
+        address: a host and a port; port 0 is any that is free.
+        options: Beam's, of the environment of the expanded steps.
+
+    Raises:
+        RuntimeError: the port is taken.
+    """
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance())
+    beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(
+        ExpansionServiceServicer(options), server
+    )
+    files = ArtifactRetrievalService(BeamFilesystemHandler(None).file_reader)
+    beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(files, server)
+    return server, server.add_insecure_port(address)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until a signal comes; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Expand DPTree for pipelines in any language.")
+    parser.add_argument("--host", default="localhost", help="whose address it listens on")
+    parser.add_argument("--port", type=int, default=0, help="by default one that is free")
+    chosen, rest = parser.parse_known_args(arguments)
+    options = PipelineOptions([*rest, "--experiments=beam_fn_api", "--sdk_location=container"])
+    server, port = service(f"{chosen.host}:{chosen.port}", options)
+    ended = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    server.start()
+    print(f"{URN} at {chosen.host}:{port}", flush=True)
+    ended.wait()
+    server.stop(None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

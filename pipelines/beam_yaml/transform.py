@@ -1,0 +1,101 @@
+"""``type: DPTree``: the release of the rows of the step before, by the section of a configuration.
+
+In Beam YAML a provider names this class (deploy/beam/dptrees-provider.yaml); in other languages an
+expansion service knows it by `URN`, with a row of one field as its payload: the section as a text.
+"""
+
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam import coders
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
+from apache_beam.portability.api import external_transforms_pb2
+from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
+
+from dpcore.release.guarantee import CHECKSUM
+from pipelines.beam_yaml.section import configuration_of_text, section_text
+from pipelines.running.job import beam_options
+from transforms import files
+from transforms.release import ReleaseTrees
+from transforms.standing import read_manifest
+
+URN = "dptrees:transform:release:v1"
+
+
+class Released(NamedTuple):
+    """What is there: public, as the folder is.
+
+    Args:
+        release: the id of the release.
+        folder: of it.
+        manifest: the path of its manifest.
+        checksum: of the manifest.
+    """
+
+    release: str
+    folder: str
+    manifest: str
+    checksum: str
+
+
+@beam.PTransform.register_urn(URN, external_transforms_pb2.ExternalConfigurationPayload)
+class DPTree(beam.PTransform):
+    """A differentially private release of the rows of the step before.
+
+    Args:
+        configuration: the whole section as a text of YAML; or its keys, one by one.
+        section: release, output, key or key_file, privacy, trees: those of docs/configuration.md
+            but for input, ledger, dataset and signing_key.
+
+    Returns:
+        PCollection[Released]: one row, once the release is there.
+
+    Raises:
+        ConfigurationError: in the sentence of the command.
+        UserError: the pipeline's runner, or an option of it, cannot be used.
+    """
+
+    def __init__(self, configuration: str | None = None, **section: Any) -> None:
+        super().__init__()
+        self._text = section_text(section) if configuration is None else configuration
+        self._configuration = configuration_of_text(self._text)
+        self._plan = self._configuration.plan()
+
+    def expand(self, rows: Any) -> Any:
+        _check_options(rows.pipeline.options)
+        release = ReleaseTrees(
+            self._plan,
+            key=self._configuration.key,
+            output=files.absolute(self._configuration.output),
+            parameters=self._configuration.parameters,
+            report=self._configuration.report,
+        )
+        return (
+            rows
+            # A row -> str, the path of the manifest
+            | "Release" >> release
+            # str -> Released
+            | "Told" >> beam.Map(_released, self._configuration.release).with_output_types(Released)
+        )
+
+    def to_runner_api_parameter(self, context: Any) -> tuple[str, Any]:
+        return URN, ImplicitSchemaPayloadBuilder({"configuration": self._text}).build()
+
+    @staticmethod
+    def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> "DPTree":
+        row = coders.RowCoder(payload.schema).decode(payload.payload)
+        return DPTree(**row._asdict())
+
+
+def _check_options(options: PipelineOptions) -> None:
+    """Refuses what the command refuses, and reaches filesystems as the options say."""
+    experiments = options.view_as(DebugOptions).experiments or []
+    runner = options.view_as(StandardOptions).runner
+    given = [f"--experiments={each}" for each in experiments]
+    beam_options([*given, f"--runner={runner}"] if runner else given)
+    files.use_options(options)
+
+
+def _released(manifest: str, release: str) -> Released:
+    folder = manifest.rpartition("/")[0]
+    return Released(release, folder, manifest, read_manifest(manifest)[CHECKSUM])

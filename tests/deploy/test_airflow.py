@@ -1,0 +1,250 @@
+"""The schedule of deploy/airflow in a real Airflow: what each exit code leads to, and a backfill.
+
+`make airflow` installs it. Where DPTREES_REQUIRE_AIRFLOW is set, one that is missing fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+SCHEDULE = PROJECT / "deploy" / "airflow" / "dptrees_daily.py"
+RUNS = Path(__file__).with_name("airflow_runs.py")
+VERSIONS = ("3.3", "2.11")
+SECONDS = 400
+# Tells away.yaml to the command the first time, whose ledger no server answers for.
+LAUNCHER = """\
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {project!r})
+from pipelines.command import main
+
+tried, arguments = Path("tried"), sys.argv[1:]
+if arguments[1] == "flaky.yaml":
+    arguments[1] = "daily.yaml" if tried.exists() else "away.yaml"
+    tried.touch()
+sys.exit(main(arguments))
+"""
+# What a job on an engine does: it takes a moment until it is cancelled.
+STOPPED = """\
+import json, signal, sys, time
+from pathlib import Path
+
+def stop(number, frame):
+    with open("signals", "a") as file:
+        file.write(f"{number}\\n")
+    time.sleep(1)
+    Path("cancelled").touch()
+    sys.exit(143)
+
+if Path("cancelled").exists():
+    print(json.dumps({"event": "ended", "code": 2, "message": "once is enough"}), file=sys.stderr)
+    sys.exit(2)
+signal.signal(signal.SIGTERM, stop)
+Path("began").touch()
+time.sleep(300)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Airflow:
+    """An Airflow of its own database, with the one DAG, and the folder in which dptrees runs.
+
+    Args:
+        home: its folder.
+        programs: of its environment.
+    """
+
+    home: Path
+    programs: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where dptrees runs."""
+        return self.home / "srv"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of its processes."""
+        return {name: each for name, each in os.environ.items() if name != "PYTHONPATH"} | {
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+            "AIRFLOW_VAR_DPTREES_LAUNCHER": f"{sys.executable} launcher.py",
+            "AIRFLOW_VAR_DPTREES_FOLDER": str(self.folder),
+            "AIRFLOW_VAR_DPTREES_CONFIGURATION": "daily.yaml",
+        }
+
+    def run(self, *command: object, input: str | None = None) -> str:
+        """Runs a program of its environment; returns all that it prints."""
+        done = subprocess.run(
+            [self.programs / str(command[0]), *map(str, command[1:])],
+            env=self.environment,
+            input=input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout
+
+    def days(self, *runs: tuple[int, str]) -> tuple[list[dict[str, Any]], str]:
+        """What became of days of January, each by a configuration; and all logs."""
+        told = self.home / "told"
+        told.unlink(missing_ok=True)
+        asked = [
+            {"date": f"2013-01-{day:02d}", "variables": {"dptrees_configuration": name}}
+            for day, name in runs
+        ]
+        log = self.run("python", RUNS, told, input=json.dumps(asked))
+        return [json.loads(line) for line in told.read_text().splitlines()], log
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def airflow(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
+    """An Airflow of each version, and 4 days of rows."""
+    programs = PROJECT / "build" / "airflow" / request.param / "bin"
+    if not (programs.parent / "fetched").exists():
+        assert not os.environ.get("DPTREES_REQUIRE_AIRFLOW"), "there is no Airflow: make airflow"
+        pytest.skip("there is no Airflow: make airflow")
+    made = Airflow(home=tmp_path_factory.mktemp(f"airflow-{request.param}"), programs=programs)
+    made.folder.mkdir()
+    (made.home / "dags").mkdir()
+    text, minutes = SCHEDULE.read_text(), "timedelta(minutes=5)"
+    assert text.count(minutes) == 1
+    (made.home / "dags" / SCHEDULE.name).write_text(text.replace(minutes, "timedelta(seconds=1)"))
+    (made.folder / "launcher.py").write_text(LAUNCHER.format(project=str(PROJECT)))
+    _write_days(made.folder)
+    _write_configurations(made.folder)
+    made.run("airflow", "db", "migrate")
+    return made
+
+
+def _write_days(folder: Path) -> None:
+    random = np.random.default_rng(3)
+    (folder / "data" / "daily").mkdir(parents=True)
+    for day in (1, 2, 3, 5):
+        tails = pa.array([f"N{number}" for number in random.integers(0, 100, 400)])
+        rows = pa.table({"tailnum": tails, "dep_delay": pa.array(random.integers(-20, 90, 400))})
+        pq.write_table(rows, folder / "data" / "daily" / f"2013-01-{day:02d}.parquet")
+
+
+def _write_configurations(folder: Path) -> None:
+    """examples/daily.yaml as it stands, and with mistakes; two ledgers, of which one is poor."""
+    daily = (PROJECT / "examples" / "daily.yaml").read_text()
+    away, ledger = "postgresql://nobody@127.0.0.1:1/budgets", "sqlite:///budget.db"
+    changed = {
+        "daily": daily,
+        "away": daily.replace(ledger, away),
+        "mistaken": daily.replace("lower: -60", "lower: 6000"),
+        "poor": daily.replace("budget.db", "poor.db").replace("out/flights-daily", "out/poor"),
+    }
+    for name, text in changed.items():
+        assert (text == daily) == (name == "daily")
+        (folder / f"{name}.yaml").write_text(text)
+    _dptrees(folder, "keygen", "release.key")
+    shown = ("--dataset", "flights-by-day", "--delta", "1e-6", "--unit", "tailnum")
+    for name, epsilon in (("budget", "2"), ("poor", "1")):
+        opened = ("ledger", "init", f"sqlite:///{name}.db", *shown, "--unit", "period")
+        _dptrees(folder, *opened, "--epsilon", epsilon)
+
+
+def _dptrees(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "launcher.py", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, but for how long runs took."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".run.json")
+    }
+
+
+@pytest.mark.slow
+def test_what_exit_codes_lead_to_and_a_backfill(airflow: Airflow) -> None:
+    released = airflow.folder / "out" / "flights-daily"
+
+    (mistake, retried), log = airflow.days((1, "mistaken.yaml"), (1, "flaky.yaml"))
+    assert mistake == {"state": "failed", "tries": 1, "xcom": None}
+    assert "trees[0].domain.lower: " in log and "(exit code 2: not tried again)" in log
+    assert retried["state"] == "success" and retried["tries"] == 2
+    assert "(exit code 75: it may pass by itself)" in log
+    told = json.loads((released / "period-0001" / "manifest.json").read_text())
+    assert retried["xcom"] == {
+        "release": "flights-daily",
+        "folder": "out/flights-daily/period-0001",
+        "made": True,
+        "manifest": {
+            "file": "out/flights-daily/period-0001/manifest.json",
+            "checksum": told["checksum"],
+        },
+    }
+
+    days, _ = airflow.days((2, "daily.yaml"), (3, "daily.yaml"))
+    assert [day["xcom"]["made"] for day in days] == [True, True]
+    before, spent = _files(released), _dptrees(airflow.folder, "ledger", "show", _LEDGER)
+    assert {f"period-000{day}/manifest.json" for day in (1, 2, 3)} <= before.keys()
+    assert "epsilon 2 of 2" in spent
+
+    again, _ = airflow.days(*((day, "daily.yaml") for day in (1, 2, 3)))
+    assert [day["state"] for day in again] == ["success"] * 3
+    assert [day["xcom"]["made"] for day in again] == [False] * 3
+
+    refused, log = airflow.days((5, "daily.yaml"), (1, "poor.yaml"))
+    assert [(day["state"], day["tries"]) for day in refused] == [("failed", 1)] * 2
+    assert "period" in log and "(exit code 2: not tried again)" in log
+    assert _files(released) == before
+    assert not list((airflow.folder / "out").glob("poor*/**/*.parquet"))
+    assert _dptrees(airflow.folder, "ledger", "show", _LEDGER) == spent
+
+
+_LEDGER = "sqlite:///budget.db"
+
+
+@pytest.mark.slow
+def test_a_task_that_is_stopped_lets_the_launcher_cancel(airflow: Airflow) -> None:
+    (airflow.folder / "stopped.py").write_text(STOPPED)
+    launcher = {"AIRFLOW_VAR_DPTREES_LAUNCHER": f"{sys.executable} stopped.py"}
+    with (airflow.home / "stopped.log").open("wb") as log:
+        process = subprocess.Popen(
+            [airflow.programs / "airflow", "dags", "test", "dptrees_daily", "2013-01-01"],
+            env=airflow.environment | launcher,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        limit = time.monotonic() + SECONDS
+        while not (airflow.folder / "began").exists():
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+    finally:
+        process.kill()
+    assert (airflow.folder / "cancelled").exists()
+    assert (airflow.folder / "signals").read_text() == f"{int(signal.SIGTERM)}\n"

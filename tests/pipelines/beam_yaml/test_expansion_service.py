@@ -1,0 +1,76 @@
+"""`DPTree` by its URN: expanded by a service in another process, and run by a client."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
+
+from pipelines.beam_yaml.transform import URN
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.beam_yaml.test_transform import RUNNER, section_of
+from tests.pipelines.conftest import PROJECT, Workspace, search_path
+
+# The service's Python is the client's, and so its steps run in the client's process.
+EMBEDDED = ("--environment_type=beam:env:embedded_python:v1",)
+
+
+class Visit(NamedTuple):
+    """A row, in the coder of rows that all languages have."""
+
+    x: float
+    place: str
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a service that runs."""
+    log: Path = tmp_path_factory.mktemp("service") / "log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.beam_yaml.expansion_service", *EMBEDDED],
+            cwd=PROJECT,
+            env={"PYTHONPATH": search_path(), "PATH": ""},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        urn, _, found = process.stdout.readline().strip().partition(" at ")
+        assert urn == URN and found.startswith("localhost:"), log.read_text()
+        yield found
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+
+
+def expanded(address: str, section: dict[str, object]) -> None:
+    """Runs a pipeline whose release is expanded by the service."""
+    beam.coders.registry.register_coder(Visit, beam.coders.RowCoder)
+    payload = ImplicitSchemaPayloadBuilder({"configuration": json.dumps(section)})
+    visits = [Visit(12.5, "north"), Visit(50.0, "south")] * 100
+    with beam.Pipeline(RUNNER) as pipeline:
+        rows = pipeline | beam.Create(visits).with_output_types(Visit)
+        rows | ExternalTransform(URN, payload, address)
+
+
+def test_a_release_by_its_urn(address: str, workspace: Workspace) -> None:
+    output = workspace.folder / "own"
+    expanded(address, section_of(workspace, output))
+    release = ReleaseFolder(str(output)).release
+    assert [question.name for question in release.plan.questions] == ["all", "places"]
+
+
+def test_a_mistake_comes_back_with_its_sentence(address: str, workspace: Workspace) -> None:
+    section = section_of(workspace, workspace.folder / "own") | {"confidence": 2}
+    with pytest.raises(RuntimeError, match="DPTree: confidence: 2 must be a number above 0"):
+        expanded(address, section)
+    assert not (workspace.folder / "own").exists()

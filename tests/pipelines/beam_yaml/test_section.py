@@ -1,0 +1,74 @@
+"""The section of a step: the rules and sentences of a file, whatever Beam's YAML makes of it."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+import yaml
+
+from dpcore.release.guarantee import manifest_of
+from pipelines.beam_yaml.section import configuration_of_text, section_text
+from pipelines.sections.error import ConfigurationError
+
+SECTION = """
+release: visits
+output: out/visits
+key_file: release.key
+privacy: {epsilon: 0.1, delta: 1e-6, neighbors: add_remove}
+trees:
+  - {name: minutes, domain: {column: minutes, lower: 0, upper: 120, cells: 120}}
+  - {name: codes, domain: {column: code, type: category, categories: ["1e3", north]}}
+"""
+
+
+def as_beam_reads(text: str) -> dict[str, Any]:
+    """By YAML 1.1, with floats."""
+    section = yaml.safe_load(text)
+    assert isinstance(section, dict)
+    return section
+
+
+def test_a_section_is_what_a_file_would_be() -> None:
+    read = as_beam_reads(SECTION)
+    assert read["privacy"]["delta"] == "1e-6"  # a text to YAML 1.1
+    ours, theirs = configuration_of_text(SECTION), configuration_of_text(section_text(read))
+    assert manifest_of(ours.plan()) == manifest_of(theirs.plan())
+    assert ours.guarantee.budget.amount * 10 == 1 and ours.guarantee.delta * 10**6 == 1
+
+
+def test_days_are_told_as_texts() -> None:
+    assert section_text({"from": date(2013, 1, 31)}) == '{"from": "2013-01-31"}'
+    with pytest.raises(ConfigurationError, match=r"DPTree: <object object at .* is no value"):
+        section_text({"from": object()})
+
+
+@pytest.mark.parametrize(
+    ("added", "sentence"),
+    [
+        ("input: {format: csv, path: x}", "input: does not go with DPTree: its rows are those of"),
+        (
+            "ledger: sqlite:///x.db",
+            "ledger: does not go with DPTree, which does nothing before the",
+        ),
+        (
+            "signing_key: x.pem",
+            "signing_key: does not go with DPTree, which does nothing after the job",
+        ),
+        ("colour: red", "colour: unknown key"),
+        ("confidence: 2", "confidence: 2 must be a number above 0 and at most 0.9999"),
+    ],
+)
+def test_what_does_not_go_is_told_in_one_sentence(added: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^DPTree: {sentence}") as raised:
+        configuration_of_text(SECTION + added)
+    assert "\n" not in str(raised.value)
+
+
+def test_private_keys_take_a_release_of_their_own() -> None:
+    section = as_beam_reads(SECTION)
+    section["trees"] = section["trees"][:1]
+    section["trees"][0]["by"] = {"column": "ward", "type": "text", "keys": "private"}
+    with pytest.raises(ConfigurationError, match=r"^DPTree: trees: keys: private does not go"):
+        configuration_of_text(section_text(section))

@@ -1,0 +1,117 @@
+"""``type: DPTree`` in pipelines of Beam YAML: the release of the command, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from pipelines.beam_yaml.transform import DPTree
+from pipelines.release_folder import ReleaseFolder
+from pipelines.sections.error import ConfigurationError
+from pipelines.user_error import UserError
+from tests.pipelines.conftest import PROJECT, Workspace, search_path
+
+RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+PROVIDER = PROJECT / "deploy" / "beam" / "dptrees-provider.yaml"
+
+
+def run_yaml(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs Beam's own program."""
+    return subprocess.run(
+        [sys.executable, "-m", "apache_beam.yaml.main", f"--runner={RUNNER}", *options],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": search_path()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def section_of(workspace: Workspace, output: Path) -> dict[str, Any]:
+    """The small release, without an input."""
+    section = {name: each for name, each in workspace.settings.items() if name != "input"}
+    return section | {"output": str(output)}
+
+
+def pipeline_of(workspace: Workspace, section: dict[str, Any]) -> str:
+    """A pipeline that reads the rows and releases them."""
+    rows = {"path": str(workspace.rows / "*.parquet")}
+    steps = [
+        {"type": "ReadFromParquet", "config": rows},
+        {"type": "DPTree", "config": section},
+    ]
+    providers = [{"include": str(PROVIDER)}]
+    pipeline = {"pipeline": {"type": "chain", "transforms": steps}, "providers": providers}
+    path = workspace.folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(pipeline))
+    return f"--yaml_pipeline_file={path}"
+
+
+def test_the_release_is_that_of_the_command(workspace: Workspace) -> None:
+    assert workspace.release().code == 0
+    output = workspace.folder / "own"
+    output.mkdir()
+    nonce = (workspace.output / "nonce.json").read_bytes()
+    (output / "nonce.json").write_bytes(nonce)  # so that noise can be compared
+    done = run_yaml(workspace.folder, pipeline_of(workspace, section_of(workspace, output)))
+    assert done.returncode == 0, done.stderr[-2000:]
+    for path in output.rglob("*.*"):
+        assert path.read_bytes() == (workspace.output / path.relative_to(output)).read_bytes()
+    assert (output / "manifest.json").exists()
+    assert not any(text in done.stdout + done.stderr for text in workspace.SENTINELS)
+
+
+def test_a_mistake_is_told_with_the_sentence_of_the_command(workspace: Workspace) -> None:
+    section = section_of(workspace, workspace.folder / "own")
+    section["trees"][0]["domain"]["lower"] = 200
+    done = run_yaml(workspace.folder, pipeline_of(workspace, section))
+    assert done.returncode == 1
+    with pytest.raises(ConfigurationError) as raised:
+        DPTree(**section)
+    *_, last = done.stderr.strip().splitlines()
+    assert last.startswith('ValueError: Invalid transform specification at "DPTree"')
+    assert last.endswith(str(raised.value)) and "DPTree: trees[0].domain" in str(raised.value)
+    assert not (workspace.folder / "own").exists()
+
+
+def test_example(workspace: Workspace) -> None:
+    tails = pa.array(["N1", "N2", None] * 200)
+    delays = pa.array([5, None, 61] * 200, pa.int16())
+    rows = pa.table({"tailnum": tails, "arr_delay": delays, "distance": [100, 700, 900] * 200})
+    pq.write_table(rows, workspace.folder / "flights.parquet")
+    variables = {"rows": "flights.parquet", "key": str(workspace.key)}
+    example = PROJECT / "examples" / "beam.yaml"
+    done = run_yaml(
+        workspace.folder,
+        f"--yaml_pipeline_file={example}",
+        f"--jinja_variables={json.dumps(variables)}",
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    folder = workspace.folder / "out" / "flights-beam"
+    release = ReleaseFolder(str(folder)).release
+    assert [question.name for question in release.plan.questions] == ["arrival_delay"]
+    (told,) = workspace.folder.glob("out/flights-beam-told*")
+    (row,) = pq.read_table(told).to_pylist()
+    assert row["release"] == "flights-beam" and row["manifest"] == str(folder / "manifest.json")
+    assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
+
+
+def test_runners_that_lose_rows_are_refused(workspace: Workspace) -> None:
+    section = section_of(workspace, workspace.folder / "own")
+    options = beam.options.pipeline_options.PipelineOptions(
+        ["--runner=" + RUNNER, "--experiments=enable_data_sampling"]
+    )
+    with pytest.raises(UserError, match="since it shows rows"):
+        beam.Pipeline(options=options) | beam.Create([beam.Row(x=1.0)]) | DPTree(**section)
+    assert not (workspace.folder / "own").exists()
