@@ -23,6 +23,7 @@ from pipelines.running.output import Wanted
 from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
+from pipelines.running.table_rows import table_rows
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary, total_warnings
 from pipelines.terminal_text import print_line
@@ -57,16 +58,18 @@ def run_release(
     """
     configuration = load_configuration(path, given)
     options = beam_options(arguments)
-    stage = Stage(
-        configuration=configuration,
-        asked=configuration.plan(),
-        options=options,
-        wanted=wanted or Wanted(),
-        record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
-    )
     if configuration.id_of_all:
         remark(configuration.id_remark)
-    stage, standing = made(stage)
+    with table_rows(configuration.table) as source:
+        stage = Stage(
+            configuration=configuration,
+            asked=configuration.plan(),
+            options=options,
+            wanted=wanted or Wanted(),
+            source=source,
+            record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
+        )
+        stage, standing = made(stage)
     if standing:
         event("standing", folder=stage.output)
         if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
