@@ -21,7 +21,7 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
     >>> with reading_table("the Delta table visits", "delta"):
     ...     raise ValueError("cannot cast 'Smith, John'")
     Traceback (most recent call last):
-    transforms.errors.InputError: <dptrees: input: the Delta table visits cannot be read (ValueErr...
+    transforms.errors.InputError: <dptrees: input: the Delta table visits cannot be read (Value...
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a table is to a release: one state of its rows, in parts that workers read each by itself."""
+"""What a table is to a release: one state of its rows, in parts that workers read on their own."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
