@@ -95,7 +95,7 @@ class DeltaTable:
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            found = deltalake.DeltaTable(folder, without_files=True)
+            found = deltalake.DeltaTable(folder)
         except TableNotFoundError:
             raise InputError(f"input: {self.name} does not exist, or is none") from None
         if self.version is None:

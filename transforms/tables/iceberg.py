@@ -18,6 +18,7 @@ from transforms.tables.moment import moment_of, number_of
 from transforms.tables.table import UNTOLD, TableSplit
 
 _METADATA = ".metadata.json"
+_DEFAULT = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,9 @@ class IcebergTable:
             snapshot = self._snapshot(found)
         if snapshot is None:
             raise InputError(f"input: {self.name} has no snapshot{self._of_version()}")
-        number = str(snapshot.snapshot_id)
+        # Without a version the metadata file tells the snapshot, and the columns are those that the
+        # table has now; with one, those that it had then.
+        number = None if self.version is None else str(snapshot.snapshot_id)
         yield replace(self, location=found.metadata_location, version=number)
 
     def schema(self) -> pa.Schema:
@@ -97,13 +100,14 @@ class IcebergTable:
             return StaticTable.from_metadata(self.table, self._properties())
         from pyiceberg.catalog import load_catalog
 
-        if not self._properties():
+        name, properties = self.catalog or _DEFAULT, self._properties()
+        if not properties:
             raise InputError(
-                f"input.catalog: pyiceberg knows no catalog {self.catalog or 'default'} here: its "
+                f"input.catalog: pyiceberg knows no catalog {name} here: its "
                 "properties stand in .pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__..."
             )
         try:
-            return load_catalog(self.catalog).load_table(self.table)
+            return load_catalog(name, **properties).load_table(self.table)
         except (NoSuchTableError, NoSuchNamespaceError):
             raise InputError(f"input: {self.name} does not exist in its catalog") from None
 
@@ -111,7 +115,7 @@ class IcebergTable:
         """What pyiceberg's configuration says of the catalog where this runs."""
         from pyiceberg.utils.config import Config
 
-        return dict(Config().get_catalog_config(self.catalog or "default") or {})
+        return dict(Config().get_catalog_config(self.catalog or _DEFAULT) or {})
 
     def _snapshot(self, found: Any) -> Any:
         if self.version is None:
@@ -128,6 +132,6 @@ class IcebergTable:
         from pyiceberg.table import StaticTable
 
         assert self.location is not None
-        assert self.version is not None
         table = StaticTable.from_metadata(self.location, self._properties())
-        return table.scan(snapshot_id=int(self.version), selected_fields=columns)
+        snapshot = None if self.version is None else int(self.version)
+        return table.scan(snapshot_id=snapshot, selected_fields=columns)

@@ -58,7 +58,8 @@ _STATES = (
 _REFUSED = re.compile(r"authentication failed|pg_hba\.conf|FATAL: +(role|database) ")
 _COLUMNS = """
 SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END::text
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type b ON b.oid = t.typbasetype
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_type b ON b.oid = t.typbasetype
 WHERE a.attrelid = {0}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 # How many pages a table has, or the largest partition of it; 0 of what is no plain table.
@@ -175,11 +176,13 @@ class PostgresqlTable:
             from adbc_driver_postgresql import dbapi
 
             url = database_url(self.connection)
-            with closing(dbapi.connect(url, autocommit=True)) as connection:
-                with connection.cursor() as cursor:
-                    # So that moments and texts are the same whatever the user's own settings are.
-                    cursor.execute("SET TIME ZONE 'UTC'")
-                    yield cursor
+            with (
+                closing(dbapi.connect(url, autocommit=True)) as connection,
+                connection.cursor() as cursor,
+            ):
+                # So that texts of moments are the same whatever the user's own settings are.
+                cursor.execute("SET TIME ZONE 'UTC'")
+                yield cursor
 
     @contextmanager
     def _of_server(self) -> Iterator[None]:
