@@ -23,9 +23,9 @@ from pipelines.running.output import Wanted
 from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
-from pipelines.running.table_rows import table_rows
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary, total_warnings
+from pipelines.tables.rows import table_rows
 from pipelines.terminal_text import print_line
 from transforms import files
 from transforms.files import OutputError

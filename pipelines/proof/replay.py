@@ -22,7 +22,7 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
-from pipelines.running.table_rows import table_rows
+from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles

@@ -26,9 +26,9 @@ from pipelines.releasing import finished, made, sign
 from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
 from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
-from pipelines.running.table_rows import table_rows
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import total_warnings
+from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.given_rows import held
 from transforms.held_files import KEPT_SCHEME, KeptFiles

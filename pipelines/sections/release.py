@@ -19,7 +19,6 @@ from typing_extensions import Self
 from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
-from pipelines.sections.any_input import AnyInput
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.ledger import ledger_url
 from pipelines.sections.privacy import PrivacySection
@@ -27,6 +26,7 @@ from pipelines.sections.report import ReportSection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import TreeSection
+from pipelines.tables.any_input import AnyInput
 
 DEFAULT_CONFIDENCE = 0.95
 

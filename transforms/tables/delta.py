@@ -59,6 +59,10 @@ class DeltaTable:
         with reading_table(self.name, "delta"):
             return self._files.schema
 
+    def divided(self, columns: Sequence[str]) -> "DeltaTable":
+        """The table itself: its parts are the files of a version."""
+        return self
+
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The data files of the version."""
         with reading_table(self.name, "delta"):

@@ -5,7 +5,7 @@ its one snapshot, so that no catalog and nothing of its credentials travels.
 """
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,6 +61,10 @@ class IcebergTable:
         with self._reading():
             return self._scan("*").projection().as_arrow()
 
+    def divided(self, columns: Sequence[str]) -> "IcebergTable":
+        """The table itself: its parts are the files of a snapshot."""
+        return self
+
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The data files of the snapshot, each with the deletes that concern it."""
         with self._reading():
@@ -111,7 +115,7 @@ class IcebergTable:
         except (NoSuchTableError, NoSuchNamespaceError):
             raise InputError(f"input: {self.name} does not exist in its catalog") from None
 
-    def _properties(self) -> Mapping[str, Any]:
+    def _properties(self) -> dict[str, Any]:
         """What pyiceberg's configuration says of the catalog where this runs."""
         from pyiceberg.utils.config import Config
 

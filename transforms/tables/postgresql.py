@@ -20,7 +20,7 @@ from transforms.tables.faults import reading_table
 from transforms.tables.table import UNTOLD, TableSplit
 
 # 64 MiB of pages of 8 KiB, which are read in a second or so.
-_SPLIT_PAGES = 8192
+_SPLIT_PAGES, _PAGE = 8192, 2**13
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
@@ -86,11 +86,13 @@ class PostgresqlTable:
         table: its name as it is stored, with its schema or without.
         connection: where the URL of the database lies, ``env:NAME`` or ``file:PATH``.
         snapshot: that is read, once it is pinned.
+        pages: of the table or its largest partition, once it is divided; 0 of a view.
     """
 
     table: str
     connection: str
     snapshot: str | None = None
+    pages: int | None = None
 
     @property
     def name(self) -> str:
@@ -117,16 +119,23 @@ class PostgresqlTable:
                 [(name, _TYPES.get(type, pa.string())) for name, type in self._columns(cursor)]
             )
 
-    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
-        """Ranges of pages, of which the last one has no end."""
+    def divided(self, columns: Sequence[str]) -> "PostgresqlTable":
+        """The table with the number of its pages: it may grow while its snapshot stays."""
+        if self.pages is not None:
+            return self
         with self._reading() as cursor:
-            pages = int(_value(cursor, _PAGES.format(self._literal)) or 0)
-            size = int(_value(cursor, "SELECT current_setting('block_size')"))
+            return replace(self, pages=int(_value(cursor, _PAGES.format(self._literal)) or 0))
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """Ranges of pages, of which the last one has no end; one of all where there are few, or
+        none, as of a view."""
+        pages = self.divided(columns).pages or 0
         starts = range(0, max(1, pages), _SPLIT_PAGES)
         ends = [str(start) for start in starts[1:]] + [""]
-        # One range of all pages is no range: what has no pages, as a view, is read so.
         tokens = [f"{start}:{end}" for start, end in zip(starts, ends, strict=True)]
-        return [TableSplit(token.encode(), UNTOLD, pages * size // len(tokens)) for token in tokens]
+        return [
+            TableSplit(token.encode(), UNTOLD, pages * _PAGE // len(tokens)) for token in tokens
+        ]
 
     def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a range of pages."""

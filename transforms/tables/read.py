@@ -60,7 +60,7 @@ class ReadTable(beam.PTransform):
     """The record batches of a table, with the columns that a plan reads.
 
     Args:
-        table: pinned.
+        table: pinned; it is divided here, where the job is built.
         plan: says which columns are read and which types they may have.
 
     Returns:
@@ -69,7 +69,8 @@ class ReadTable(beam.PTransform):
 
     def __init__(self, table: Table, plan: ReleasePlan) -> None:
         super().__init__()
-        self._table, self._plan = table, plan
+        names = _names(_columns(table, plan))
+        self._table, self._plan = table.divided(names), plan
 
     def expand(self, pbegin: Any) -> Any:
         splits = (

@@ -40,6 +40,16 @@ class Table(Protocol):
             InputError: it cannot be read.
         """
 
+    def divided(self, columns: Sequence[str]) -> "Table":
+        """A pinned table whose parts are the same whoever lists them, and however often.
+
+        Args:
+            columns: those that will be read.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The parts of a pinned table, which hold each row once.
 

@@ -11,6 +11,8 @@ from pydantic import PlainValidator
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Section, Text
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.json_format import JsonFormat
 
 if TYPE_CHECKING:
     from transforms.tables.table import Table
@@ -62,7 +64,7 @@ class TableInput(Section):
 
     # As of files, of which there are none.
     path: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[dict[str, object]] = {}
+    options: ClassVar[dict[str, CsvFormat | JsonFormat]] = {}
 
     @property
     def table_source(self) -> Table:
