@@ -27,9 +27,16 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
+# Tables that rows are read from, and releases are written to.
+ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
+DELTA = ["deltalake>=1.6,<2"]
+SQL = ["adbc-driver-postgresql>=1.11,<2"]
+BIGQUERY = ["google-cloud-bigquery-storage>=2.37,<3"]
+TABLES = [*ICEBERG, *DELTA, *SQL, *BIGQUERY]
 TEST = [
     *S3_SERVER,
     *POSTGRESQL,
+    *TABLES,
     *NOTEBOOK,
     *YAML,
     "dp-accounting>=0.6,<0.7",
@@ -85,6 +92,10 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
         "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
+        "iceberg": ICEBERG,
+        "delta": DELTA,
+        "sql": SQL,
+        "bigquery": BIGQUERY,
         "bench": BENCH,
         "docs": DOCS,
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],

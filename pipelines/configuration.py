@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import (
     ValidationError,
@@ -48,6 +48,9 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.csv_rows import check_dialect
 from transforms.readers.json_format import JsonFormat
 
+if TYPE_CHECKING:
+    from transforms.tables.table import Table
+
 __all__ = [
     "Configuration",
     "ConfigurationError",
@@ -64,10 +67,11 @@ class Configuration:
     Args:
         source: the path of the file.
         release: the release's id.
-        input_format: one of `transforms.readers.formats.FORMATS`.
-        input_paths: files, folders or globs, at least one.
+        input_format: one of `transforms.readers.formats.FORMATS`, or of `TABLES`.
+        input_paths: files, folders or globs, at least one, but of a table none.
         input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
             them.
+        table: that the rows lie in, not looked for yet; None: they lie in files.
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
         guarantee: what all trees may spend together.
@@ -96,6 +100,7 @@ class Configuration:
     terms: Terms
     trees: tuple[TreeSection, ...]
     selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
+    table: Table | None = None
     ledger: LedgerUrl | None = None
     dataset: str | None = None
     signing_key: str | None = None
@@ -328,6 +333,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         input_format=section.input.format,
         input_paths=section.input.path,
         input_options=formats,
+        table=section.input.table_source,
         output=section.output if series is None else run_folder(section.output, series.period),
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         guarantee=Guarantee(

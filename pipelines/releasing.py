@@ -29,6 +29,7 @@ from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import print_summary, total_warnings
+from pipelines.tables.rows import table_rows
 from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
@@ -64,16 +65,18 @@ def run_release(
     options = beam_options(arguments)
     wanted = wanted or Wanted()
     check_job_jar(options, configuration, wanted)
-    stage = Stage(
-        configuration=configuration,
-        asked=configuration.plan(),
-        options=options,
-        wanted=wanted,
-        record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
-    )
     if configuration.id_of_all:
         remark(configuration.id_remark)
-    stage, standing = made(stage)
+    with table_rows(configuration.table) as source:
+        stage = Stage(
+            configuration=configuration,
+            asked=configuration.plan(),
+            options=options,
+            wanted=wanted,
+            source=source,
+            record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
+        )
+        stage, standing = made(stage)
     if not standing and (told := described(options)):
         remark(told)
         return 0

@@ -6,6 +6,7 @@ temporary folder. It refuses to run as root, so root starts it as another user.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -17,6 +18,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 SERVERS = Path("/usr/lib/postgresql")
 MISSING = "no PostgreSQL server is installed: apt-get install postgresql"
@@ -30,6 +33,20 @@ def programs() -> Path | None:
     newest = max(found, key=lambda path: float(path.parent.name), default=None)
     initdb = shutil.which("initdb")
     return Path(initdb).parent if newest is None and initdb else newest
+
+
+def started() -> Iterator[Server]:
+    """A server for a fixture: where one is missing, its tests skip, or fail where
+    DPTREES_REQUIRE_POSTGRESQL is set."""
+    missing = None if programs() else MISSING
+    if importlib.util.find_spec("psycopg") is None:
+        missing = "dptrees[postgresql] is not installed"
+    if missing is not None and os.environ.get("DPTREES_REQUIRE_POSTGRESQL"):
+        pytest.fail(missing)
+    if missing is not None:
+        pytest.skip(missing)
+    with server(durable=False) as found:
+        yield found
 
 
 class Server:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pipelines.checking.check import Check, Layout
 from pipelines.checking.line_count import malformed_lines
+from pipelines.checking.table_rows import count_split, found_splits
 from pipelines.checking.tally import Tally
 from pipelines.checking.texts import OF_TEXT, seen_batches
 from pipelines.checking.told import check_entry, check_lines, input_lines
@@ -44,20 +45,44 @@ def run_check(path: str, rows: int | None, given: Mapping[str, str], *, as_json:
     check = Check(configuration=configuration, tally=Tally(plan=configuration.plan()))
     if not as_json:
         print_line(NOT_PRIVATE)
-    found = match_files(configuration.input_paths)
-    _find_columns(check, found)
-    if not as_json:
-        for line in input_lines(check, len(found), sum(size for _, size in found)):
-            print_line(line)
-    for name, size in found:
-        if not _count_file(check, name, size, rows):
-            break
+    counted = _count_files if configuration.table is None else _count_table
+    number = counted(check, rows, told=not as_json)
     if as_json:
-        print_json(check_entry(check, len(found)))
+        print_json(check_entry(check, number))
         return 0
     for line in check_lines(check):
         print_line(line)
     return 0
+
+
+def _count_files(check: Check, most: int | None, *, told: bool) -> int:
+    """Counts the rows of files; returns how many there are."""
+    found = match_files(check.configuration.input_paths)
+    _find_columns(check, found)
+    if told:
+        _tell_input(check, len(found), sum(size for _, size in found))
+    for name, size in found:
+        if not _count_file(check, name, size, most):
+            break
+    return len(found)
+
+
+def _count_table(check: Check, most: int | None, *, told: bool) -> int:
+    """Counts the rows of a table; returns how many parts it has."""
+    assert check.configuration.table is not None
+    with check.configuration.table.pinned() as table:
+        found = found_splits(check, table)
+        if told:
+            _tell_input(check, len(found), sum(split.size for split in found))
+        for split in found:
+            if not count_split(check, table, split, most):
+                break
+    return len(found)
+
+
+def _tell_input(check: Check, number: int, size: int) -> None:
+    for line in input_lines(check, number, size):
+        print_line(line)
 
 
 def _find_columns(check: Check, found: list[tuple[str, int]]) -> None:

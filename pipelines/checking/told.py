@@ -31,7 +31,10 @@ def input_lines(check: Check, number: int, size: int) -> Iterator[str]:
     configuration = check.configuration
     paths, form = ", ".join(configuration.input_paths), configuration.input_format
     yield ""
-    yield f"{escaped(paths)}: {_several(number, 'file')} of {form}, {size:,} bytes"
+    if configuration.table is None:
+        yield f"{escaped(paths)}: {_several(number, 'file')} of {form}, {size:,} bytes"
+    else:
+        yield f"{escaped(configuration.table.name)}: {_several(number, 'part')}, {size:,} bytes"
     for layout in check.layouts[:_LAYOUTS_SHOWN]:
         others = f" and {_several(layout.files - 1, 'other')}" if layout.files > 1 else ""
         yield f"  {escaped(layout.first)}{others}:"

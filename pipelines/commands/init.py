@@ -23,5 +23,6 @@ def add_init(commands: Commands) -> None:
     parser.add_argument(
         "--input",
         metavar="DATA",
-        help="the rows: a Parquet, Arrow or CSV file, a glob or a folder; no value is read",
+        help="the rows: a Parquet, Arrow or CSV file, a glob or a folder; a "
+        "folder of Delta, or iceberg:NAMESPACE.TABLE; no value is read",
     )

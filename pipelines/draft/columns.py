@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.tables.section import TABLE_INPUTS
 from pipelines.user_error import UserError
 from transforms.readers.csv_format import DEFAULT_FORMAT
 from transforms.readers.csv_lines import MalformedHeader, read_header
@@ -24,22 +25,28 @@ class InputColumns:
         format: of the files, as a configuration names it.
         names: of the columns, in their order.
         types: of the columns; None where the files tell none.
+        table: the name of the table, of a format of tables.
     """
 
     format: str
     names: tuple[str, ...]
     types: tuple[pa.DataType | None, ...]
+    table: str | None = None
 
 
 def columns_of(path: str) -> InputColumns:
     """The columns of the first file of a path.
 
     Args:
-        path: a local file, a glob or a folder, of Parquet, Arrow IPC or CSV files.
+        path: a local file, a glob or a folder, of Parquet, Arrow IPC or CSV files; the folder of a
+            Delta table; the metadata file of an Iceberg table, or ``iceberg:`` and its name.
 
     Raises:
         UserError: there is no file, of another kind, or it cannot be read.
+        InputError: the table cannot be read.
     """
+    if (table := table_at(path)) is not None:
+        return _of_table(*table)
     file = _first_file(path)
     end = file.removesuffix(".gz").rpartition(".")[2].lower()
     if end not in _READERS:
@@ -53,6 +60,26 @@ def columns_of(path: str) -> InputColumns:
         raise UserError(f"--input: {file}: has no header that can be read") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"--input: {file}: cannot be read as {end}: {_reason(error)}") from None
+
+
+def table_at(path: str) -> tuple[str, str] | None:
+    """The format and the name of the table that a path is of; None of files.
+
+    >>> table_at("iceberg:shop.visits"), table_at("visits/*.parquet")
+    (('iceberg', 'shop.visits'), None)
+    """
+    kind, _, name = path.partition(":")
+    if kind == "iceberg":
+        return kind, name
+    if path.endswith(".metadata.json"):
+        return "iceberg", path
+    return ("delta", path) if os.path.isdir(os.path.join(path, "_delta_log")) else None
+
+
+def _of_table(format: str, name: str) -> InputColumns:
+    given = {"format": format, "table": name}
+    with TABLE_INPUTS[format].model_validate(given).table_source.pinned() as table:
+        return replace(_typed(format, table.schema()), table=name)
 
 
 def _first_file(path: str) -> str:

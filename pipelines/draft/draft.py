@@ -27,7 +27,7 @@ _HEAD = """\
 release: {name}
 input:
   format: {format}
-  path: {path}
+  {key}: {path}
 output: out/{name}    # a folder of its own, written whole or not at all
 key_file: release.key
 
@@ -64,7 +64,10 @@ def draft(file: str, path: str | None, found: InputColumns | None) -> str:
         file=file,
         name=_scalar(name),
         format=columns.format,
-        path=_scalar(path or placeholder("a file or a glob, such as data/*.parquet")),
+        key="path" if columns.table is None else "table",
+        path=_scalar(
+            columns.table or path or placeholder("a file or a glob, such as data/*.parquet")
+        ),
         epsilon=placeholder("the budget"),
         unit=placeholder("the column that names a person"),
         rows=placeholder("how many rows of a person count"),

@@ -22,6 +22,7 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
+from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
@@ -31,6 +32,7 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.formats import format_of_names
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
+from transforms.tables.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,13 @@ class Rows:
         paths: files, folders or globs.
         format: one of `transforms.readers.formats.FORMATS`.
         options: of the reader.
+        table: that they lie in, in place of files.
     """
 
     paths: tuple[str, ...]
     format: str
     options: Mapping[str, Any]
+    table: Table | None = None
 
 
 def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
@@ -67,6 +71,7 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
         paths=configuration.input_paths,
         format=configuration.input_format,
         options=configuration.input_options,
+        table=configuration.table,
     )
 
 
@@ -108,24 +113,29 @@ def check_replay(
     """
     options = beam_options([])
     files.use_options(options)
-    match_files(rows.paths)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
-    read = ReadBatches(
-        patterns=tuple(map(files.absolute, rows.paths)),
-        format=rows.format,
-        options=rows.options,
-        plan=plan,
-    )
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
     release = ReleaseTrees(
         plan, key=key, output=place, nonce=nonce, parameters=parameters, again=folder
     )
     try:
-        run_job(read, release, options)
+        with table_rows(rows.table) as source:
+            read = _of_files(rows, plan) if source is None else source.reading(plan)
+            run_job(read, release, options)
         check_committed(place)
     finally:
         made = HeldFiles.taken(place)
     return _compared(manifest, json.loads(made[MANIFEST][1]))
+
+
+def _of_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
+    match_files(rows.paths)
+    return ReadBatches(
+        patterns=tuple(map(files.absolute, rows.paths)),
+        format=rows.format,
+        options=rows.options,
+        plan=plan,
+    )
 
 
 def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:

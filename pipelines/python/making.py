@@ -28,6 +28,7 @@ from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import total_warnings
+from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.given_rows import held
 from transforms.held_files import KEPT_SCHEME, KeptFiles
@@ -116,6 +117,9 @@ def release(rows: Any, call: Call) -> Release:
         )
         if rows is not None and file_paths(rows) is None:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
+        else:
+            source = stack.enter_context(table_rows(configuration.table))
+            stage = replace(stage, source=source)
         _check_elsewhere(call, stage)
         stage = replace(stage, options=_options(call, stage))
         made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
@@ -144,7 +148,7 @@ def _check_elsewhere(call: Call, stage: Stage) -> None:
     runner = stage.options.view_as(StandardOptions).runner
     if call.in_memory:
         raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
-    if stage.source is not None:
+    if isinstance(stage.source, HeldSource):
         raise Error(
             f"rows: the workers of --runner={runner} cannot read the memory of this process; write "
             "the rows to files and give their paths"
@@ -156,7 +160,8 @@ def _options(call: Call, stage: Stage) -> PipelineOptions:
     if any(option.startswith("--runner") for option in call.options):
         return stage.options
     files.use_options(stage.options)
-    if sum(size for _, size in stage.check_input()) > MOST_HELD_BYTES and stage.source is None:
+    is_held = isinstance(stage.source, HeldSource)
+    if sum(size for _, size in stage.check_input()) > MOST_HELD_BYTES and not is_held:
         return stage.options
     # Beam's own check of the graph is the same each time, and a quarter of the time.
     own = [f"--runner={LOOP_RUNNER}", "--no_pipeline_type_check"]

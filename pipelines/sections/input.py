@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainValidator
@@ -10,19 +11,38 @@ from typing_extensions import Self
 
 from pipelines.sections import rules
 from pipelines.sections.csv_input import CsvInput
-from pipelines.sections.error import RuleBroken
+from pipelines.sections.error import RuleBroken, shown
 from pipelines.sections.section import Text
 from transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from transforms.readers.formats import FORMATS
 from transforms.readers.json_format import JsonFormat
+from transforms.tables.tables import TABLES
+
+_STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
+_NO_END = (
+    "is a stream, which has no end, but a release counts all rows once: let the stream be written "
+    "to files or a table, and release each period of it by series (docs/series.md)"
+)
 
 
 class InputSection(CsvInput):
     """Where the rows lie: `path` is one folder or glob, or several. The others tell what a row of
     text is."""
 
-    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, later=("bigquery",)))]
+    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, *TABLES))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
+
+    @section_rule(mode="before")
+    @classmethod
+    def _has_an_end(cls, values: object) -> object:
+        given = values if isinstance(values, Mapping) else {}
+        paths = given.get("path")
+        for path in paths if isinstance(paths, list) else [paths]:
+            if isinstance(path, str) and path.partition("://")[0].lower() in _STREAMS:
+                raise RuleBroken(f"{shown(path)} {_NO_END}", at=".path")
+        if isinstance(format := given.get("format"), str) and format.lower() in _STREAMS:
+            raise RuleBroken(f"{format} {_NO_END}", at=".format")
+        return values
 
     @section_rule(mode="after")
     def _csv_only(self) -> Self:
@@ -34,6 +54,10 @@ class InputSection(CsvInput):
             if self.format != "json":
                 raise RuleBroken("stands beside the formats csv and json only", at=".malformed")
         return self
+
+    @property
+    def table_source(self) -> None:
+        """Files are no table."""
 
     @property
     def options(self) -> dict[str, CsvFormat | JsonFormat]:

@@ -20,13 +20,13 @@ from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
-from pipelines.sections.input import InputSection
 from pipelines.sections.ledger import ledger_url
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.report import ReportSection
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import TreeSection
+from pipelines.tables.any_input import AnyInput
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -35,7 +35,7 @@ class ReleaseSection(Section):
     """The whole file."""
 
     release: Name
-    input: InputSection
+    input: AnyInput
     output: Text
     key_file: Annotated[str | None, PlainValidator(rules.key_file)] = None
     key: Annotated[str | None, PlainValidator(rules.key_reference)] = None

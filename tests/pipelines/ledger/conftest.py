@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +13,7 @@ from tests import postgresql
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgresql.Server]:
     """A PostgreSQL server of these tests alone."""
-    missing = None if postgresql.programs() else postgresql.MISSING
-    if importlib.util.find_spec("psycopg") is None:
-        missing = "dptrees[postgresql] is not installed"
-    if missing is not None and os.environ.get("DPTREES_REQUIRE_POSTGRESQL"):
-        pytest.fail(missing)
-    if missing is not None:
-        pytest.skip(missing)
-    with postgresql.server(durable=False) as started:
-        yield started
+    yield from postgresql.started()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,0 +1,34 @@
+"""The section `input`: of files, or of a table, as its format says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias
+
+from pydantic import Discriminator, Tag
+
+from pipelines.sections.input import InputSection
+from pipelines.tables.section import (
+    TABLE_INPUTS,
+    BigqueryInput,
+    DeltaInput,
+    IcebergInput,
+    PostgresqlInput,
+)
+
+
+def _kind_of(given: object) -> str:
+    """The kind of an input, as pydantic calls it (`key_path` leaves it out): of a table, or files,
+    whose section says what is wrong with it."""
+    format = given.get("format") if isinstance(given, Mapping) else None
+    return f"<{format}>" if isinstance(format, str) and format in TABLE_INPUTS else "<files>"
+
+
+AnyInput: TypeAlias = Annotated[
+    Annotated[InputSection, Tag("<files>")]
+    | Annotated[IcebergInput, Tag("<iceberg>")]
+    | Annotated[DeltaInput, Tag("<delta>")]
+    | Annotated[PostgresqlInput, Tag("<postgresql>")]
+    | Annotated[BigqueryInput, Tag("<bigquery>")],
+    Discriminator(_kind_of),
+]

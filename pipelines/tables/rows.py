@@ -1,0 +1,60 @@
+"""The rows of a table, as the stages of a release read them: all at one state of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import apache_beam as beam
+
+from dpcore.release.plan import ReleasePlan
+from transforms.tables.read import ReadTable, table_splits
+from transforms.tables.table import Table
+
+
+class TableRows:
+    """The rows of a table, which is looked for when it is first asked for.
+
+    Args:
+        table: not pinned.
+        stack: closed once nobody reads it any more.
+    """
+
+    def __init__(self, table: Table, stack: ExitStack) -> None:
+        self._table, self._stack = table, stack
+        self._pinned: Table | None = None
+
+    @property
+    def pinned(self) -> Table:
+        """The table at the state that all stages read.
+
+        Raises:
+            InputError: it is not there.
+        """
+        if self._pinned is None:
+            self._pinned = self._stack.enter_context(self._table.pinned())
+        return self._pinned
+
+    def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
+        """Its name and size, once it is seen to have what a plan reads.
+
+        Raises:
+            InputError: it cannot be read, a column is missing, or of a type that cannot be used.
+        """
+        splits = table_splits(self.pinned, plan)
+        return [(self.pinned.name, sum(split.size for split in splits))]
+
+    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+        """What gives them."""
+        return ReadTable(self.pinned, plan)
+
+
+@contextmanager
+def table_rows(table: Table | None) -> Iterator[TableRows | None]:
+    """The rows of a table as long as the block lasts; None where there is none.
+
+    Args:
+        table: of a configuration.
+    """
+    with ExitStack() as stack:
+        yield None if table is None else TableRows(table, stack)

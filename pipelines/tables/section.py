@@ -1,0 +1,140 @@
+"""The section `input` of rows that lie in a table, one class a kind of table."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timezone
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import PlainValidator
+
+from pipelines.sections import rules
+from pipelines.sections.error import RuleBroken, shown
+from pipelines.sections.section import Section, Text
+from transforms.readers.csv_format import CsvFormat
+from transforms.readers.json_format import JsonFormat
+
+if TYPE_CHECKING:
+    from transforms.tables.table import Table
+
+_CONNECTION = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
+
+
+def _version(value: object) -> str:
+    """A number, a moment or a name, as a text."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, date):
+        return datetime.combine(value, time(), timezone.utc).isoformat()
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return str(value)
+    if not isinstance(value, str):
+        raise RuleBroken(f"{shown(value)} must be a number, a moment or a name")
+    return rules.text(value)
+
+
+def _connection(value: object) -> str:
+    """Where the URL of a database lies. The value is not shown: it may be the URL itself."""
+    if not isinstance(value, str) or not _CONNECTION.fullmatch(value):
+        raise RuleBroken(
+            "must be env:NAME or file:PATH, the place of the URL of the database and not the URL, "
+            "which may hold a password"
+        )
+    return value
+
+
+def _three_names(value: object) -> str:
+    """A table of BigQuery."""
+    if not re.fullmatch(r"[^.\s`/]+\.[^.\s`/]+\.[^.\s`/]+", rules.text(value)):
+        raise RuleBroken(f"{shown(value)} must be PROJECT.DATASET.TABLE")
+    return str(value)
+
+
+_Version = Annotated[str, PlainValidator(_version)]
+
+
+class TableInput(Section):
+    """Where the rows lie: `table` of the kind that `format` names."""
+
+    misplaced: ClassVar[dict[str, str]] = {
+        "path": "stands beside formats of files; of a table give table"
+    }
+    format: Text
+    table: Text
+
+    # As of files, of which there are none.
+    path: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[dict[str, CsvFormat | JsonFormat]] = {}
+
+    @property
+    def table_source(self) -> Table:
+        """The table, not yet looked for."""
+        raise NotImplementedError
+
+
+class IcebergInput(TableInput):
+    """A table of Iceberg: its name in a catalog of pyiceberg's configuration, or the path of its
+    metadata file."""
+
+    format: Annotated[str, PlainValidator(rules.choice("iceberg"))]
+    catalog: Text | None = None
+    version: _Version | None = None
+
+    @property
+    def table_source(self) -> Table:
+        """The table, not yet looked for."""
+        from transforms.tables.iceberg import IcebergTable
+
+        return IcebergTable(table=self.table, catalog=self.catalog, version=self.version)
+
+
+class DeltaInput(TableInput):
+    """A table of Delta Lake: its folder."""
+
+    format: Annotated[str, PlainValidator(rules.choice("delta"))]
+    version: _Version | None = None
+
+    @property
+    def table_source(self) -> Table:
+        """The table, not yet looked for."""
+        from transforms.tables.delta import DeltaTable
+
+        return DeltaTable(table=self.table, version=self.version)
+
+
+class PostgresqlInput(TableInput):
+    """A table or view of PostgreSQL, and where the URL of its database lies."""
+
+    format: Annotated[str, PlainValidator(rules.choice("postgresql"))]
+    connection: Annotated[str, PlainValidator(_connection)]
+
+    @property
+    def table_source(self) -> Table:
+        """The table, not yet looked for."""
+        from transforms.tables.postgresql import PostgresqlTable
+
+        return PostgresqlTable(table=self.table, connection=self.connection)
+
+
+class BigqueryInput(TableInput):
+    """A table of BigQuery: its project, data set and name."""
+
+    format: Annotated[str, PlainValidator(rules.choice("bigquery"))]
+    table: Annotated[str, PlainValidator(_three_names)]
+    version: _Version | None = None
+    billed: Text | None = None
+
+    @property
+    def table_source(self) -> Table:
+        """The table, not yet looked for."""
+        from transforms.tables.bigquery import BigqueryTable
+
+        return BigqueryTable(table=self.table, version=self.version, billed=self.billed)
+
+
+TABLE_INPUTS: dict[str, type[TableInput]] = {
+    "iceberg": IcebergInput,
+    "delta": DeltaInput,
+    "postgresql": PostgresqlInput,
+    "bigquery": BigqueryInput,
+}

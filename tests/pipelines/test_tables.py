@@ -1,0 +1,185 @@
+"""Releases of tables: the bits of the same rows in files, at one state of the table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dptrees
+from tests import postgresql
+from tests.pipelines.conftest import Change, Workspace
+
+PASSWORD = "a-planted-password"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgresql.Server]:
+    """A PostgreSQL server of these tests alone."""
+    yield from postgresql.started()
+
+
+def of_delta(place: Workspace, _: Any, __: Any) -> dict[str, str]:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(place.folder / "visits", place.values(), partition_by=["place"])
+    return {"format": "delta", "table": str(place.folder / "visits")}
+
+
+def of_iceberg(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, str]:
+    catalogs = pytest.importorskip("pyiceberg.catalog")
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{place.folder}/catalog.db",
+        "warehouse": f"file://{place.folder}",
+    }
+    for name, value in properties.items():
+        patch.setenv(f"PYICEBERG_CATALOG__SHOP__{name.upper()}", value)
+    catalog = catalogs.load_catalog("shop", **properties)
+    catalog.create_namespace("shop")
+    made = catalog.create_table("shop.visits", schema=place.values().schema)
+    made.append(place.values())
+    return {"format": "iceberg", "table": "shop.visits", "catalog": "shop"}
+
+
+def of_postgresql(
+    place: Workspace, patch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> dict[str, str]:
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    server: postgresql.Server = request.getfixturevalue("server")
+    url = server.new_database().replace("tester@", f"tester:{PASSWORD}@")
+    patch.setenv("VISITS_URL", url)
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("visits", place.values())
+        connection.commit()
+    return {"format": "postgresql", "table": "visits", "connection": "env:VISITS_URL"}
+
+
+@pytest.fixture(params=[of_delta, of_iceberg, of_postgresql], ids=lambda each: each.__name__[3:])
+def place(
+    request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Workspace, Change]:
+    """A workspace whose rows lie in a table too, and the change that reads them there."""
+    made: Callable[..., dict[str, str]] = request.param
+    given = made(workspace, monkeypatch, request)
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = given
+
+    return workspace, change
+
+
+def test_the_bits_of_the_same_rows_in_files(
+    place: tuple[Workspace, Change], released: Workspace
+) -> None:
+    here, change = place
+    outcome = here.release(change)
+    assert outcome.code == 0, outcome.err
+    assert manifest(here) == manifest(released)
+    assert PASSWORD.encode() not in b"".join(
+        path.read_bytes() for path in here.output.rglob("*") if path.is_file()
+    )
+    again = here.run("verify", here.output, "--data", here.configure(change))
+    assert again.code == 0, again.err
+    assert "the same, bit for bit" in again.out
+
+
+def manifest(place: Workspace) -> bytes:
+    return (place.output / "manifest.json").read_bytes()
+
+
+def test_check_counts_them(place: tuple[Workspace, Change]) -> None:
+    here, change = place
+    outcome = here.run("check", here.configure(change))
+    assert outcome.code == 0, outcome.err
+    assert f"{here.values().num_rows} rows read" in outcome.out.replace(",", "")
+    few = here.run("check", here.configure(change), "--rows", "10")
+    assert "10 rows read, not all" in few.out
+    assert PASSWORD not in outcome.out + outcome.err
+
+
+def test_plan_asks_no_table(workspace: Workspace) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = {"format": "delta", "table": "nowhere"}
+
+    assert workspace.run("plan", workspace.configure(change)).code == 0
+    outcome = workspace.release(change)
+    assert outcome.code == 2
+    assert "the Delta table nowhere does not exist" in outcome.err
+    assert not workspace.output.exists()
+
+
+def test_a_missing_column_and_a_type_are_told(
+    place: tuple[Workspace, Change],
+) -> None:
+    here, change = place
+
+    def missing(settings: dict[str, Any]) -> None:
+        change(settings)
+        settings["trees"] = [{"name": "all", "domain": {"column": "nope", "type": "integer"}}]
+        settings["trees"][0]["domain"] |= {"lower": 0, "upper": 9}
+
+    outcome = here.release(missing)
+    assert outcome.code == 2
+    assert "has no column 'nope', or has it twice; its columns are x, place" in outcome.err
+
+    def wrong(settings: dict[str, Any]) -> None:
+        missing(settings)
+        settings["trees"][0]["domain"]["column"] = "place"
+
+    outcome = here.release(wrong)
+    assert outcome.code == 2
+    assert "column 'place'" in outcome.err
+    assert not here.output.exists()
+
+
+def test_from_python(place: tuple[Workspace, Change]) -> None:
+    here, change = place
+    made = dptrees.release(None, here.configure(change))
+    (rows,) = made["all"].cdf([100.0]).table["estimate"].to_pylist()
+    assert abs(rows - here.values().num_rows) < 300
+
+
+def test_both_stages_read_one_state(
+    place: tuple[Workspace, Change], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are selected of the rows that the trees count, though a stage begins later."""
+    here, change = place
+
+    def private(settings: dict[str, Any]) -> None:
+        change(settings)
+        settings["privacy"] |= {"epsilon": 4, "delta": 1e-6}
+        settings["trees"] = settings["trees"][1:]
+        settings["trees"][0]["by"] = {"column": "place", "keys": "private"}
+
+    pins: list[str] = []
+    for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "postgresql.PostgresqlTable"):
+        monkeypatch.setattr(f"transforms.tables.{kind}.pinned", counted(kind, pins))
+    outcome = here.run("release", here.configure(private))
+    assert outcome.code == 0, outcome.err
+    assert len(pins) == 1
+
+
+def counted(kind: str, pins: list[str]) -> Any:
+    import importlib
+
+    module, _, name = kind.partition(".")
+    pinned = getattr(importlib.import_module(f"transforms.tables.{module}"), name).pinned
+
+    def noted(self: Any) -> Any:
+        pins.append(self.name)
+        return pinned(self)
+
+    return noted
+
+
+def test_init_of_a_table(workspace: Workspace) -> None:
+    given = of_delta(workspace, None, None)
+    path = workspace.folder / "new.yaml"
+    assert workspace.run("init", path, "--input", given["table"]).code == 0
+    text = path.read_text()
+    assert "  format: delta\n" in text
+    assert f"  table: {os.fspath(Path(given['table']))}\n" in text.replace('"', "")
+    assert "column: x" in text

@@ -1,0 +1,71 @@
+"""Rows of BigQuery: the real client against a stand-in for the service."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from transforms.errors import InputError
+from transforms.tables.bigquery import BigqueryTable
+
+pytest.importorskip("google.cloud.bigquery_storage_v1")
+
+RowsOf = Callable[..., list[tuple[Any, ...]]]
+FIRST, SECOND = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2024, 2025))
+VISITS = BigqueryTable(table="shop.web.visits")
+
+
+@pytest.fixture
+def service(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stand-in, to which clients go."""
+    import grpc
+    from google.cloud.bigquery_storage_v1 import BigQueryReadClient
+    from google.cloud.bigquery_storage_v1.services.big_query_read.transports import (
+        BigQueryReadGrpcTransport,
+    )
+
+    from tests.transforms.tables.read_service import ReadService
+
+    made = ReadService((FIRST, rows.slice(0, 4)), (SECOND, rows))
+    with made.served() as address:
+
+        def client() -> Any:
+            channel = grpc.insecure_channel(address)
+            return BigQueryReadClient(transport=BigQueryReadGrpcTransport(channel=channel))
+
+        monkeypatch.setattr("transforms.tables.bigquery._client", client)
+        yield made
+
+
+def test_rows_of_a_stream_that_breaks(service: Any, rows: pa.Table, rows_of: RowsOf) -> None:
+    with VISITS.pinned() as pinned:
+        assert pinned.schema() == rows.schema
+        table = pickle.loads(pickle.dumps(pinned.divided(["age"])))
+        sessions = len(service.sessions)
+        assert len(table.splits(["age"])) == 3
+        ages = sorted(((age,) for age in rows["age"].to_pylist()), key=repr)
+        assert rows_of(table, ("age",)) == ages
+        assert len(service.sessions) == sessions  # whoever lists the parts finds the same ones
+    assert service.broken
+    assert list(service.sessions[-1].read_session.read_options.selected_fields) == ["age"]
+    assert service.sessions[-1].parent == "projects/shop"
+
+
+def test_a_moment(service: Any, rows_of: RowsOf) -> None:
+    old = BigqueryTable(table="shop.web.visits", version="2024-06-01T00:00Z", billed="other")
+    with old.pinned() as table:
+        assert len(rows_of(table.divided(["age"]), ("age",))) == 4
+    assert service.sessions[-1].parent == "projects/other"
+
+
+def test_refused(service: Any) -> None:
+    none = BigqueryTable(table="shop.web.none")
+    with none.pinned() as table, pytest.raises(InputError, match="none does not exist") as caught:
+        table.schema()
+    assert "secret" not in caught.value.sentence
+    named = BigqueryTable(table="shop.web.visits", version="main")
+    with pytest.raises(InputError, match="main is no moment"), named.pinned():
+        pass

@@ -1,0 +1,259 @@
+"""Tables and views of PostgreSQL, read by ADBC as Arrow.
+
+The launcher opens a transaction and exports its snapshot; every worker reads in this snapshot, so
+that all parts, and all retries, see the same rows, whatever is written meanwhile. It ends with the
+launcher's transaction: what asks later is told to try again. A table is read in ranges of its
+pages, which hold each row of a snapshot once; a view as a whole.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transforms.errors import InputError
+from transforms.tables.connection import database_url
+from transforms.tables.faults import reading_table
+from transforms.tables.table import UNTOLD, TableSplit
+
+# 64 MiB of pages of 8 KiB, which are read in a second or so.
+_SPLIT_PAGES, _PAGE = 8192, 2**13
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
+
+_TYPES = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "numeric": pa.float64(),
+}
+_FINITE = ("date", "timestamp", "timestamptz")
+# A cast that fails would tell of a value; one that is beyond doubles is outside of every domain.
+_AS_DOUBLE = (
+    "CASE WHEN {0} = 'NaN' THEN NULL WHEN abs({0}) < 1e-300 THEN 0::float8 "
+    "ELSE greatest(least({0}, 1e300), -1e300)::float8 END"
+)
+# Of SQLSTATE, by what it begins with: what is told, and whether it may pass.
+_STATES = (
+    ("08", "the server does not answer", True),
+    ("28", "the server does not let this user into this database", False),
+    ("40", "the server gave up", True),
+    ("42501", "permission denied", False),
+    ("42P01", "it does not exist", False),
+    ("3F", "it does not exist", False),
+    ("53", "the server has no room", True),
+    ("57", "the server stopped it", True),
+)
+_REFUSED = re.compile(r"authentication failed|pg_hba\.conf|FATAL: +(role|database) ")
+_COLUMNS = """
+SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END::text
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_type b ON b.oid = t.typbasetype
+WHERE a.attrelid = {0}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+# How many pages a table has, or the largest partition of it; 0 of what is no plain table.
+_PAGES = """
+SELECT CASE
+  WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(c.oid)
+  WHEN c.relkind = 'p' AND NOT EXISTS (
+    SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE k.relkind = 'f')
+  THEN (SELECT coalesce(max(pg_relation_size(p.relid)), 0) FROM pg_partition_tree(c.oid) p
+    WHERE p.isleaf)
+  ELSE 0 END / current_setting('block_size')::bigint
+FROM pg_class c WHERE c.oid = {0}::regclass
+"""
+# What an exported snapshot is called is not called so again before the server starts anew.
+_EXPORTED = "SELECT pg_export_snapshot() || ' ' || extract(epoch FROM pg_postmaster_start_time())"
+_STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresqlTable:
+    """A table or view of PostgreSQL.
+
+    Args:
+        table: its name as it is stored, with its schema or without.
+        connection: where the URL of the database lies, ``env:NAME`` or ``file:PATH``.
+        snapshot: that is read, once it is pinned.
+        pages: of the table or its largest partition, once it is divided; 0 of a view.
+    """
+
+    table: str
+    connection: str
+    snapshot: str | None = None
+    pages: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"the PostgreSQL table {self.table}"
+
+    @contextmanager
+    def pinned(self) -> Iterator["PostgresqlTable"]:
+        """The table in a snapshot that lasts as long as the block; see `Table`."""
+        with self._connected() as cursor:
+            cursor.execute("SET idle_in_transaction_session_timeout = 0")
+            cursor.execute(_BEGIN)
+            if _value(cursor, "SELECT current_setting('server_encoding')") == "SQL_ASCII":
+                raise InputError(
+                    f"input: {self.name} lies in a database of the encoding SQL_ASCII, which does "
+                    "not tell what its texts mean; UTF8 does"
+                )
+            yield replace(self, snapshot=_value(cursor, _EXPORTED))
+
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        with self._reading() as cursor:
+            return pa.schema(
+                [(name, _TYPES.get(type, pa.string())) for name, type in self._columns(cursor)]
+            )
+
+    def divided(self, columns: Sequence[str]) -> "PostgresqlTable":
+        """The table with the number of its pages: it may grow while its snapshot stays."""
+        if self.pages is not None:
+            return self
+        with self._reading() as cursor:
+            return replace(self, pages=int(_value(cursor, _PAGES.format(self._literal)) or 0))
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """Ranges of pages, of which the last one has no end; one of all where there are few, or
+        none, as of a view."""
+        pages = self.divided(columns).pages or 0
+        starts = range(0, max(1, pages), _SPLIT_PAGES)
+        ends = [str(start) for start in starts[1:]] + [""]
+        tokens = [f"{start}:{end}" for start, end in zip(starts, ends, strict=True)]
+        return [
+            TableSplit(token.encode(), UNTOLD, pages * _PAGE // len(tokens)) for token in tokens
+        ]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of pages."""
+        with self._reading() as cursor:
+            types = dict(self._columns(cursor))
+            wanted = ", ".join(_expression(name, types[name]) for name in columns)
+            schema = pa.schema([(name, _TYPES.get(types[name], pa.string())) for name in columns])
+            cursor.adbc_statement.set_options(**{_BATCH_BYTES: str(2**23)})
+            cursor.execute(f"SELECT {wanted} FROM {self._quoted}{_where(split.token.decode())}")
+            for batch in cursor.fetch_record_batch():
+                yield batch.cast(schema)
+
+    @property
+    def _quoted(self) -> str:
+        return ".".join(map(_quoted, self.table.split(".")))
+
+    @property
+    def _literal(self) -> str:
+        """The name as a text of SQL."""
+        escaped = self._quoted.replace("'", "''")
+        return f"'{escaped}'"
+
+    def _columns(self, cursor: Any) -> list[tuple[str, str]]:
+        cursor.execute(_COLUMNS.format(self._literal))
+        return [(str(name), str(type)) for name, type in cursor.fetchall()]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A cursor in the snapshot that was exported."""
+        assert self.snapshot is not None
+        snapshot, _, started = self.snapshot.partition(" ")
+        with self._connected() as cursor:
+            same = _value(cursor, _STARTED) == started
+            cursor.execute(_BEGIN)
+            if not same or not _joined(cursor, snapshot):
+                raise InputError(
+                    f"input: the state of {self.name} that the job reads is gone: the process that "
+                    "started the job holds it, and has ended or lost the server",
+                    again=True,
+                )
+            yield cursor
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A cursor of a connection of its own, whose faults are told as the input's."""
+        with reading_table(self.name, "sql"), self._of_server():
+            from adbc_driver_postgresql import dbapi
+
+            url = database_url(self.connection)
+            with (
+                closing(dbapi.connect(url, autocommit=True)) as connection,
+                connection.cursor() as cursor,
+            ):
+                # So that texts of moments are the same whatever the user's own settings are.
+                cursor.execute("SET TIME ZONE 'UTC'")
+                yield cursor
+
+    @contextmanager
+    def _of_server(self) -> Iterator[None]:
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+        except Error as error:
+            # Of a connection that is refused only a message tells why.
+            refused = "28" if _REFUSED.search(str(error)) else "08"
+            state = error.sqlstate or refused
+            for begin, told, again in _STATES:
+                if state.startswith(begin):
+                    raise InputError(
+                        f"input: {self.name} cannot be read{' now' if again else ''}: {told}",
+                        again=again,
+                    ) from None
+            raise
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL has it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _expression(name: str, type: str) -> str:
+    """What is read of a column: values that Arrow has."""
+    column = _quoted(name)
+    if type == "numeric":
+        return f"{_AS_DOUBLE.format(column)} AS {column}"
+    if type in _FINITE:
+        return f"CASE WHEN isfinite({column}) THEN {column} END AS {column}"
+    return column if type in _TYPES else f"{column}::text AS {column}"
+
+
+def _where(token: str) -> str:
+    """The condition of a range of pages.
+
+    >>> _where("0:"), _where("8192:")
+    ('', " WHERE ctid >= '(8192,0)'::tid")
+    """
+    start, _, end = token.partition(":")
+    conditions = [f"ctid >= '({start},0)'::tid"] if start != "0" else []
+    conditions += [f"ctid < '({end},0)'::tid"] if end else []
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _value(cursor: Any, statement: str) -> str:
+    cursor.execute(statement)
+    return str(cursor.fetchone()[0])
+
+
+def _joined(cursor: Any, snapshot: str) -> bool:
+    """Whether a transaction could take the snapshot of another one."""
+    from adbc_driver_manager import Error
+
+    escaped = snapshot.replace("'", "''")
+    try:
+        cursor.execute(f"SET TRANSACTION SNAPSHOT '{escaped}'")
+    except Error as error:
+        if error.sqlstate is None:
+            raise
+        return False
+    return True

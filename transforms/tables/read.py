@@ -1,0 +1,125 @@
+"""Rows of a table as Arrow record batches.
+
+    table -> splits -> Reshuffle -> batches
+
+The table is pinned before the job is built: every worker and every retry reads one state of its
+rows. Beside the batches, each step tells how much it took and gave, as `transforms.readers.read`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.release.plan import ReleasePlan
+from transforms.metrics import SPLITS_READ
+from transforms.progress import advance
+from transforms.readers.file_columns import FileColumns
+from transforms.readers.read import BALANCE
+from transforms.tables.table import UNTOLD, Table, TableSplit
+
+# Batches fit a core's caches with their scratch arrays.
+_BATCH_ROWS = 2**17
+
+
+def table_splits(table: Table, plan: ReleasePlan) -> list[TableSplit]:
+    """The parts of a pinned table, once it is seen to have what a plan reads.
+
+    Raises:
+        InputError: it cannot be read, or a column is missing or of a type that cannot be used.
+    """
+    return table.splits(_names(_columns(table, plan)))
+
+
+def table_batches(table: Table, split: TableSplit, plan: ReleasePlan) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a pinned table, with the columns that a plan reads.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    columns = _columns(table, plan)
+    for batch in table.batches(split, _names(columns)):
+        # What a library decoded of a damaged file could make others read beyond their memory.
+        batch.validate()
+        read = columns.batch(batch)
+        for start in range(0, read.num_rows, _BATCH_ROWS):
+            yield read.slice(start, _BATCH_ROWS)
+
+
+def _columns(table: Table, plan: ReleasePlan) -> FileColumns:
+    return FileColumns.of(table.schema(), table.name, plan)
+
+
+def _names(columns: FileColumns) -> tuple[str, ...]:
+    """The columns of the table itself that hold what is read."""
+    return tuple(dict.fromkeys(names[0] for names in columns.within.values()))
+
+
+class ReadTable(beam.PTransform):
+    """The record batches of a table, with the columns that a plan reads.
+
+    Args:
+        table: pinned; it is divided here, where the job is built.
+        plan: says which columns are read and which types they may have.
+
+    Returns:
+        a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
+    """
+
+    def __init__(self, table: Table, plan: ReleasePlan) -> None:
+        super().__init__()
+        names = _names(_columns(table, plan))
+        self._table, self._plan = table.divided(names), plan
+
+    def expand(self, pbegin: Any) -> Any:
+        splits = (
+            pbegin
+            | "Table" >> beam.Create([0], reshuffle=False)
+            # -> TableSplit
+            | "Split"
+            >> beam.ParDo(_List(self._table, self._plan)).with_outputs(BALANCE, main="splits")
+        )
+        rows = (
+            splits["splits"]
+            | "SpreadSplits" >> beam.Reshuffle()
+            # -> pa.RecordBatch
+            | "Read"
+            >> beam.ParDo(_Read(self._table, self._plan)).with_outputs(BALANCE, main="batches")
+        )
+        balance = (splits[BALANCE], rows[BALANCE]) | "Balance" >> beam.Flatten()
+        return rows["batches"], balance
+
+
+# Tagged outputs are typed too: Beam pickles what has no type.
+_BALANCE_TYPE = {BALANCE: tuple[str, int]}
+
+
+class _OfTable(beam.DoFn):
+    def __init__(self, table: Table, plan: ReleasePlan) -> None:
+        self._table, self._plan = table, plan
+
+
+@beam.typehints.with_output_types(TableSplit, **_BALANCE_TYPE)
+class _List(_OfTable):
+    def process(self, _: int) -> Iterator[Any]:
+        splits = table_splits(self._table, self._plan)
+        yield from splits
+        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(splits)))
+        told = sum(split.rows for split in splits if split.rows != UNTOLD)
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", told))
+
+
+@beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
+class _Read(_OfTable):
+    def process(self, split: TableSplit) -> Iterator[Any]:
+        split, rows = TableSplit(*split), 0
+        for batch in table_batches(self._table, split, self._plan):
+            rows += batch.num_rows
+            yield batch
+        told = 0 if split.rows == UNTOLD else rows
+        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -told))
+        SPLITS_READ.inc()
+        advance("read", split.size)

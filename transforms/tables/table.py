@@ -1,0 +1,72 @@
+"""What a table is to a release: one state of its rows, in parts that workers read on their own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+# How many rows a part has is not known before they are read.
+UNTOLD = -1
+
+
+class TableSplit(NamedTuple):
+    """A part of a table."""
+
+    token: bytes  # where it lies, in words of the table's own
+    rows: int  # `UNTOLD` where nothing tells
+    size: int  # bytes, for the progress
+
+
+class Table(Protocol):
+    """A table of one kind: a frozen dataclass that travels to workers, and holds no secret."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def pinned(self) -> AbstractContextManager["Table"]:
+        """The same table at one state of its rows: whoever reads it, and however often, finds the
+        same ones as long as the block lasts.
+
+        Raises:
+            InputError: it is not there, or has no such state.
+        """
+
+    def schema(self) -> pa.Schema:
+        """Its columns, of a pinned table.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+
+    def divided(self, columns: Sequence[str]) -> "Table":
+        """A pinned table whose parts are the same whoever lists them, and however often.
+
+        Args:
+            columns: those that will be read.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """The parts of a pinned table, which hold each row once.
+
+        Args:
+            columns: those that will be read.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a part.
+
+        Args:
+            split: of the pinned table.
+            columns: those that are read, in any order.
+
+        Raises:
+            InputError: it cannot be read.
+        """

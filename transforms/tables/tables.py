@@ -1,0 +1,7 @@
+"""The kinds of tables that rows are read from: one module each, imported once it is asked for.
+
+A new kind is a module `transforms/tables/NAME.py` with what `Table` says, its name here, and its
+section in `pipelines/tables/section.py`.
+"""
+
+TABLES = ("iceberg", "delta", "postgresql", "bigquery")
