@@ -27,7 +27,10 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
+# Events of OpenLineage, by its own library.
+LINEAGE = ["openlineage-python>=1.30,<2"]
 TEST = [
+    *LINEAGE,
     *S3_SERVER,
     *POSTGRESQL,
     *NOTEBOOK,
@@ -35,6 +38,7 @@ TEST = [
     "hypothesis",
     "jsonschema>=4,<5",
     "polars>=1,<3",
+    "prometheus-client>=0.20,<1",
     "pytest",
     "pytest-xdist",
     "setuptools",
@@ -77,6 +81,7 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "lineage": LINEAGE,
         "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
         "bench": BENCH,

@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from dpcore.release.guarantee import CHECKSUM
 from pipelines.configuration import load_configuration
 from pipelines.faults.log import event, remark
+from pipelines.operations.watch import Watch
 from pipelines.proof.check import findings_of
 from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
@@ -39,6 +40,7 @@ def run_release(
     given: Mapping[str, str] | None = None,
     *,
     as_json: bool = False,
+    watch: Watch | None = None,
 ) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
@@ -51,10 +53,12 @@ def run_release(
         wanted: of the folder.
         given: parameters of the configuration, by name.
         as_json: tell what was written as one object, for a program.
+        watch: is told what is made.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
+    watch = watch or Watch()
     configuration = load_configuration(path, given)
     options = beam_options(arguments)
     stage = Stage(
@@ -64,9 +68,11 @@ def run_release(
         wanted=wanted or Wanted(),
         record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
     )
+    watch.planned(stage)
     if configuration.id_of_all:
         remark(configuration.id_remark)
     stage, standing = made(stage)
+    watch.finished(stage, made=not standing)
     if standing:
         event("standing", folder=stage.output)
         if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:

@@ -7,7 +7,7 @@ import logging
 import re
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
-from pipelines.faults.log import FORMATS
+from pipelines.faults.log import FORMATS, run_id
 
 
 def add_release(commands: Commands) -> None:
@@ -15,13 +15,15 @@ def add_release(commands: Commands) -> None:
         if not chosen.verbose:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
+        from pipelines.operations.watch import Watch
         from pipelines.releasing import run_release
         from pipelines.running.output import Wanted
         from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
         given = given_parameters(chosen.set)
-        return run_release(chosen.config, rest, wanted, given, as_json=chosen.json)
+        with Watch(metrics_file=chosen.metrics_file) as watch:
+            return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
 
     parser = add_command(
         commands,
@@ -39,6 +41,19 @@ def add_release(commands: Commands) -> None:
         choices=FORMATS,
         default="text",
         help="on standard error: a line for a person, or an event a line for a program",
+    )
+    parser.add_argument(
+        "--run-id",
+        type=_run_id,
+        default="",
+        metavar="ID",
+        help="what a scheduler calls this run, for logs and lineage; without it DPTREES_RUN_ID of "
+        "the environment, or an id of its own",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        help="write metrics of this run there, in Prometheus' format, however it ends",
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -59,6 +74,13 @@ def add_release(commands: Commands) -> None:
         help="32 hexadecimal digits, in place of the random nonce of the folder: only to compare "
         "engines or files, since releases of one key and nonce show whether their rows are equal",
     )
+
+
+def _run_id(text: str) -> str:
+    try:
+        return run_id(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _nonce(text: str) -> bytes:
