@@ -22,7 +22,7 @@ def add_release(commands: Commands) -> None:
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
         given = given_parameters(chosen.set)
-        with Watch(metrics_file=chosen.metrics_file) as watch:
+        with Watch(metrics_file=chosen.metrics_file, lineage_file=chosen.lineage) as watch:
             return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
 
     parser = add_command(
@@ -54,6 +54,12 @@ def add_release(commands: Commands) -> None:
         "--metrics-file",
         metavar="FILE",
         help="write metrics of this run there, in Prometheus' format, however it ends",
+    )
+    parser.add_argument(
+        "--lineage",
+        metavar="FILE",
+        help="add events of OpenLineage to this file, a line each; without it they go where "
+        "OPENLINEAGE_URL or OPENLINEAGE_CONFIG of the environment says",
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(

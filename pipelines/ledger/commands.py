@@ -19,7 +19,7 @@ from pipelines.ledger.loss import NAMES, Loss
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.schema import VERSION, found_version, upgrade
 from pipelines.ledger.url import LedgerUrl
-from pipelines.operations.exposition import check_metrics_file, exposition, write_metrics
+from pipelines.operations.exposition import check_place, exposition, write_metrics
 from pipelines.operations.ledger_metrics import ledger_metrics
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
@@ -75,7 +75,7 @@ def run_metrics(chosen: argparse.Namespace) -> int:
         UserError: the file cannot be written.
     """
     if chosen.metrics_file is not None:
-        check_metrics_file(chosen.metrics_file)
+        check_place(chosen.metrics_file)
     found = ledger_metrics(_listed(Ledger(_url(chosen.url)), None))
     if chosen.metrics_file is None:
         for line in exposition(found).splitlines():

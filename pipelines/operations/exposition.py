@@ -53,15 +53,15 @@ def exposition(metrics: Iterable[Metric]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def check_metrics_file(path: str) -> None:
-    """Sees that a file of metrics can be written, before anything is done that takes long.
+def check_place(path: str) -> None:
+    """Sees that a file for an operator can be written, before anything is done that takes long.
 
     Raises:
         UserError: it cannot.
     """
     folder = os.path.dirname(path) or "."
     if "://" in path:
-        raise UserError(f"{path}: a file of metrics lies on a disk of this machine")
+        raise UserError(f"{path}: it is to lie on a disk of this machine")
     if not os.path.isdir(folder) or os.path.isdir(path):
         raise UserError(f"{path}: cannot be written: there is no such folder, or it is one")
     if not os.access(folder, os.W_OK):
