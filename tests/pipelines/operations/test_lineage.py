@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import uuid
 from pathlib import Path
@@ -104,8 +106,8 @@ def test_a_run_that_fails_and_one_that_is_stopped(
     assert failed["eventType"] == "FAIL"
     assert "memory" in failed["run"]["facets"]["errorMessage"]["message"].lower()
     assert "stackTrace" not in failed["run"]["facets"]["errorMessage"]
-    monkeypatch.setattr(parquet_rows, "batches", raising(KeyboardInterrupt()))
-    *_, stopped = told(workspace, code=130)
+    monkeypatch.setattr(parquet_rows, "batches", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    *_, stopped = told(workspace, code=143)
     assert stopped["eventType"] == "ABORT"
 
 
@@ -116,10 +118,9 @@ def test_the_run_that_started_it(again: Workspace, monkeypatch: pytest.MonkeyPat
     event = told(again)[-1]
     assert event["job"]["namespace"] == "production"
     parent = event["run"]["facets"]["parent"]
-    assert (parent["job"], parent["run"]["runId"]) == (
-        {"namespace": "airflow", "name": "daily.release"},
-        above,
-    )
+    job = parent["job"]
+    assert (job["namespace"], job["name"]) == ("airflow", "daily.release")
+    assert parent["run"]["runId"] == above
 
 
 def test_where_the_environment_says(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
