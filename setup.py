@@ -33,7 +33,10 @@ DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
 BIGQUERY = ["google-cloud-bigquery-storage>=2.37,<3"]
 TABLES = [*ICEBERG, *DELTA, *SQL, *BIGQUERY]
+# Events of OpenLineage, by its own library.
+LINEAGE = ["openlineage-python>=1.30,<2"]
 TEST = [
+    *LINEAGE,
     *S3_SERVER,
     *POSTGRESQL,
     *TABLES,
@@ -45,6 +48,7 @@ TEST = [
     # The schemas of Kubernetes, for the manifests of deploy/.
     "kubernetes-validate>=1.31,<2",
     "polars>=1,<3",
+    "prometheus-client>=0.20,<1",
     "pytest",
     "pytest-xdist",
     "setuptools",
@@ -90,6 +94,7 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.77,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "lineage": LINEAGE,
         "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
         "iceberg": ICEBERG,

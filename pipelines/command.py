@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen, rest = parser.parse_known_args(arguments)
     if rest and chosen.command != "release":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    use_format(getattr(chosen, "log_format", "text"))
+    use_format(getattr(chosen, "log_format", "text"), getattr(chosen, "run_id", ""))
     with stopping() as stopped:
         try:
             code = int(chosen.run(chosen, rest))

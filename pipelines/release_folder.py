@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dpcore import __version__
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
-from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.rows.key_table import KeyTable
 from transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
@@ -327,4 +328,23 @@ def read_manifest(path: str) -> Mapping[str, object]:
         raise FolderError(f"{name}: is not JSON; the release is damaged") from None
     if not isinstance(manifest, dict):
         raise FolderError(f"{name}: is not a manifest; the release is damaged")
+    _check_format(path, manifest)
     return manifest
+
+
+def _check_format(path: str, manifest: Mapping[str, object]) -> None:
+    """Refuses a format that this program cannot read (docs/decisions/0023).
+
+    Raises:
+        FolderError: it is an earlier one that is not read any more, or a later one.
+    """
+    spec = manifest.get("spec")
+    found = spec.get("format") if isinstance(spec, dict) else None
+    if not isinstance(found, int) or found in READ_FORMATS:
+        return
+    or_later = ", or a later one" if found > FORMAT_VERSION else ""
+    raise FolderError(
+        f"{path}: is of format {found}, which dptrees {manifest.get('dptrees')} made; this is "
+        f"dptrees {__version__}, which reads formats {' and '.join(map(str, READ_FORMATS))}: read "
+        f"it with the version that made it{or_later}"
+    )

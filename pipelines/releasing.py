@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from dpcore.release.guarantee import CHECKSUM
 from pipelines.configuration import load_configuration
 from pipelines.faults.log import event, remark
+from pipelines.operations.watch import Watch
 from pipelines.proof.check import findings_of
 from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
@@ -45,6 +46,7 @@ def run_release(
     given: Mapping[str, str] | None = None,
     *,
     as_json: bool = False,
+    watch: Watch | None = None,
 ) -> int:
     """Makes the release that a configuration describes, or sees that it is already there.
 
@@ -57,16 +59,16 @@ def run_release(
         wanted: of the folder.
         given: parameters of the configuration, by name.
         as_json: tell what was written as one object, for a program.
+        watch: is told what is made.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: one sentence that says what to mend.
     """
+    watch = watch or Watch()
     configuration = load_configuration(path, given)
     options = beam_options(arguments)
     wanted = wanted or Wanted()
     check_job_jar(options, configuration, wanted)
-    if configuration.id_of_all:
-        remark(configuration.id_remark)
     with table_rows(configuration.table) as source:
         stage = Stage(
             configuration=configuration,
@@ -76,22 +78,30 @@ def run_release(
             source=source,
             record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
         )
+        watch.planned(stage)
+        if configuration.id_of_all:
+            remark(configuration.id_remark)
         stage, standing = made(stage)
     if not standing and (told := described(options)):
         remark(told)
         return 0
+    watch.finished(stage, made=not standing)
     if standing:
-        event("standing", folder=stage.output)
-        if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
-            remark("report: the page keeps the texts that the release was made with")
-        if not as_json:
-            print_line(
-                f"{stage.output}: a release of this specification is already there; no row was "
-                "read, and nothing was drawn or spent again"
-            )
+        _tell_standing(stage, as_json=as_json)
     finished(stage, standing=standing)
     _tell(stage, standing=standing, as_json=as_json)
     return 0
+
+
+def _tell_standing(stage: Stage, *, as_json: bool) -> None:
+    event("standing", folder=stage.output)
+    if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
+        remark("report: the page keeps the texts that the release was made with")
+    if not as_json:
+        print_line(
+            f"{stage.output}: a release of this specification is already there; no row was "
+            "read, and nothing was drawn or spent again"
+        )
 
 
 def run_due(
@@ -102,6 +112,7 @@ def run_due(
     wanted: Wanted,
     through: date,
     as_json: bool = False,
+    watching: Callable[[], Watch] = Watch,
 ) -> int:
     """Makes the runs of a series that are due, one after the other.
 
@@ -112,6 +123,7 @@ def run_due(
         wanted: of the folder of one run, which must be nothing.
         through: the last day that is wanted.
         as_json: as of `run_release`, once for each run.
+        watching: makes who is told of a run, once for each.
 
     Raises:
         UserError, ConfigurationError, ReleaseError: as of `run_release`; the runs before stand.
@@ -127,7 +139,8 @@ def run_due(
         )
     files.use_options(options)
     for each in Due(path=path, given=given, through=through):
-        run_release(path, arguments, wanted, each, as_json=as_json)
+        with watching() as watch:
+            run_release(path, arguments, wanted, each, as_json=as_json, watch=watch)
     return 0
 
 

@@ -57,8 +57,10 @@ def read_manifest(path: str) -> Mapping[str, Any]:
         manifest = None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("spec"), dict):
         raise _damaged(path)
-    # Format 2 had none. What is not named must not be deleted because of a damaged list of names.
-    if manifest["spec"].get("format") != 2 and manifest.get(CHECKSUM) != checksum_of(manifest):
+    # Formats 1 and 2 had none. What is not named must not be deleted because of a damaged list of
+    # names.
+    has_none = manifest["spec"].get("format") in (1, 2)
+    if not has_none and manifest.get(CHECKSUM) != checksum_of(manifest):
         raise _damaged(path)
     return manifest
 

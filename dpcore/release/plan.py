@@ -25,7 +25,7 @@ from dpcore.rows.table_keys import TableKeys
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
 # Format 2 drew other bits (without a folder's nonce), but its specifications read the same.
-_READ_FORMATS = (2, FORMAT_VERSION)
+READ_FORMATS = (2, FORMAT_VERSION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +211,8 @@ def plan_from_spec(
     Raises:
         ValueError: the specification is of another format, or of a hierarchy without a universe.
     """
-    if spec.get("format") not in _READ_FORMATS:
-        known = " or ".join(map(str, _READ_FORMATS))
+    if spec.get("format") not in READ_FORMATS:
+        known = " or ".join(map(str, READ_FORMATS))
         raise ValueError(f"format: {spec.get('format')} is not {known}, which this program reads")
     unit, measure = PrivacyUnit.from_spec(spec), Measure(spec["measure"])
     trees, stated, pure = spec["trees"], spec["stated"], spec.get("pure", [])

@@ -13,6 +13,7 @@ def add_ledger(commands: Commands) -> None:
 
         steps = {"init": ledger.run_init, "show": ledger.run_show}
         steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
+        steps |= {"metrics": ledger.run_metrics}
         return steps[chosen.step](chosen)
 
     parser = add_command(commands, "ledger", "Data sets and their budgets over all releases.", run)
@@ -20,8 +21,9 @@ def add_ledger(commands: Commands) -> None:
     init = kinds.add_parser("init", help="add a data set; makes the ledger where there is none")
     show = kinds.add_parser("show", help="what is spent, and on which releases")
     history = kinds.add_parser("history", help="what happened, and when")
+    metrics = kinds.add_parser("metrics", help="budgets left, in Prometheus' format")
     upgrade = kinds.add_parser("upgrade", help="bring the tables to this version of dptrees")
-    for step in (init, show, history, upgrade):
+    for step in (init, show, history, metrics, upgrade):
         step.add_argument(
             "url", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         )
@@ -47,5 +49,8 @@ def add_ledger(commands: Commands) -> None:
         help="of a data set that is there; not below what is spent",
     )
     show.add_argument("--dataset", metavar="ID", help="this one alone")
+    metrics.add_argument(
+        "--metrics-file", metavar="FILE", help="write them there in one step, and print nothing"
+    )
     for step in (show, history):
         step.add_argument("--json", action="store_true", help="for programs")

@@ -8,7 +8,7 @@ import re
 from datetime import date
 
 from pipelines.commands.command_parser import Commands, add_command, add_config
-from pipelines.faults.log import FORMATS
+from pipelines.faults.log import FORMATS, run_id
 
 
 def add_release(commands: Commands) -> None:
@@ -16,12 +16,17 @@ def add_release(commands: Commands) -> None:
         if not chosen.verbose:
             # An engine's log of a failure repeats what is told; Beam warns while it is imported.
             logging.getLogger().setLevel(logging.CRITICAL)
+        from pipelines.operations.watch import Watch
         from pipelines.releasing import run_due, run_release
         from pipelines.running.output import Wanted
         from pipelines.sections.parameters import given_parameters
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
         given = given_parameters(chosen.set)
+
+        def watching() -> Watch:
+            return Watch(metrics_file=chosen.metrics_file, lineage_file=chosen.lineage)
+
         if chosen.through is not None:
             return run_due(
                 chosen.config,
@@ -30,8 +35,10 @@ def add_release(commands: Commands) -> None:
                 wanted=wanted,
                 through=chosen.through,
                 as_json=chosen.json,
+                watching=watching,
             )
-        return run_release(chosen.config, rest, wanted, given, as_json=chosen.json)
+        with watching() as watch:
+            return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
 
     parser = add_command(
         commands,
@@ -56,6 +63,25 @@ def add_release(commands: Commands) -> None:
         choices=FORMATS,
         default="text",
         help="on standard error: a line for a person, or an event a line for a program",
+    )
+    parser.add_argument(
+        "--run-id",
+        type=_run_id,
+        default="",
+        metavar="ID",
+        help="what a scheduler calls this run, for logs and lineage; without it DPTREES_RUN_ID of "
+        "the environment, or an id of its own",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        help="write metrics of this run there, in Prometheus' format, however it ends",
+    )
+    parser.add_argument(
+        "--lineage",
+        metavar="FILE",
+        help="add events of OpenLineage to this file, a line each; without it they go where "
+        "OPENLINEAGE_URL or OPENLINEAGE_CONFIG of the environment says",
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -88,6 +114,13 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be a date such as 2013-01-31, or yesterday"
         ) from None
+
+
+def _run_id(text: str) -> str:
+    try:
+        return run_id(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _nonce(text: str) -> bytes:

@@ -1,14 +1,20 @@
 """What a command tells of itself on standard error: lines for a person, or events for a program.
 
 With ``--log-format json`` every line is an object: the time, the level, the event, and what belongs
-to it. Nothing of the rows is in an event: names, folders, sentences and seconds alone.
+to it. Nothing of the rows is in an event: names, folders, sentences and seconds alone. Which
+events there are, and what belongs to each, docs/operations.md tells, by which tests go.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import socket
 import sys
+import time
+import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
@@ -17,6 +23,9 @@ from pipelines.faults.outcome import Outcome
 from pipelines.terminal_text import print_line
 
 FORMATS = ("text", "json")
+# Where a scheduler may name a run, beside the option.
+RUN_ID = "DPTREES_RUN_ID"
+_RUN_ID = re.compile(r"[!-~]{1,200}")
 
 
 class _Log:
@@ -24,23 +33,47 @@ class _Log:
 
     Attributes:
         is_json: whether it is for a program.
+        run: the id of the run, which every event bears; "" of a command that is none.
         before: the handlers of libraries' logs, as they were without.
     """
 
     is_json = False
+    run = ""
     before: list[logging.Handler] | None = None
 
 
 LOG = _Log()
 
 
-def use_format(name: str) -> None:
+def run_id(text: str | None = None) -> str:
+    """The id of a run: as a scheduler names it, or else one that no other run has.
+
+    Args:
+        text: as it is given; None: the environment's, or a new one.
+
+    Raises:
+        ValueError: it is no word of at most 200 characters of ASCII.
+
+    >>> run_id("scheduled__2026-11-21T00:00:00+00:00")
+    'scheduled__2026-11-21T00:00:00+00:00'
+    """
+    text = text or os.environ.get(RUN_ID)
+    if not text:  # of place and time: drawn at random is noise alone
+        place = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, place))
+    if not _RUN_ID.fullmatch(text):
+        raise ValueError(f"{text!r} must be one word of at most 200 characters of ASCII")
+    return text
+
+
+def use_format(name: str, run: str = "") -> None:
     """Logs in a format from now on.
 
     Args:
         name: one of `FORMATS`. As JSON, what libraries log is an event, too.
+        run: the id of the run.
     """
-    LOG.is_json = name == "json"
+    LOG.is_json, LOG.run = name == "json", run
     root = logging.getLogger()
     if LOG.before is not None:
         root.handlers[:], LOG.before = LOG.before, None
@@ -85,6 +118,7 @@ def told(outcome: Outcome) -> None:
 def _line(name: str, level: str, fields: Mapping[str, object]) -> str:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     entries: dict[str, object] = {"time": now, "level": level, "event": name}
+    entries |= {"run": LOG.run} if LOG.run else {}
     # DELETE may stand in JSON as it is, but not on a terminal.
     return json.dumps(entries | dict(fields)).replace("\x7f", "\\u007f")
 

@@ -56,6 +56,11 @@ class Stopping:
 _LISTENING: list[Stopping] = []
 
 
+def stopped_by() -> ExitCode | None:
+    """The exit code of the signal that stopped this command; None where none came."""
+    return _LISTENING[-1].code if _LISTENING else None
+
+
 @contextmanager
 def postponed() -> Iterator[None]:
     """Lets what must not be stopped in its middle come to its end; who insists stops it still.

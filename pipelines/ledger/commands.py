@@ -19,6 +19,8 @@ from pipelines.ledger.loss import NAMES, Loss
 from pipelines.ledger.opening import open_account
 from pipelines.ledger.schema import VERSION, found_version, upgrade
 from pipelines.ledger.url import LedgerUrl
+from pipelines.operations.exposition import check_place, exposition, write_metrics
+from pipelines.operations.ledger_metrics import ledger_metrics
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.ledger import ledger_url
@@ -50,12 +52,7 @@ def run_show(chosen: argparse.Namespace) -> int:
         LedgerError: the sum of a data set is not that of its releases.
     """
     ledger = Ledger(_url(chosen.url))
-    with ledger.transaction() as connection:
-        one = chosen.dataset
-        found = accounts(connection) if one is None else [locked_account(connection, one)]
-        listed = [(account, entries(connection, account.dataset)) for account in found]
-    for account, rows in listed:
-        _check_sum(account, rows)
+    listed = _listed(ledger, chosen.dataset)
     if chosen.json:
         print_json({"datasets": [_as_json(account, rows) for account, rows in listed]}, indent=1)
         return 0
@@ -68,6 +65,37 @@ def run_show(chosen: argparse.Namespace) -> int:
     if not listed:
         print_line(f"{ledger.url}: no data set")
     return 0
+
+
+def run_metrics(chosen: argparse.Namespace) -> int:
+    """Prints the metrics of a ledger, or writes them into a file.
+
+    Raises:
+        LedgerError: the sum of a data set is not that of its releases.
+        UserError: the file cannot be written.
+    """
+    if chosen.metrics_file is not None:
+        check_place(chosen.metrics_file)
+    found = ledger_metrics(_listed(Ledger(_url(chosen.url)), None))
+    if chosen.metrics_file is None:
+        for line in exposition(found).splitlines():
+            print_line(line)
+        return 0
+    try:
+        write_metrics(chosen.metrics_file, found)
+    except OSError as error:
+        raise UserError(f"{chosen.metrics_file}: cannot be written: {error.strerror}") from None
+    return 0
+
+
+def _listed(ledger: Ledger, one: str | None) -> list[tuple[Account, list[Mapping[str, Any]]]]:
+    """Data sets with their releases, once their sums are seen to be right; all, or one of them."""
+    with ledger.transaction() as connection:
+        found = accounts(connection) if one is None else [locked_account(connection, one)]
+        listed = [(account, entries(connection, account.dataset)) for account in found]
+    for account, rows in listed:
+        _check_sum(account, rows)
+    return listed
 
 
 def run_history(chosen: argparse.Namespace) -> int:

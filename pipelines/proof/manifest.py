@@ -16,7 +16,7 @@ from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensit
 from dpcore.questions.question import Question
 from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
 from dpcore.release.kinds import ReadKeys, ReadUniverse
-from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
+from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
 from dpcore.series.question import SeriesQuestion
 from pipelines.proof.check import UNREADABLE, CheckFailed
 
@@ -28,6 +28,7 @@ ENTRIES = {
     "report": False,
     "series": False,
 }
+_ELSEWHERE = "verify it with the version that made it"
 # Of recomputed floats: another processor may round the last bits of a sum otherwise.
 _TOLERANCE = 1e-9
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*([abrc.]+[a-z]*[0-9]+)?")
@@ -39,7 +40,17 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     for name in manifest:
         if name not in ENTRIES:
             raise CheckFailed(f"the entry {name} is none of a manifest")
+    spec = manifest.get("spec")
+    if isinstance(spec, dict) and spec.get("format") in READ_FORMATS[:-1]:
+        raise CheckFailed(
+            f"it is of format {spec['format']}, and this program makes and checks format "
+            f"{FORMAT_VERSION}: {_ELSEWHERE}"
+        )
     for name, always in ENTRIES.items():
+        if name == "key_id" and name not in manifest:
+            raise CheckFailed(
+                f"the entry {name} is missing, as early versions left it out: {_ELSEWHERE}"
+            )
         if always and name not in manifest:
             raise CheckFailed(f"the entry {name} is missing")
     if manifest[CHECKSUM] != checksum_of(manifest):

@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 
 from dpcore import __version__
-from pipelines.faults.log import event, remark
+from pipelines.faults.log import LOG, event, remark
 from transforms import files
 from transforms.files import OutputError
 
@@ -71,6 +71,7 @@ class RunRecord:
         now = time.time()
         entries = {
             "format": FORMAT,
+            **({"run": LOG.run} if LOG.run else {}),
             "folder": output,
             "manifest": manifest,
             "started": _moment(self.begun),

@@ -193,7 +193,7 @@ def test_manifest_is_none(copied: Path, text: str) -> None:
     [
         {"spec": None},
         {"spec": {}},
-        {"spec": {"format": 99}},
+        {"spec": {"format": "3"}},
         {"parts": None},
         {"parts": [{}]},
         {"trees": []},

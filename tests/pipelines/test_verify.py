@@ -162,7 +162,7 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     "record": (lambda manifest: manifest.update(record=64 * "0"), "draw", "record is not that of"),
     "key": (lambda manifest: manifest.update(key_id=16 * "0"), "draw", "key_id is not that of"),
     "version": (lambda manifest: manifest.update(dptrees="new"), "manifest", "is not a version"),
-    "format": (lambda manifest: manifest["spec"].update(format=2), "specification", "the format 3"),
+    "format": (lambda manifest: manifest["spec"].update(format=2), "manifest", "is of format 2"),
 }
 
 

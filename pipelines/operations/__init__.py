@@ -1,0 +1,1 @@
+"""What operators are told of runs and ledgers: metrics, and the lineage of a release."""

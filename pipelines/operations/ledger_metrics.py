@@ -1,0 +1,57 @@
+"""Metrics of a ledger: what is left of each data set's budget, and releases that are not finished.
+
+All of it is the operator's, as the ledger is: budgets, states and times; nothing of any row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pipelines.ledger.account import Account
+from pipelines.ledger.entry import State
+from pipelines.operations.exposition import Metric
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def account_metrics(accounts: Iterable[Account]) -> list[Metric]:
+    """The budgets of data sets, each amount under its name."""
+    total = Metric(name="ledger_total", text="Budget of a data set over all releases.")
+    spent = Metric(name="ledger_spent", text="What of it is spent, or reserved by a release.")
+    left = Metric(name="ledger_left", text="What of it is left.")
+    for account in accounts:
+        held = (account.total, account.spent, account.total - account.spent)
+        for metric, loss in zip((total, spent, left), held, strict=True):
+            for name in account.total.counted(account.measure):
+                labels = {"dataset": account.dataset, "amount": name}
+                metric.samples.append((labels, float(getattr(loss, name))))
+    return [total, spent, left]
+
+
+def ledger_metrics(listed: Iterable[tuple[Account, Rows]]) -> list[Metric]:
+    """All metrics of a ledger.
+
+    Args:
+        listed: its data sets, each with its releases as they are stored.
+    """
+    found = list(listed)
+    releases = Metric(name="ledger_releases", text="Releases of a data set in a state.")
+    oldest = Metric(
+        name="ledger_oldest_reserved_timestamp_seconds",
+        text="When the oldest of the releases that are not finished was reserved.",
+    )
+    for account, rows in found:
+        dataset = {"dataset": account.dataset}
+        for state in State:
+            number = sum(row["state"] == state.value for row in rows)
+            releases.samples.append((dataset | {"state": state.value}, number))
+        begun = [row["reserved"] for row in rows if row["state"] == State.RESERVED.value]
+        if begun:
+            oldest.samples.append((dataset, min(map(_seconds, begun))))
+    return [*account_metrics(account for account, _ in found), releases, oldest]
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

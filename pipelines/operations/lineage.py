@@ -1,0 +1,168 @@
+"""Events of OpenLineage: which release a run makes, of what, under which guarantee.
+
+A run tells START once its release is planned, and COMPLETE, FAIL or ABORT (it was stopped) when it
+ends. An event holds names alone: of the release, its files, its columns, the checksum of its
+manifest, and the guarantee. Facets that count rows or bytes are left out: those counts are exact.
+
+Source: the specification of OpenLineage 2-0-2; names of data sets are those of its "Naming".
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlsplit
+
+import attr
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    dataset_version_dataset,
+    error_message_run,
+    job_type_job,
+    parent_run,
+    processing_engine_run,
+    schema_dataset,
+)
+from openlineage.client.transport.file import FileConfig, FileTransport
+
+from dpcore import __version__
+from dpcore.release.guarantee import CHECKSUM, guarantee_numbers
+from pipelines.faults.exit_code import ExitCode
+from pipelines.faults.outcome import Outcome
+from pipelines.release_folder import read_manifest
+from pipelines.running.run_record import versions
+from pipelines.running.stage import Stage
+from transforms import files
+
+NAMESPACE = "OPENLINEAGE_NAMESPACE"
+# NAMESPACE/JOB/RUN of who started this one, as other clients take it.
+PARENT = "OPENLINEAGE_PARENT_ID"
+PRIVACY = "dptrees_privacy"
+_PRODUCER = f"urn:dptrees:{__version__}"
+_STATES = {
+    ExitCode.DONE: RunState.COMPLETE,
+    ExitCode.STOPPED: RunState.ABORT,
+    ExitCode.TERMINATED: RunState.ABORT,
+}
+
+
+@attr.define
+class PrivacyFacet(DatasetFacet):
+    """The guarantee of a release, as its manifest has it; docs/privacy-facet.schema.json."""
+
+    guarantee: dict[str, str]
+    dataset: str | None = None
+
+    @staticmethod
+    def _get_schema() -> str:
+        return "urn:dptrees:openlineage:1:PrivacyFacet"
+
+
+class Lineage:
+    """The events of one run.
+
+    Args:
+        run: its id; one that is no UUID is told as one that follows from it.
+        file: to which events are added, a line each; None: they go where the environment of
+            OpenLineage says.
+    """
+
+    def __init__(self, run: str, file: str | None) -> None:
+        self._run = _uuid(run)
+        if file is None:
+            self._transport = OpenLineageClient().transport
+        else:
+            self._transport = FileTransport(FileConfig(log_file_path=file, append=True))
+
+    def began(self, stage: Stage) -> None:
+        """Tells that a planned release is being made."""
+        self._emit(stage, RunState.START)
+
+    def ended(self, stage: Stage, outcome: Outcome) -> None:
+        """Tells how the run ended."""
+        state = _STATES.get(outcome.code, RunState.FAIL)
+        self._emit(stage, state, outcome.sentence if state is not RunState.COMPLETE else "")
+
+    def _emit(self, stage: Stage, state: RunState, sentence: str = "") -> None:
+        plan = stage.asked
+        job = Job(
+            namespace=os.environ.get(NAMESPACE) or "dptrees",
+            name=plan.name,
+            facets={"jobType": job_type_job.JobTypeJobFacet("BATCH", "DPTREES", "JOB")},
+        )
+        event = RunEvent(
+            eventTime=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            eventType=state,
+            run=Run(runId=self._run, facets=dict(_run_facets(stage, sentence))),
+            job=job,
+            inputs=list(_inputs(stage.configuration.input_paths, plan.columns)),
+            outputs=[_output(stage, is_there=state is RunState.COMPLETE)],
+            producer=_PRODUCER,
+        )
+        # Past the client, which may add what the environment holds.
+        self._transport.emit(event)
+
+
+def _run_facets(stage: Stage, sentence: str) -> Iterator[tuple[str, Any]]:
+    yield (
+        "processing_engine",
+        processing_engine_run.ProcessingEngineRunFacet(
+            version=versions()["apache-beam"], name=stage.record.runner.split(".")[-1]
+        ),
+    )
+    if sentence:
+        yield "errorMessage", error_message_run.ErrorMessageRunFacet(sentence, "PYTHON")
+    parent = os.environ.get(PARENT, "").rsplit("/", 2)
+    if len(parent) == 3:
+        namespace, job, run = parent
+        yield (
+            "parent",
+            parent_run.ParentRunFacet(
+                run=parent_run.Run(runId=_uuid(run)), job=parent_run.Job(namespace, job)
+            ),
+        )
+
+
+def _inputs(paths: Iterable[str], columns: Iterable[str]) -> Iterator[InputDataset]:
+    names = [schema_dataset.SchemaDatasetFacetFields(name=name) for name in columns]
+    for path in paths:
+        namespace, name = dataset_name(path)
+        schema = schema_dataset.SchemaDatasetFacet(fields=names)
+        yield InputDataset(namespace=namespace, name=name, facets={"schema": schema})
+
+
+def _output(stage: Stage, *, is_there: bool) -> OutputDataset:
+    namespace, name = dataset_name(stage.output)
+    plan = stage.plan
+    numbers: Mapping[str, object] = guarantee_numbers(plan)
+    told = {key: str(value) for key, value in numbers.items()}
+    facets: dict[str, DatasetFacet] = {PRIVACY: PrivacyFacet(told, plan.dataset)}
+    if is_there:
+        checksum = str(read_manifest(stage.output).get(CHECKSUM))
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(checksum)
+    return OutputDataset(namespace=namespace, name=name, facets=facets)
+
+
+def dataset_name(path: str) -> tuple[str, str]:
+    """The namespace and the name of a path or glob, as OpenLineage names data sets.
+
+    >>> dataset_name("s3://lake/visits/*.parquet"), dataset_name("/data/visits.csv")
+    (('s3://lake', 'visits/*.parquet'), ('file', '/data/visits.csv'))
+    """
+    if files.is_local(path):
+        return "file", os.path.abspath(path.removeprefix("file://"))
+    parts = urlsplit(path)
+    place = parts.netloc.rsplit("@", 1)[-1]  # without a password, if somebody wrote one
+    return f"{parts.scheme}://{place}", path.split("://", 1)[1].partition("/")[2]
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, text))

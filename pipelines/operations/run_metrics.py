@@ -1,0 +1,125 @@
+"""Metrics of a run of `dptrees release`: its plan, its end, its budget, and how long steps took.
+
+No count and no size of the input is among them. All but the exit code and the times follow from the
+configuration, and from the keys that the release itself tells; the exit code and the times are the
+operator's (docs/guarantee.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dpcore.privacy.budget import Measure
+from dpcore.release.plan import ReleasePlan
+from pipelines.accounting.totals import totals_entry
+from pipelines.faults.exit_code import ExitCode
+from pipelines.operations.exposition import Metric, Sample
+from pipelines.operations.ledger_metrics import account_metrics
+from pipelines.running.run_record import versions
+from pipelines.running.stage import Stage
+from transforms.layout import planned_parts
+
+# Whose versions shape bytes or speed; labels may hold no dash.
+_TOLD = ("dptrees", "python", "apache-beam", "pyarrow")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run ended.
+
+    Args:
+        code: its exit code.
+        time: when it ended, in seconds.
+        made: whether this run made the release; None where there is none.
+    """
+
+    code: int
+    time: float
+    made: bool | None
+
+
+def run_metrics(stage: Stage | None, ended: Ended) -> list[Metric]:
+    """The metrics of a run.
+
+    Args:
+        stage: as far as the run came to know it; None where the configuration was refused.
+        ended: how it ended.
+    """
+    release = {"release": "" if stage is None else stage.asked.name}
+    found = list(_of_end(release, ended))
+    if stage is not None:
+        found += [*_of_run(release, stage, ended), *_of_plan(release, stage, ended)]
+    if stage is not None and stage.booking and ended.code == ExitCode.DONE:
+        found += account_metrics([stage.booking.account])
+    return found
+
+
+def _of_end(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
+    yield _one("run_exit_code", "Exit code of the last run.", release, ended.code)
+    yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, ended.time)
+    if ended.code == ExitCode.DONE:
+        yield _one(
+            "run_completed_timestamp_seconds",
+            "When the last run ended, if the release was there then.",
+            release,
+            ended.time,
+        )
+        yield _one("run_made", "1: this run made it; 0: it stood.", release, int(bool(ended.made)))
+
+
+def _of_run(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
+    record = stage.record
+    seconds = max(0.0, round(ended.time - record.begun, 3))
+    yield _one("run_seconds", "How long the last run took.", release, seconds)
+    steps: dict[str, float] = {}
+    for step in record.steps:  # of private keys each comes twice
+        name = str(step["name"])
+        steps[name] = steps.get(name, 0.0) + float(str(step["seconds"]))
+    yield Metric(
+        name="run_step_seconds",
+        text="How long each step of it took that came to its end.",
+        samples=[({**release, "step": name}, round(spent, 3)) for name, spent in steps.items()],
+    )
+    found = versions()
+    told = {name.replace("-", "_"): found[name] for name in _TOLD if name in found}
+    about = {**release, "runner": record.runner.split(".")[-1], **told}
+    yield _one("run_info", "Runner and versions, in labels.", about, 1)
+
+
+def _of_plan(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
+    plan = stage.asked
+    yield _one("release_trees", "Trees of the release.", release, len(plan.questions))
+    budget: list[Sample] = [
+        ({**release, "amount": name}, amount) for name, amount in _budget(plan).items()
+    ]
+    yield Metric(name="release_budget", text="Budget that it states.", samples=budget)
+    if plan.run is not None:
+        yield _one("release_period", "Which run of the series this is.", release, plan.run.period)
+        yield _one("release_periods", "Runs of the series.", release, plan.run.periods)
+    # Until private keys are selected, others stand in for them.
+    if plan.selection is None or ended.code == ExitCode.DONE:
+        parts = sum(1 for _ in planned_parts(plan))
+        yield _one("release_parts", "Files of tables that it is planned to have.", release, parts)
+    trees = totals_entry(stage.configuration, plan)["trees"]
+    yield Metric(
+        name="tree_predicted_error",
+        text="Standard error that is planned for what a tree is made for.",
+        samples=[
+            ({**release, "tree": each["name"], "unit": each["unit"]}, each["error"])
+            for each in trees
+            if each["error"] is not None
+        ],
+    )
+
+
+def _budget(plan: ReleasePlan) -> dict[str, float]:
+    """The budget that a release states, by the names of its amounts."""
+    if plan.promised is not None:
+        epsilon, delta = plan.promised
+        return {Measure.EPSILON.value: float(epsilon), "delta": float(delta)}
+    return {plan.budget.measure.value: float(plan.budget.amount)}
+
+
+def _one(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    return Metric(name=name, text=text, samples=[(labels, value)])

@@ -1,0 +1,151 @@
+"""Who watches a run of `dptrees release`: its metrics, and its lineage, once it ends in any way.
+
+What cannot be told is remarked, and changes neither the release nor the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
+
+from pipelines.faults.exit_code import ExitCode
+from pipelines.faults.log import LOG, remark, run_id
+from pipelines.faults.outcome import Outcome, outcome_of
+from pipelines.faults.stopping import stopped_by
+from pipelines.operations.exposition import check_place, write_metrics
+from pipelines.operations.run_metrics import Ended, run_metrics
+from pipelines.running.stage import Stage
+from pipelines.user_error import UserError
+from transforms import files
+
+if TYPE_CHECKING:
+    from pipelines.operations.lineage import Lineage
+
+# Of which the library of OpenLineage makes a place for events.
+_TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
+_FAULT = "a fault of the program, or of its engine"
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """Watches one run, from before its configuration is read until it ends.
+
+    Args:
+        metrics_file: where its metrics are written; None: nowhere.
+        lineage_file: to which its events of OpenLineage are added; None: they go where the
+            environment says, if it does.
+
+    Attributes:
+        stage: what is made, once it is planned; and again once it is there.
+        made: whether this run made the release; None while there is none.
+
+    Raises:
+        UserError: a file cannot be written there, or the library of OpenLineage is missing.
+    """
+
+    metrics_file: str | None = None
+    lineage_file: str | None = None
+    stage: Stage | None = field(default=None, init=False)
+    made: bool | None = field(default=None, init=False)
+    _lineage: Lineage | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        for path in filter(None, (self.metrics_file, self.lineage_file)):
+            check_place(path)
+        self._lineage = _lineage(self.lineage_file)
+
+    def planned(self, stage: Stage) -> None:
+        """The configuration is read, and its release planned.
+
+        Raises:
+            UserError: a file of this run would lie in the release.
+        """
+        for path in filter(None, (self.metrics_file, self.lineage_file)):
+            if _lies_in(path, stage.output):
+                self.metrics_file = self._lineage = None  # nor is it written there now
+                raise UserError(
+                    f"{path}: lies in the release, which is published; choose another place"
+                )
+        self.stage = stage
+        self._tell_lineage(None)
+
+    def finished(self, stage: Stage, *, made: bool) -> None:
+        """The release is there.
+
+        Args:
+            stage: of its trees, with the keys that were selected.
+            made: by this run.
+        """
+        self.stage, self.made = stage, made
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        outcome = _outcome(error)
+        ended = Ended(code=int(outcome.code), time=round(time.time(), 3), made=self.made)
+        self._tell_metrics(ended)
+        self._tell_lineage(outcome)
+
+    def _tell_lineage(self, outcome: Outcome | None) -> None:
+        """Tells that the run begins, or how it ended."""
+        if self._lineage is None or self.stage is None:
+            return
+        try:
+            if outcome is None:
+                self._lineage.began(self.stage)
+            else:
+                self._lineage.ended(self.stage, outcome)
+        except Exception:  # in the words of a library, which may name what is secret
+            remark("lineage: an event of this run cannot be told")
+
+    def _tell_metrics(self, ended: Ended) -> None:
+        if self.metrics_file is None:
+            return
+        try:
+            write_metrics(self.metrics_file, run_metrics(self.stage, ended))
+        except Exception:  # of a ledger that went away meanwhile, say
+            remark(f"{self.metrics_file}: the metrics of this run cannot be written")
+
+
+def _outcome(error: BaseException | None) -> Outcome:
+    """How the command will end."""
+    if error is None:
+        return Outcome(code=ExitCode.DONE, sentence="")
+    found = outcome_of(error, stopped_by())
+    return found or Outcome(code=ExitCode.FAULT, sentence=_FAULT)
+
+
+def _lineage(path: str | None) -> Lineage | None:
+    """What tells the events of this run, if anything does.
+
+    Raises:
+        UserError: it is asked for, and its library is missing.
+    """
+    if path is None and not any(name.startswith(_TRANSPORTS) for name in os.environ):
+        return None
+    try:
+        from pipelines.operations.lineage import Lineage  # of an extra, and slow to import
+
+        return Lineage(LOG.run or run_id(), path)
+    except ImportError:
+        if path is not None:
+            raise UserError(f"{path}: lineage needs dptrees[lineage] installed") from None
+        remark("lineage: the environment says where events go, and dptrees[lineage] is missing")
+    except Exception:
+        remark("lineage: what the environment says of OpenLineage cannot be read")
+    return None
+
+
+def _lies_in(path: str, output: str) -> bool:
+    if not files.is_local(output):
+        return False
+    folder = os.path.abspath(output.removeprefix("file://"))
+    return os.path.commonpath([folder, os.path.abspath(path)]) == folder

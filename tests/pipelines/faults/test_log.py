@@ -1,0 +1,37 @@
+"""The id of a run in every event."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.faults.log import RUN_ID, run_id
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+
+def runs_of(text: str) -> set[str]:
+    return {json.loads(line)["run"] for line in text.splitlines()}
+
+
+def test_every_event_bears_the_id_of_its_run(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = again.release(None, "--log-format=json", "--run-id=manual__2026-11-21")
+    assert runs_of(given.err) == {"manual__2026-11-21"}
+    (first,) = runs_of(again.release(None, "--log-format=json").err)
+    (second,) = runs_of(again.release(None, "--log-format=json").err)
+    assert first != second
+    monkeypatch.setenv(RUN_ID, "of-the-scheduler")
+    assert runs_of(again.release(None, "--log-format=json").err) == {"of-the-scheduler"}
+
+
+@pytest.mark.parametrize("text", ["two words", "line\nbreak", "é", "x" * 201])
+def test_what_is_no_id(workspace: Workspace, text: str) -> None:
+    with pytest.raises(ValueError, match="must be one word"):
+        run_id(text)
+    outcome = workspace.release(None, f"--run-id={text}")
+    assert outcome.code == 2 and "must be one word" in outcome.err

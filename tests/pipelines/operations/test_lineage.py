@@ -1,0 +1,161 @@
+"""Events of OpenLineage: their form, and that nothing in them counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from openlineage.client.generated import base
+from openlineage.client.transport.file import FileTransport
+
+from transforms.readers import parquet_rows
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "privacy-facet.schema.json"
+# What an event of a run may hold, by the classes of the library itself.
+FACETS = {
+    "run": {"processing_engine", "errorMessage", "parent"},
+    "job": {"jobType"},
+    "inputs": {"schema"},
+    "outputs": {"dptrees_privacy", "version"},
+}
+
+
+def told(workspace: Workspace, *options: str, code: int = 0) -> list[dict[str, Any]]:
+    """The events of a release."""
+    file = workspace.folder / "lineage.jsonl"
+    file.unlink(missing_ok=True)
+    outcome = workspace.release(None, "--lineage", str(file), *options)
+    assert outcome.code == code, outcome.err
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    for event in events:
+        check_form(event)
+    return events
+
+
+def check_form(event: dict[str, Any]) -> None:
+    """The form of an event, and of its facets."""
+    assert event["schemaURL"].endswith("#/$defs/RunEvent")
+    for dataset in (*event["inputs"], *event["outputs"]):
+        statistics = dataset.get("inputFacets", {}) | dataset.get("outputFacets", {})
+        assert statistics == {}
+    run, job = base.Run(runId=event["run"]["runId"]), base.Job(**{**event["job"], "facets": {}})
+    base.RunEvent(eventTime=event["eventTime"], run=run, job=job)  # checks what it is given
+    held = {"run": [event["run"]], "job": [event["job"]]}
+    for name, each in (held | {"inputs": event["inputs"], "outputs": event["outputs"]}).items():
+        for one in each:
+            assert set(one["facets"]) <= FACETS[name]
+            assert all(
+                {"_producer", "_schemaURL"} <= set(facet) for facet in one["facets"].values()
+            )
+    privacy = event["outputs"][0]["facets"]["dptrees_privacy"]
+    jsonschema.validate(privacy, json.loads(SCHEMA.read_text()))
+
+
+def test_a_release_is_told(workspace: Workspace) -> None:
+    start, complete = told(workspace, "--run-id=daily__2026-11-21")
+    assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    assert start["run"]["runId"] == str(uuid.uuid5(uuid.NAMESPACE_OID, "daily__2026-11-21"))
+    assert complete["job"]["namespace"] == "dptrees" and complete["job"]["name"] == "small"
+    (rows,), (output,) = complete["inputs"], complete["outputs"]
+    assert (rows["namespace"], rows["name"]) == ("file", f"{workspace.rows}/*.parquet")
+    fields = [each["name"] for each in rows["facets"]["schema"]["fields"]]
+    assert fields == ["x", "place"]
+    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    assert output["name"] == str(workspace.output)
+    assert output["facets"]["version"]["datasetVersion"] == manifest["checksum"]
+    assert "version" not in start["outputs"][0]["facets"]
+    told_of = output["facets"]["dptrees_privacy"]["guarantee"]
+    assert told_of == {"neighbors": "add_remove", "unit": "row", "epsilon": "1"}
+
+
+def test_other_rows_give_the_same_events(workspace: Workspace, tmp_path: Path) -> None:
+    def plain(event: dict[str, Any]) -> str:
+        event.pop("eventTime")
+        event["outputs"][0]["facets"].pop("version", None)
+        return json.dumps(event)
+
+    before = [plain(event) for event in told(workspace, "--run-id=one")]
+    workspace.output.rename(tmp_path / "before")
+    workspace.write_rows(seed=7)
+    Path(workspace.file(1)).unlink()
+    assert [plain(event) for event in told(workspace, "--run-id=one")] == before
+
+
+def test_a_run_that_fails_and_one_that_is_stopped(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: BaseException) -> Any:
+        def raise_(*arguments: Any, **named: Any) -> Any:
+            raise error
+
+        return raise_
+
+    monkeypatch.setattr(parquet_rows, "batches", raising(MemoryError()))
+    *_, failed = told(workspace, code=75)
+    assert failed["eventType"] == "FAIL"
+    assert "memory" in failed["run"]["facets"]["errorMessage"]["message"].lower()
+    assert "stackTrace" not in failed["run"]["facets"]["errorMessage"]
+    monkeypatch.setattr(parquet_rows, "batches", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    *_, stopped = told(workspace, code=143)
+    assert stopped["eventType"] == "ABORT"
+
+
+def test_the_run_that_started_it(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    above = str(uuid.uuid5(uuid.NAMESPACE_OID, "above"))
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/daily.release/{above}")
+    monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "production")
+    event = told(again)[-1]
+    assert event["job"]["namespace"] == "production"
+    parent = event["run"]["facets"]["parent"]
+    job = parent["job"]
+    assert (job["namespace"], job["name"]) == ("airflow", "daily.release")
+    assert parent["run"]["runId"] == above
+
+
+def test_where_the_environment_says(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = again.folder / "all.jsonl"
+    monkeypatch.setenv(
+        "OPENLINEAGE__TRANSPORT",
+        json.dumps({"type": "file", "log_file_path": str(file), "append": True}),
+    )
+    # Not even what the client is told to take from the environment.
+    monkeypatch.setenv("OPENLINEAGE__FACETS__ENVIRONMENT_VARIABLES", '["THE_KEY"]')
+    monkeypatch.setenv("THE_KEY", "secret-of-the-key")
+    assert again.release().code == 0
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
+    assert "secret-of-the-key" not in file.read_text()
+
+
+def test_an_event_that_cannot_be_told_stops_nothing(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*arguments: Any) -> Any:
+        raise ConnectionError("with a password in its words")
+
+    monkeypatch.setattr(FileTransport, "emit", away)
+    outcome = again.release(None, "--lineage", str(again.folder / "lineage.jsonl"))
+    assert outcome.code == 0
+    assert outcome.err == 2 * "lineage: an event of this run cannot be told\n"
+
+
+def test_without_the_library(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pipelines.operations.lineage", None)
+    file = again.folder / "lineage.jsonl"
+    outcome = again.release(None, "--lineage", str(file))
+    assert outcome.code == 2
+    assert outcome.err == f"dptrees: {file}: lineage needs dptrees[lineage] installed\n"
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://localhost:9")
+    outcome = again.release()
+    assert outcome.code == 0 and "dptrees[lineage] is missing" in outcome.err

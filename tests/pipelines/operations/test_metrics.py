@@ -1,0 +1,154 @@
+"""Metrics of runs and ledgers: their format, and that nothing in them depends on the rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from transforms.readers import parquet_rows
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+# How long something took, and when it was.
+TIMES = re.compile(r"(_seconds(\{[^}]*\})) .*")
+
+
+def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The samples of a text, by the names of their metrics, as Prometheus' own parser reads it."""
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def released(workspace: Workspace, change: Any = None, *options: str) -> tuple[int, str]:
+    """The exit code of a release, and its metrics."""
+    file = workspace.folder / "run.prom"
+    outcome = workspace.release(change, "--metrics-file", str(file), *options)
+    return outcome.code, file.read_text()
+
+
+def test_metrics_of_a_run(workspace: Workspace) -> None:
+    code, text = released(workspace)
+    found = samples(text)
+    small = {"release": "small"}
+    assert code == 0
+    assert found["dptrees_run_exit_code"] == [(small, 0)]
+    assert found["dptrees_run_made"] == [(small, 1)]
+    assert found["dptrees_release_trees"] == [(small, 2)]
+    assert found["dptrees_release_budget"] == [(small | {"amount": "epsilon"}, 1)]
+    parts = workspace.run("release", workspace.configure(), "--json").out.count(".parquet")
+    assert found["dptrees_release_parts"][0][1] == parts - 1  # quantiles are made of all parts
+    steps = [labels["step"] for labels, _ in found["dptrees_run_step_seconds"]]
+    assert steps == ["preflight", "job", "report"]
+    (about,) = found["dptrees_run_info"]
+    assert about[0]["pyarrow"] == pa.__version__ and about[0]["runner"] == "FnApiRunner"
+    trees = [labels["tree"] for labels, _ in found["dptrees_tree_predicted_error"]]
+    assert trees == ["all", "places"]
+    begun, ended = (
+        found[f"dptrees_run_{name}"][0][1] for name in ("seconds", "ended_timestamp_seconds")
+    )
+    assert 0 < begun < 600 and ended > 1.7e9
+    assert [path.name for path in workspace.folder.glob("run.prom*")] == ["run.prom"]
+
+
+def test_a_run_that_finds_its_release(again: Workspace) -> None:
+    found = samples(released(again)[1])
+    assert found["dptrees_run_made"][0][1] == 0
+    assert "dptrees_run_step_seconds" not in found
+
+
+def test_two_inputs_that_differ_much_have_the_same_metrics(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    before = TIMES.sub(r"\1", released(workspace)[1])
+    for path in workspace.rows.iterdir():
+        path.unlink()
+    x = np.append(np.zeros(50_000), [99.0, np.nan])
+    place = ["south"] * 50_001 + ["elsewhere"]
+    pq.write_table(pa.table({"x": x, "place": place}), workspace.file(0))
+
+    def elsewhere(settings: dict[str, Any]) -> None:
+        settings["output"] = str(tmp_path / "other")
+
+    after = TIMES.sub(r"\1", released(workspace, elsewhere)[1])
+    assert after == before and "_seconds{" in after
+    assert not any(word in after for word in workspace.SENTINELS)
+
+
+def broken(settings: dict[str, Any]) -> None:
+    settings["trees"] = []
+
+
+def test_a_run_that_fails(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = released(workspace, broken)
+    assert (code, samples(text)["dptrees_run_exit_code"]) == (2, [({"release": ""}, 2)])
+
+    def no_memory(*arguments: Any, **named: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(parquet_rows, "batches", no_memory)
+    code, text = released(workspace)
+    found = samples(text)
+    assert (code, found["dptrees_run_exit_code"][0][1]) == (75, 75)
+    assert "dptrees_run_completed_timestamp_seconds" not in found
+    assert found["dptrees_release_trees"][0][1] == 2
+
+
+@pytest.mark.parametrize("name", ["absent/run.prom", ".", "s3://bucket/run.prom", "out/run.prom"])
+def test_where_metrics_cannot_be(workspace: Workspace, name: str) -> None:
+    workspace.output.mkdir()
+    place = name if "://" in name else str(workspace.folder / name)
+    outcome = workspace.release(None, "--metrics-file", place)
+    assert outcome.code == 2 and outcome.err.startswith(f"dptrees: {place}: ")
+    assert list(workspace.output.iterdir()) == []
+
+
+LEDGER = ("--dataset", "people", "--epsilon", "3", "--delta", "1e-6")
+
+
+def test_metrics_of_a_ledger(workspace: Workspace) -> None:
+    url = f"sqlite:///{workspace.folder}/budget.db"
+    assert workspace.run("ledger", "init", url, *LEDGER).code == 0
+
+    def counted(settings: dict[str, Any]) -> None:
+        settings["ledger"] = url
+
+    _, text = released(workspace, counted)
+    people = {"dataset": "people"}
+    left = [(people | {"amount": "epsilon"}, 2), (people | {"amount": "delta"}, 1e-6)]
+    assert samples(text)["dptrees_ledger_left"] == left
+    printed = workspace.run("ledger", "metrics", url).out
+    found = samples(printed)
+    assert found["dptrees_ledger_left"] == left
+    assert found["dptrees_ledger_releases"][:2] == [
+        (people | {"state": "reserved"}, 0),
+        (people | {"state": "committed"}, 1),
+    ]
+    assert "dptrees_ledger_oldest_reserved_timestamp_seconds" not in found
+    file = workspace.folder / "ledger.prom"
+    assert workspace.run("ledger", "metrics", url, "--metrics-file", file).out == ""
+    assert file.read_text() == printed
+
+
+def test_a_release_that_is_not_finished_is_seen_in_its_ledger(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{workspace.folder}/budget.db"
+    assert workspace.run("ledger", "init", url, *LEDGER).code == 0
+
+    def stop(*arguments: Any, **named: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(parquet_rows, "batches", stop)
+    assert released(workspace, lambda settings: settings.update(ledger=url))[0] == 75
+    found = samples(workspace.run("ledger", "metrics", url).out)
+    assert found["dptrees_ledger_oldest_reserved_timestamp_seconds"][0][1] > 1.7e9
