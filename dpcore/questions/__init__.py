@@ -18,6 +18,7 @@ FACE = {
         "Drawn",
         "Gathered",
         "Increments",
+        "Matched",
         "Part",
         "Partial",
         "Place",
@@ -26,6 +27,7 @@ FACE = {
     ),
     "question": ("PublicTable", "Question", "Run"),
     "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "Total", "named_level"),
+    "slot_counts": ("MOST_SLOTS", "SlotCounter", "Slots"),
     "tables": (
         "CDF",
         "NODES",
