@@ -123,11 +123,7 @@ def open_file(path: str) -> BinaryIO:
     Raises:
         OutputError: it is not there, or cannot be read.
     """
-    return _guarded(
-        path,
-        "read",
-        lambda: FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED),
-    )
+    return _guarded(path, "read", lambda: _open(path))
 
 
 def write_once(path: str, data: bytes) -> bool:
@@ -158,8 +154,13 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
         ) from None
 
 
+def _open(path: str) -> BinaryIO:
+    file: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return file
+
+
 def _read(path: str) -> bytes:
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with _open(path) as file:
         return bytes(file.read())
 
 

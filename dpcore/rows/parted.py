@@ -77,7 +77,8 @@ class PartedIntegers:
         numbers = np.unique(parts)
         if len(numbers) == 1:
             (number,) = numbers.tolist()
-            return self._part(number).take(places - self._all_bounds[number])
+            one: AnyArray = self._part(number).take(places - self._all_bounds[number])
+            return one
         found = np.empty(len(places), np.int64)
         for number in numbers.tolist():
             own = np.flatnonzero(parts == number)
