@@ -71,23 +71,27 @@ class Slots:
     @cached_property
     def bounds(self) -> Integers:
         """The first slot of each chunk, and where the last one ends."""
-        firsts = [self._parents_of(chunk)[0] * self.radix for chunk in self.chunking]
+        firsts = [self._first(chunk) for chunk in self.chunking]
         return np.array([*firsts, self.chunking.keys * self.of_key], np.int64)
 
-    def _parents_of(self, chunk: Chunk) -> tuple[int, int]:
-        """The first parent of a chunk, over all keys, and how many it has of each key."""
+    def _first(self, chunk: Chunk) -> int:
+        """The first slot of a chunk: of the first leaf's parent, where none of its children are in
+        the chunk before; else of the leaf."""
         starts, (key, leaf) = self.tree.child_starts[-1], divmod(chunk.start, self.tree.leaves)
-        first = int(np.searchsorted(starts, leaf, side="left"))
-        last = int(np.searchsorted(starts, leaf + chunk.leaves // chunk.rows, side="left"))
-        return key * self.parents + first, last - first
+        parent = int(np.searchsorted(starts, leaf, side="right")) - 1
+        number = 0 if starts[parent] == leaf else int(self.numbers[leaf])
+        return key * self.of_key + parent * self.radix + number
 
     def within(self, chunk: Chunk) -> Integers:
         """Where the leaves of a chunk stand among its slots, (leaves,), rising."""
-        first, many = self._parents_of(chunk)
-        own = first % self.parents
-        starts = self.tree.child_starts[-1][own : own + many + 1]
-        numbers = np.maximum(self.numbers[int(starts[0]) : int(starts[-1])], 0)
-        slots = np.repeat(np.arange(many, dtype=np.int64), np.diff(starts)) * self.radix + numbers
+        low = chunk.start % self.tree.leaves
+        high = low + chunk.leaves // chunk.rows
+        starts = self.tree.child_starts[-1]
+        first = int(np.searchsorted(starts, low, side="right")) - 1
+        stop = int(np.searchsorted(starts, high, side="left"))
+        counts = np.diff(np.clip(starts[first : stop + 1], low, high))
+        slots = np.repeat(np.arange(first, stop, dtype=np.int64) * self.radix, counts)
+        slots += np.maximum(self.numbers[low:high], 0) - self._first(chunk) % self.of_key
         keys = np.arange(chunk.rows, dtype=np.int64) * self.of_key
         every: Integers = (keys[:, None] + slots).ravel()
         return every
