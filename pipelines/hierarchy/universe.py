@@ -108,7 +108,7 @@ def _of_blocks(
 ) -> Universe:
     try:
         return universe_from_code_blocks(blocks, read, digits, levels=levels, column=column)
-    except pa.ArrowException:
+    except (pa.ArrowException, OSError):
         raise ValueError(f"{path} is not a Parquet file") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

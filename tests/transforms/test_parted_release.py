@@ -148,7 +148,7 @@ def test_nothing_is_lost_on_the_way(place, many, tmp_path, reference) -> None:
 
 
 def test_a_unit_that_is_bounded_looks_its_rows_up(key) -> None:
-    unit = PrivacyUnit(columns=("id",), rows=3)
+    unit = replace(ADD_REMOVE_ROW, columns=("id",), rows=3)
     (question, *_) = questions(parted(), unit=unit)
     assert not question.is_matched
     whole = questions(BLOCKS, unit=unit)[0]
