@@ -35,6 +35,9 @@ BIGQUERY = ["google-cloud-bigquery-storage>=2.37,<3"]
 TABLES = [*ICEBERG, *DELTA, *SQL, *BIGQUERY]
 # Events of OpenLineage, by its own library.
 LINEAGE = ["openlineage-python>=1.30,<2"]
+# What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
+# and JSON alone.
+YAML = ["docstring-parser>=0.15,<1"]
 TEST = [
     *LINEAGE,
     *S3_SERVER,
@@ -53,9 +56,6 @@ TEST = [
     "pytest-xdist",
     "setuptools",
 ]
-# What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
-# and JSON alone.
-YAML = ["docstring-parser>=0.15,<1"]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
 # The site of docs/ (`make docs`): nothing that a release needs.

@@ -1,11 +1,12 @@
 """Write the rows of a generated country in Parquet, deterministic and in flat memory.
 
-    python benchmarks/make_country.py FOLDER [--fraction 0.01]
+    python benchmarks/make_country.py FOLDER [--fraction 0.01] [--rows 1000000]
 
 The whole country has 330 million rows, one a person, in 8.1 million blocks of 220,000 block groups,
 73,000 tracts, 3,140 counties and 51 states: about the sizes of the United States. A fraction of it
 has so many of the rows and of the nodes, but all states, each smaller: fan-outs and populations of
-blocks stay as they are.
+blocks stay as they are. Above 1 it is a larger country of 51 states, whose counties have five
+digits.
 
     FOLDER/blocks.parquet       the universe: the codes of all blocks, in order
     FOLDER/rows/part-*.parquet  the block of each person
@@ -36,6 +37,7 @@ from dpcore.arrays import Floats, Integers
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 DIGITS = (2, 3, 6, 1, 3)
+LARGE_DIGITS = (2, 5, 6, 1, 3)
 NODES = (51, 3_140, 73_000, 220_000, 8_100_000)
 ROWS = 330_000_000
 
@@ -57,7 +59,13 @@ SCHEMA = pa.schema([pa.field(COLUMN, pa.int64(), nullable=False)])
 
 def level_sizes(fraction: float) -> tuple[int, ...]:
     """The number of nodes of each level below the root, in a fraction of the country."""
-    return tuple(max(NODES[0], round(nodes * fraction)) for nodes in NODES)
+    below = (max(NODES[0], round(nodes * fraction)) for nodes in NODES[1:])
+    return NODES[0], *below
+
+
+def digits_of(fraction: float) -> tuple[int, ...]:
+    """The digits of each level of a code."""
+    return DIGITS if fraction <= 1 else LARGE_DIGITS
 
 
 def row_count(fraction: float) -> int:
@@ -93,24 +101,30 @@ def block_codes(fraction: float) -> Integers:
     places = [normal.inv_cdf((state + 0.5) / sizes[0]) for state in range(sizes[0])]
     # States by quantiles, since a draw of 51 may be any country; in an order by chance.
     weights = np.exp(SPREAD[0] * generator.permutation(places))
+    digits = digits_of(fraction)
     for level in range(1, len(sizes)):
-        most = (10 ** DIGITS[level] - 1 - FIRST[level]) // STEP[level] + 1
+        most = (10 ** digits[level] - 1 - FIRST[level]) // STEP[level] + 1
         counts = fanouts(weights, sizes[level], most)
         firsts = np.repeat(np.cumsum(counts) - counts, counts)
         numbers = FIRST[level] + STEP[level] * (np.arange(sizes[level]) - firsts)
-        codes = np.repeat(codes, counts) * 10 ** DIGITS[level] + numbers
+        codes = np.repeat(codes, counts) * 10 ** digits[level] + numbers
         drawn = generator.lognormal(0.0, SPREAD[level], sizes[level])
         weights = np.repeat(weights / counts, counts) * drawn
     return codes
 
 
-def populations(fraction: float) -> Integers:
-    """The number of rows of each block, in the order of `block_codes`."""
+def populations(fraction: float, rows: int | None = None) -> Integers:
+    """The number of rows of each block, in the order of `block_codes`.
+
+    Args:
+        fraction: of the country.
+        rows: of all of it; None: as many as the fraction has.
+    """
     generator = np.random.default_rng([SEED, 1])
     blocks = level_sizes(fraction)[-1]
     weights = generator.lognormal(0.0, POPULATION_SPREAD, blocks)
     weights[generator.random(blocks) < EMPTY_BLOCKS] = 0.0
-    return shares(weights, row_count(fraction))
+    return shares(weights, row_count(fraction) if rows is None else rows)
 
 
 def file_rows(codes: Integers, people: Integers, number: int, files: int) -> Integers:
@@ -143,14 +157,15 @@ def write_codes(path: Path, codes: Integers) -> None:
     )
 
 
-def write_country(folder: Path, fraction: float) -> None:
-    """Write the rows and then the universe of a fraction of the country."""
+def write_country(folder: Path, fraction: float, rows: int | None = None) -> None:
+    """Write the rows, as many as the fraction has or other ones, and then the universe of a
+    fraction of the country."""
     (folder / "rows").mkdir(parents=True, exist_ok=True)
     universe = folder / "blocks.parquet"
     for old in (universe, *(folder / "rows").glob("part-*.parquet")):
         old.unlink(missing_ok=True)
-    codes, people = block_codes(fraction), np.cumsum(populations(fraction))
-    files = -(-row_count(fraction) // ROWS_PER_FILE)
+    codes, people = block_codes(fraction), np.cumsum(populations(fraction, rows))
+    files = -(-int(people[-1]) // ROWS_PER_FILE)
     for number in range(files):
         path = folder / "rows" / f"part-{number + 1:04d}-of-{files:04d}.parquet"
         write_codes(path, file_rows(codes, people, number, files))
@@ -160,8 +175,8 @@ def write_country(folder: Path, fraction: float) -> None:
 def fraction_of(text: str) -> float:
     """Parse a part of the country."""
     fraction = float(text)
-    if not 1e-4 <= fraction <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0.0001 to 1")
+    if not 1e-4 <= fraction <= 125:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0.0001 to 125")
     return fraction
 
 
@@ -170,12 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the rows of a generated country.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fraction", type=fraction_of, default=1.0, help="such as 0.1 or 0.01")
+    parser.add_argument("--rows", type=int, help="in all, rather than 41 a block")
     chosen = parser.parse_args(arguments)
     began = time.perf_counter()
-    write_country(chosen.folder, chosen.fraction)
+    write_country(chosen.folder, chosen.fraction, chosen.rows)
+    rows = row_count(chosen.fraction) if chosen.rows is None else chosen.rows
     seconds = time.perf_counter() - began
     blocks = level_sizes(chosen.fraction)[-1]
-    print(f"{row_count(chosen.fraction):,} rows in {blocks:,} blocks: {seconds:.1f} s")
+    print(f"{rows:,} rows in {blocks:,} blocks: {seconds:.1f} s")
     return 0
 
 

@@ -297,11 +297,11 @@ def make_data(folder: Path, fraction: float) -> None:
         run_command(["keygen", str(folder / "release.key")])
 
 
-def write_config(folder: Path) -> Path:
+def write_config(folder: Path, fraction: float) -> Path:
     """The configuration of a release into an output that does not exist."""
     shutil.rmtree(folder / "out", ignore_errors=True)
     levels = ", ".join(level.replace(" ", "_") for level in make_country.LEVELS)
-    digits = list(make_country.DIGITS)
+    digits = list(make_country.digits_of(fraction))
     path = folder / "release.yaml"
     path.write_text(CONFIG.format(folder=folder, digits=digits, levels=levels))
     return path
@@ -311,8 +311,8 @@ def measured(folder: Path, fraction: float) -> tuple[Run, Profile]:
     """The two releases of a fraction of the country."""
     make_data(folder, fraction)
     try:
-        run = run_command(["release", str(write_config(folder))])
-        return run, run_profile(write_config(folder))
+        run = run_command(["release", str(write_config(folder, fraction))])
+        return run, run_profile(write_config(folder, fraction))
     finally:
         shutil.rmtree(folder / "out", ignore_errors=True)
 

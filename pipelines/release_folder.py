@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from dpcore import __version__
 from dpcore.hierarchy.universe import Universe
-from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
 from dpcore.questions.tables import QUANTILES
 from dpcore.release.guarantee import CHECKSUM, checksum_of, guarantee_numbers
@@ -28,6 +27,7 @@ from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_
 from dpcore.release.release import Release
 from dpcore.rows.key_table import KeyTable
 from transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
+from transforms.universe_parts import universe_of_parquet
 
 QUANTILES_FILE = concluded_file(QUANTILES)
 
@@ -98,7 +98,10 @@ class ReleaseFolder:
         if digest in self._universes:
             return self._universes[digest]
         name = universe_name(digest)
-        found = universe_from_table(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        found = universe_of_parquet(self._file(name, str(self.manifest["files"][name])))  # type: ignore[index]
+        if found.is_parted:
+            # The bytes are those that the manifest names: all leaves are not read for it again.
+            found.remember_digest(digest)
         if found.digest != digest:
             raise ValueError(f"{name} is not the universe that the specification names")
         self._universes[digest] = found

@@ -95,7 +95,7 @@ def run_release(
 
 def _tell_standing(stage: Stage, *, as_json: bool) -> None:
     event("standing", folder=stage.output)
-    if ReleaseFolder(stage.output).manifest.get("report", {}) != configuration.report:
+    if ReleaseFolder(stage.output).manifest.get("report", {}) != stage.configuration.report:
         remark("report: the page keeps the texts that the release was made with")
     if not as_json:
         print_line(

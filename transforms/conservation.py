@@ -7,7 +7,7 @@ the total of all counts. A mismatch stops the job before any noise is drawn. The
 stay inside the job. How many increments a bundle gives follows from the plan alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dpcore.questions.place import Place
 from dpcore.questions.question import Question
@@ -29,6 +29,13 @@ def residue(increment: int) -> int:
     """
     half = _MODULUS // 2
     return (increment + half) % _MODULUS - half
+
+
+def taken_off(balance: dict[str, int], name: str, received: Iterable[bytes]) -> Iterator[bytes]:
+    """Elements one by one, each taken off a balance: an engine may hand on more than memory has."""
+    for each in received:
+        balance[name] -= 1
+        yield each
 
 
 def tree_rows(tree: str) -> str:
@@ -59,6 +66,23 @@ def balance_name(question: Question, place: Place) -> str:
     return f"rows of level {number} of tree {question.name}" if number else tree_rows(question.name)
 
 
+def tree_slots(tree: str) -> str:
+    """The name of the balance between rows kept for a tree and the total of what was matched with
+    its leaves."""
+    return f"rows of tree {tree} before they were matched"
+
+
+def slot_partials(tree: str) -> str:
+    """The name of the balance between the partial counts of a tree sent to be matched and
+    received."""
+    return f"partial counts of tree {tree} before they were matched"
+
+
+def tree_matched(tree: str) -> str:
+    """The name of the count of chunks of a tree whose counts were matched with its leaves."""
+    return f"matched chunks of tree {tree}"
+
+
 def tree_chunks(tree: str) -> str:
     """The name of the count of chunks of a tree."""
     return f"chunks of tree {tree}"
@@ -70,9 +94,14 @@ def tree_carried(tree: str) -> str:
 
 
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
-    """What is not zero in a balanced job: every chunk of the plan was summed once, and what was
-    carried on was opened once."""
+    """What is not zero in a balanced job: every chunk of the plan was summed once, and matched
+    once where that is needed; and what was carried on was opened once."""
     chunks = {tree_chunks(question.name): len(question.places) for question in plan.questions}
+    chunks |= {
+        tree_matched(question.name): len(question.places)
+        for question in plan.questions
+        if question.is_matched
+    }
     carried = {
         tree_carried(question.name): len(question.carried_places)
         for question in plan.questions

@@ -9,6 +9,8 @@ Engines count elements. Where known leaves fit memory, and of sparse trees, coun
 for every place, with rows or without, so that these counters tell nothing of where rows are; else,
 of trees of more cells, they tell which places a bundle touched. How often sparse counts leave
 before a bundle ends depends on how many leaves its rows touch (docs/engines.md).
+
+Of a tree whose leaves no process holds, `transforms.match` stands before the sum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,10 +23,17 @@ from dpcore.questions.leaf_counts import BUFFERED_ROWS
 from dpcore.questions.place import Place
 from dpcore.release.plan import ReleasePlan
 from transforms.bound import BoundRows
-from transforms.conservation import balance_name, residue, tree_chunks, tree_partials
-from transforms.counting import CountingDoFn, PlaceKey, read_rows
+from transforms.conservation import (
+    balance_name,
+    residue,
+    taken_off,
+    tree_chunks,
+    tree_partials,
+)
+from transforms.counting import SLOTS, CountingDoFn, PlaceKey, read_rows
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
+from transforms.match import MatchLeaves, matched_trees
 from transforms.readers.read import BALANCE
 from transforms.record import pack_digest
 
@@ -55,7 +64,8 @@ class CountRows(beam.PTransform):
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
         if self._plan.unit.is_row:
             step = beam.ParDo(_CountRows(self._plan, self._key))
-            partial = batches | "Partial" >> step.with_outputs(BALANCE, main="counts")
+            tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
+            partial = batches | "Partial" >> step.with_outputs(*tags, main="counts")
         else:
             partial = batches | "Bound" >> BoundRows(self._plan, self._key)
         empty = (
@@ -64,8 +74,16 @@ class CountRows(beam.PTransform):
             # tree -> (PlaceKey, b"")
             | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
         )
+        found = []
+        if matched_trees(self._plan):
+            found = [partial[SLOTS] | "Match" >> MatchLeaves(self._plan, self._key)]
         merged = (
-            (partial["counts"], empty, *(counts for counts, _ in carried))
+            (
+                partial["counts"],
+                empty,
+                *(counts for counts, _ in carried),
+                *(each["counts"] for each in found),
+            )
             | "AllPlaces" >> beam.Flatten()
             # -> (PlaceKey, [bytes])
             | "ByPlace" >> beam.GroupByKey()
@@ -75,7 +93,12 @@ class CountRows(beam.PTransform):
                 BALANCE, _DIGEST, main="counts"
             )
         )
-        balances = partial[BALANCE], merged[BALANCE], *(balance for _, balance in carried)
+        balances = (
+            partial[BALANCE],
+            merged[BALANCE],
+            *(balance for _, balance in carried),
+            *(each[BALANCE] for each in found),
+        )
         balance = balances | "Balance" >> beam.Flatten()
         return merged["counts"], merged[_DIGEST], balance
 
@@ -91,7 +114,9 @@ class _EmptyPlaces(beam.DoFn):
             yield (question.name, *place), b""
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]}
+)
 class _CountRows(CountingDoFn):
     """Counts a bundle's rows."""
 
@@ -103,7 +128,7 @@ class _CountRows(CountingDoFn):
         for question in self._plan.questions:
             self.counter(question)
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[PlaceKey, bytes]]:
+    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         self._balance["rows"] -= batch.num_rows
         # Usually one part: no batch is so large that its sums come near 64 bits.
         for start in range(0, batch.num_rows, BUFFERED_ROWS):
@@ -122,7 +147,7 @@ class _MergePlace(KeyedDoFn):
         question, place = self._plan.question(name), Place(*numbers)
         # One is the empty partial.
         balance = {tree_chunks(name): 1, tree_partials(name): 1}
-        counts = question.merge(place, _taken_off(balance, tree_partials(name), received))
+        counts = question.merge(place, taken_off(balance, tree_partials(name), received))
         yield (name, *place), counts.to_bytes()
         digest = counts.digest(self._key, self._plan.name, name, place)
         yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
@@ -130,10 +155,3 @@ class _MergePlace(KeyedDoFn):
         balance[balance_name(question, place)] = residue(-counts.total)
         for increment in balance.items():
             yield beam.pvalue.TaggedOutput(BALANCE, increment)
-
-
-def _taken_off(balance: dict[str, int], name: str, received: Iterable[bytes]) -> Iterator[bytes]:
-    """Elements one by one, each taken off a balance: an engine may hand on more than memory has."""
-    for each in received:
-        balance[name] -= 1
-        yield each

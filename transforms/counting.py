@@ -11,13 +11,22 @@ from dpcore.noise.source import KeyedChoices
 from dpcore.questions.place import Counter, Increments
 from dpcore.questions.question import Question
 from dpcore.release.plan import ReleasePlan
-from transforms.conservation import balance_name, residue, tree_partials, tree_rows
+from transforms.conservation import (
+    balance_name,
+    residue,
+    slot_partials,
+    tree_partials,
+    tree_rows,
+    tree_slots,
+)
 from transforms.errors import InputError
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.readers.read import BALANCE
 
 Read = TypeVar("Read")
+# The output of partial counts that are yet to be matched with the leaves of their tree.
+SLOTS = "slots"
 PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
 
 # Dense arrays of all trees together; 8 bytes a cell.
@@ -37,8 +46,12 @@ class CountingDoFn(KeyedDoFn):
         super().__init__(plan, key)
         self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
         # How many increments a bundle gives must not depend on its rows.
-        self._names = names | {tree_partials(question.name) for question in plan.questions}
+        self._names = set(names)
         for question in plan.questions:
+            self._names.add(_partials_name(question))
+            if question.is_matched:
+                self._names.add(tree_slots(question.name))
+                continue
             self._names |= {balance_name(question, place) for place in question.places}
 
     def start_bundle(self) -> None:
@@ -53,24 +66,25 @@ class CountingDoFn(KeyedDoFn):
             self._counters[question.name] = made
         return self._counters[question.name]
 
-    def counted(
-        self, question: Question, increments: Increments, rows: int
-    ) -> Iterator[tuple[PlaceKey, bytes]]:
+    def counted(self, question: Question, increments: Increments, rows: int) -> Iterator[Any]:
         """Counts rows, and gives what is due: as `dpcore.questions.place.Counter.add`."""
         counter = self.counter(question)
-        self._balance[tree_rows(question.name)] += counter.add(increments, rows)
+        rows_name = (tree_slots if question.is_matched else tree_rows)(question.name)
+        self._balance[rows_name] += counter.add(increments, rows)
         if counter.is_due:
             yield from self.taken(question)
 
-    def taken(self, question: Question) -> Iterator[tuple[PlaceKey, bytes]]:
-        """The partial counts of a tree since the last time."""
+    def taken(self, question: Question) -> Iterator[Any]:
+        """The partial counts of a tree since the last time; tagged where they are yet to be matched
+        with the leaves."""
         for place, data, total in self.counter(question).take():
-            self._balance[tree_partials(question.name)] += 1
+            self._balance[_partials_name(question)] += 1
             if question.balance_of(place) > 0:
                 self._balance[balance_name(question, place)] += total
-            yield (question.name, *place), data
+            counts = (question.name, *place), data
+            yield beam.pvalue.TaggedOutput(SLOTS, counts) if question.is_matched else counts
 
-    def rest(self) -> Iterator[tuple[PlaceKey, bytes]]:
+    def rest(self) -> Iterator[Any]:
         """The partial counts of all trees that were counted."""
         for question in self._plan.questions:
             if question.name in self._counters:
@@ -78,7 +92,10 @@ class CountingDoFn(KeyedDoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         for element in self.rest():
-            yield in_window(element)
+            if isinstance(element, beam.pvalue.TaggedOutput):
+                yield beam.pvalue.TaggedOutput(SLOTS, in_window(element.value))
+            else:
+                yield in_window(element)
         yield from self.balances()
         self.start_bundle()
 
@@ -86,6 +103,10 @@ class CountingDoFn(KeyedDoFn):
         """The bundle's increments to the balance."""
         for name, increment in self._balance.items():
             yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
+
+
+def _partials_name(question: Question) -> str:
+    return (slot_partials if question.is_matched else tree_partials)(question.name)
 
 
 def read_rows(

@@ -103,6 +103,29 @@ def write_whole(path: str, data: bytes) -> None:
     _guarded(path, "written", lambda: write(path, data))
 
 
+def write_by(path: str, fill: Callable[[BinaryIO], None]) -> None:
+    """As `write_whole`, of a file that is too large to be held.
+
+    Args:
+        path: of the file.
+        fill: writes its bytes, one after the other.
+
+    Raises:
+        OutputError: as of `write_whole`.
+    """
+    write = _write_local if is_local(path) else _write
+    _guarded(path, "written", lambda: write(path, fill))
+
+
+def open_file(path: str) -> BinaryIO:
+    """A file for reading pieces of it.
+
+    Raises:
+        OutputError: it is not there, or cannot be read.
+    """
+    return _guarded(path, "read", lambda: _open(path))
+
+
 def write_once(path: str, data: bytes) -> bool:
     """Writes a file unless there is one. Of two writers at once only one succeeds where the
     filesystem is local; Beam's object stores cannot create on condition, so there the last one
@@ -131,17 +154,32 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
         ) from None
 
 
+def _open(path: str) -> BinaryIO:
+    file: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return file
+
+
 def _read(path: str) -> bytes:
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with _open(path) as file:
         return bytes(file.read())
 
 
-def _write(path: str, data: bytes) -> None:
+Content = bytes | Callable[[BinaryIO], None]
+
+
+def _put(file: BinaryIO, content: Content) -> None:
+    if isinstance(content, bytes):
+        file.write(content)
+    else:
+        content(file)
+
+
+def _write(path: str, data: Content) -> None:
     # Browsers show a page only where the store calls it one.
     mime_type = "text/html" if path.endswith(".html") else "application/octet-stream"
     file = FileSystems.create(path, mime_type, CompressionTypes.UNCOMPRESSED)
     try:
-        file.write(data)
+        _put(file, data)
     except BaseException:
         _abandon(file, path)
         raise
@@ -157,14 +195,14 @@ def _abandon(file: BinaryIO, path: str) -> None:
         FileSystems.delete([path])
 
 
-def _temporary(path: str, data: bytes) -> str:
+def _temporary(path: str, data: Content) -> str:
     """A file beside ``path`` that holds the data, safely on disk."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     name = os.path.join(folder, f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
     try:
         with open(name, "xb") as file:
-            file.write(data)
+            _put(file, data)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -174,7 +212,7 @@ def _temporary(path: str, data: bytes) -> str:
     return name
 
 
-def _write_local(path: str, data: bytes) -> None:
+def _write_local(path: str, data: Content) -> None:
     _finished(path, data, os.replace)
 
 
@@ -190,7 +228,7 @@ def _linked(name: str, path: str) -> bool:
     return True
 
 
-def _finished(path: str, data: bytes, finish: Callable[[str, str], Result]) -> Result:
+def _finished(path: str, data: Content, finish: Callable[[str, str], Result]) -> Result:
     """Gives a temporary file with the data its name, in one step; returns what that returns."""
     left = _TRIES
     while True:

@@ -6,6 +6,7 @@ reads it once, however many steps it runs. A universe is public by declaration; 
 or it was released before.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -22,6 +23,7 @@ from dpcore.rows.key_table import KeyTable
 from transforms import files
 from transforms.errors import ReleaseError
 from transforms.layout import keys_name, parquet_bytes, sha256, universe_name
+from transforms.universe_parts import part_checksums, universe_of_parquet, write_universe
 
 # Of this process, by digest: steps of one worker share what they read.
 _LOADED: "dict[str, Shared]" = {}
@@ -38,12 +40,17 @@ class SharedUniverse(Universe):
     Args:
         path: of the file.
         checksum: SHA-256 of its bytes, in hexadecimal.
+        parts: of a universe in parts, whose file no process reads whole: their checksums.
     """
 
     path: str
     checksum: str
+    parts: tuple[bytes, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.parts:
+            told = self.digest, self.checksum, self.upper_digest, self.parts
+            return _loaded_parts, (self.path, *told)
         return _loaded, ("universe", self.path, self.digest, self.checksum)
 
 
@@ -135,11 +142,76 @@ def _share(table: PublicTable, folder: str) -> Shared:
     known = _LOADED.get(table.digest)
     if known is not None and known.path == path and files.exists(path):
         return known
+    if isinstance(table, Universe) and table.is_parted:
+        return _share_parts(table, path)
     data = _standing(form, path, table.digest)
     if data is None:
         data = parquet_bytes(table.to_table())
         files.write_whole(path, data)
     return _remember(form, table, path, sha256(data))
+
+
+def _share_parts(universe: Universe, path: str) -> SharedUniverse:
+    """A universe in parts; what is read of it from now on is read from its file."""
+    found = _standing_parts(path, universe.digest)
+    if found is None:
+        files.write_by(path, partial(write_universe, universe))
+        found = universe_of_parquet(_opened(path))
+        found.remember_digest(universe.digest)
+    return _remember_parts(found, path, _file_checksum(path), part_checksums(found))
+
+
+def _standing_parts(path: str, digest: str) -> Universe | None:
+    """As `_standing`."""
+    if not files.exists(path):
+        return None
+    try:
+        found = universe_of_parquet(_opened(path))
+        return found if found.digest == digest else None
+    except (ValueError, TypeError, KeyError, pa.ArrowException):
+        return None
+
+
+def _opened(path: str) -> pq.ParquetFile:
+    if files.is_local(path):
+        return pq.ParquetFile(path.removeprefix("file://"), pre_buffer=False)
+    return pq.ParquetFile(pa.PythonFile(files.open_file(path), mode="r"), pre_buffer=False)
+
+
+def _file_checksum(path: str) -> str:
+    with files.open_file(path) as file:
+        digest = hashlib.sha256()
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _remember_parts(
+    universe: Universe, path: str, checksum: str, parts: tuple[bytes, ...]
+) -> SharedUniverse:
+    held = {each.name: getattr(universe, each.name) for each in fields(Universe)}
+    shared = SharedUniverse(**held, path=path, checksum=checksum, parts=parts)
+    shared.remember_digest(universe.digest)
+    _LOADED[universe.digest] = shared
+    return shared
+
+
+def _loaded_parts(
+    path: str, digest: str, checksum: str, upper_digest: str, parts: tuple[bytes, ...]
+) -> Shared:
+    """The universe in parts at a place, its upper levels read once in a process.
+
+    Raises:
+        UniverseError: the file is not there, or not the one that was written.
+    """
+    known = _LOADED.get(digest)
+    if known is not None and known.path == path:
+        return known
+    found = universe_of_parquet(_opened(path), parts)
+    if found.upper_digest != upper_digest:
+        raise UniverseError(f"output: {path} is not the file that the launcher wrote")
+    found.remember_digest(digest)
+    return _remember_parts(found, path, checksum, parts)
 
 
 def _standing(form: _Form, path: str, digest: str) -> bytes | None:

@@ -148,15 +148,51 @@ class HierarchyDomain:
         for name, reader in zip(self.columns, self._readers, strict=True):
             self.check_column_type(name, columns[name].type)
             codes.append(reader.codes(columns[name]))
-        leaves = self._leaves_of(codes)
-        lost = np.flatnonzero(leaves < 0)
+        return self._settled(self._leaves_of(codes), self.tree.leaves - 1)
+
+    def _settled(self, found: Integers, other: int) -> Integers:
+        """What was found for each row, with what the policies give where nothing was."""
+        lost = np.flatnonzero(found < 0)
         if len(lost):
-            other = self.tree.leaves - 1
             fates = [
                 other if policy == OTHER else DROPPED for policy in (self.unknown, self.missing)
             ]
-            leaves[lost] = np.where(leaves[lost] == MISSING, fates[1], fates[0])
-        return leaves
+            found[lost] = np.where(found[lost] == MISSING, fates[1], fates[0])
+        return found
+
+    @property
+    def radix(self) -> int:
+        """Of a universe of digits: how many children a parent of leaves can have."""
+        return self.universe.level_labels[-1].radix
+
+    def slots(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> Integers:
+        """Where the leaf of every row would stand if each parent had `radix` children.
+
+        Only a row whose parent is not in the universe is seen to be unknown.
+
+        Args:
+            columns: as of `leaf_ids`; of a universe of digits.
+
+        Returns:
+            int64 parent * radix + number, (rows,); -1 for a row that a policy drops.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+
+        >>> from dpcore.hierarchy.leaves import universe_from_codes
+        >>> universe = universe_from_codes(pa.array(["0101", "0203"]), (2, 2))
+        >>> places = HierarchyDomain(universe=universe, columns=("place",), unknown="other")
+        >>> places.slots({"place": pa.array(["0203", "0204", None, "0301"])}).tolist()
+        [103, 104, -1, 200]
+        """
+        (name,), (reader,) = self.columns, self._readers
+        self.check_column_type(name, columns[name].type)
+        codes = reader.codes(columns[name])
+        upper, number = np.divmod(codes, self.radix)
+        parents = _parent_index(self.universe).positions(upper)
+        found = np.where(parents < 0, ABSENT, parents * self.radix + number)
+        found = np.where(codes < 0, codes, found)
+        return self._settled(found, (self.tree.level_sizes[-2] - 1) * self.radix)
 
     def fates(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[Fate]:
         """Rows without a leaf, by cause."""
@@ -230,6 +266,12 @@ def _leaf_indices(universe: Universe) -> list[tuple[list[int], IntegerIndex]]:
     ]
 
 
+@lru_cache(maxsize=4)
+def _parent_index(universe: Universe) -> IntegerIndex:
+    """Where the codes of the parents of leaves stand, of a universe of digits."""
+    return IntegerIndex(_node_keys(universe, 1, universe.height - 1))
+
+
 def _node_keys(universe: Universe, first: int, last: int) -> Integers:
     """One integer for each node of level `last`, (nodes,): its ancestor on the level above `first`
     and the codes since, by mixed radix."""
@@ -237,5 +279,5 @@ def _node_keys(universe: Universe, first: int, last: int) -> Integers:
     for level in range(first, last + 1):
         labels = universe.level_labels[level - 1]
         keys = np.repeat(keys, np.diff(universe.child_starts[level - 1])) * labels.radix
-        keys += labels.codes
+        keys += labels.codes[:]
     return keys

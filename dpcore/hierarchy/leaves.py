@@ -6,7 +6,7 @@ column and the rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from dpcore.hierarchy.leaf_codes import (
 )
 from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
+from dpcore.rows.code_blocks import CodeBlocks, CodeTwice
 from dpcore.rows.column import fixed_width_values
 from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
 from dpcore.rows.policies import is_integer
@@ -99,26 +100,101 @@ def universe_from_codes(
     ((1, 2, 3), ['0101', '0102', '0203'])
     """
     width = _checked_digits(column, digits)
-    ends = np.cumsum(digits)
-    names = tuple(levels) or tuple(f"first {end} digits" for end in ends)
-    _check_named(column, names, len(digits))
+    names = _digit_names(column, digits, levels)
     prefix = _code_numbers(column, codes, width)
     if len(prefix) > 1 and not np.all(prefix[1:] > prefix[:-1]):
         prefix = np.sort(prefix)
         twice = np.flatnonzero(prefix[1:] == prefix[:-1])
         if len(twice):
-            code = write_numbers(prefix[twice[:1]], "0" * width)[0].as_py()
-            raise ValueError(f"column {column!r}: the leaf {code!r} stands more than once.")
-    child_starts, labels = [], []
-    for count in reversed(digits):
-        upper = prefix // 10**count
-        labels.append(LevelLabels(codes=prefix - upper * 10**count, picture="0" * count))
-        firsts = np.flatnonzero(np.diff(upper, prepend=ABSENT))
-        child_starts.append(np.append(firsts, len(prefix)))
-        prefix = upper[firsts]
+            raise _twice(column, int(prefix[twice[0]]), width)
+    prefix, last, starts = _last_level(prefix, digits[-1])
+    leaves = LevelLabels(codes=last, picture="0" * digits[-1])
+    return _of_digits(names, prefix, digits, leaves, starts)
+
+
+def universe_from_code_blocks(
+    blocks: int,
+    read: Callable[[int], pa.Array],
+    digits: Sequence[int],
+    *,
+    levels: Sequence[str] = (),
+    column: str = "code",
+) -> Universe:
+    """As `universe_from_codes`, of a list that is too long to be held.
+
+    What is held has the size of the leaves' parents: the leaves themselves are read again, a part
+    at a time, whenever something is asked of them.
+
+    Args:
+        blocks: how many blocks the list has.
+        read: the codes of a block, by its number: as of `universe_from_codes`; at least one.
+        digits, levels, column: as of `universe_from_codes`.
+
+    Raises:
+        ValueError: as of `universe_from_codes`.
+
+    >>> parts = [pa.array(["0102", "0203"]), pa.array(["0101"])]
+    >>> universe_from_code_blocks(2, parts.__getitem__, (2, 2)) == universe_from_codes(
+    ...     pa.chunked_array(parts), (2, 2))
+    True
+    """
+    width = _checked_digits(column, digits)
+    names = _digit_names(column, digits, levels)
+    codes = CodeBlocks(
+        blocks, lambda block: _code_numbers(column, read(block), width), 10 ** digits[-1]
+    )
+    leaves = LevelLabels(codes=codes.last_numbers, picture="0" * digits[-1])
+    universe = _of_digits(names, codes.prefixes, digits, leaves, codes.starts)
+    try:
+        _ = universe.digest  # which reads all leaves once
+    except CodeTwice as error:
+        raise _twice(column, error.code, width) from None
+    return universe
+
+
+def _digit_names(column: str, digits: Sequence[int], levels: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(levels) or tuple(f"first {end} digits" for end in np.cumsum(digits))
+    _check_named(column, names, len(digits))
+    return names
+
+
+def _twice(column: str, code: int, width: int) -> ValueError:
+    text = write_numbers(np.array([code]), "0" * width)[0].as_py()
+    return ValueError(f"column {column!r}: the leaf {text!r} stands more than once.")
+
+
+def _last_level(codes: Integers, count: int) -> tuple[Integers, Integers, Integers]:
+    """Of rising codes: those without so many digits at their end, each once; these digits; and
+    where the codes of each of the former begin, and their end."""
+    upper = codes // 10**count
+    firsts = np.flatnonzero(np.diff(upper, prepend=ABSENT))
+    return upper[firsts], codes - upper * 10**count, np.append(firsts, len(codes))
+
+
+def _of_digits(
+    levels: tuple[str, ...],
+    parents: Integers,
+    digits: Sequence[int],
+    leaves: LevelLabels,
+    starts: Integers,
+) -> Universe:
+    """The universe of leaves whose parents have some codes, rising.
+
+    Args:
+        levels: the names.
+        parents: the codes without the digits of the last level, each once.
+        digits: of each level.
+        leaves: the labels of the last level.
+        starts: (parents + 1,) the first leaf of each parent, and how many leaves there are.
+    """
+    child_starts, labels = [starts], [leaves]
+    for count in reversed(digits[:-1]):
+        parents, own, starts = _last_level(parents, count)
+        labels.append(LevelLabels(codes=own, picture="0" * count))
+        child_starts.append(starts)
     return Universe(
         form="digits",
-        levels=names,
+        levels=levels,
         separators=("",) * len(digits),
         level_labels=tuple(reversed(labels)),
         child_starts=tuple(reversed(child_starts)),

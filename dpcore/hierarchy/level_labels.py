@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from dpcore.arrays import Integers
 from dpcore.rows.column import AnyArray
 from dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+from dpcore.rows.parted import PartedIntegers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +27,7 @@ class LevelLabels:
 
     Attributes:
         codes: (nodes,) integers, rising among the children of a node; -1 for a node without a label
-            of its own.
+            of its own. Of the leaves of a large universe they lie elsewhere, in parts.
         values: the label of each code, sorted: large_string or int64; None where codes are written
             as numbers.
         picture: how a code is written as a number, "0" for each digit; other characters stand for
@@ -38,11 +39,13 @@ class LevelLabels:
     ['Tue']
     """
 
-    codes: AnyArray
+    codes: AnyArray | PartedIntegers
     values: pa.Array | None = None
     picture: str = ""
 
     def __post_init__(self) -> None:
+        if isinstance(self.codes, PartedIntegers):
+            return
         codes = _smallest(self.codes)
         codes.flags.writeable = False
         object.__setattr__(self, "codes", codes)
@@ -88,14 +91,25 @@ class LevelLabels:
         return len(self.values)
 
     @property
+    def named(self) -> int:
+        """How many nodes have a label of their own."""
+        if isinstance(self.codes, PartedIntegers):
+            return len(self.codes) - len(self.codes.tail)
+        return int(np.count_nonzero(self.codes != ABSENT))
+
+    @property
     def width(self) -> int:
         """How many characters a label has that is written as its picture shows."""
         return len(self.picture.partition("|")[0])
 
     def with_unlabelled(self) -> LevelLabels:
         """The same with one more node without a label at the end."""
-        codes = np.append(self.codes, self.codes.dtype.type(ABSENT))
-        return LevelLabels(codes=codes, values=self.values, picture=self.picture)
+        codes = self.codes
+        if isinstance(codes, PartedIntegers):
+            more: AnyArray | PartedIntegers = codes.followed_by(ABSENT)
+        else:
+            more = np.append(codes, codes.dtype.type(ABSENT))
+        return LevelLabels(codes=more, values=self.values, picture=self.picture)
 
 
 def read_labels(texts: pa.Array, picture: str) -> Integers:

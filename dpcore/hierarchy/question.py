@@ -5,7 +5,7 @@ Source: `dpcore.irregular.plan`, `dpcore.irregular.forest`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,23 +13,23 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dpcore.arrays import Flags, Floats
+from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.relative_objective import RelativeObjective, relative_objective_from_spec
-from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe import OTHER, Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.irregular.as_measured import AsMeasuredForest
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.widths import IrregularWidths, irregular_widths, node_margins
-from dpcore.noise.source import NoiseSource
+from dpcore.noise.source import KeyedChoices, NoiseSource
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.spending import MovedCounts, moved_of_levels
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
-from dpcore.questions.place import Drawn, Gathered, Increments, Place
+from dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
 from dpcore.questions.root_messages import (
     SentRoots,
     pack_measured,
@@ -38,6 +38,7 @@ from dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
+from dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
 from dpcore.rows.fates import MISSING, Fate, missing_flags
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import pack_many, unpack_many
@@ -203,6 +204,50 @@ class HierarchyQuestion(UniverseQuestion):
         if solved.level == tree.height > 0:
             nodes = np.searchsorted(tree.child_starts[-1], nodes, side="right") - 1
         return margins[nodes]
+
+    @cached_property
+    def slots(self) -> Slots | None:
+        """Where rows are counted before their leaves are known; None where they are looked up."""
+        tree, domain = self.plan.tree, self.domain
+        if not (self.unit.is_row and domain.universe.is_parted):
+            return None
+        slots = Slots(
+            chunking=self.forest.chunking,
+            tree=tree,
+            numbers=domain.tree.level_labels[-1].codes,
+            radix=domain.radix,
+            takes_unknown=domain.unknown == OTHER,
+        )
+        return slots if self.key_count * slots.of_key <= MOST_SLOTS else None
+
+    @property
+    def is_matched(self) -> bool:
+        return self.slots is not None
+
+    @property
+    def dense_cells(self) -> int:
+        return 0 if self.is_matched else super().dense_cells
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        if self.slots is not None:
+            return SlotCounter(self.slots)
+        return super().counter(dense=dense, choices=choices)
+
+    def match(self, place: Place, partials: Iterable[bytes]) -> Matched:
+        assert self.slots is not None
+        return self.slots.match(place, partials)
+
+    def _all_leaf_ids(self, columns: Mapping[str, pa.Array]) -> Integers:
+        """(rows,) the global leaf id, or slot, of every row, below 0 where a policy drops it."""
+        if self.slots is None:
+            return super()._all_leaf_ids(columns)
+        cells = self.domain.slots(columns)
+        if self.keys is None:
+            return cells
+        codes = self.keys.row_codes(columns)
+        slots = codes * self.slots.of_key + cells
+        slots[(cells < 0) | (codes < 0)] = -1
+        return slots
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         if self.measure is None:

@@ -26,6 +26,7 @@ from dpcore.hierarchy.level_labels import LevelLabels
 from dpcore.refusal import Refusal
 from dpcore.rows.column import AnyArray, fixed_width_values
 from dpcore.rows.number_texts import ABSENT, text_buffers
+from dpcore.rows.parted import PartedIntegers
 from dpcore.trees.irregular import IrregularTree
 
 MAX_DEPTH = 32
@@ -41,6 +42,9 @@ TABLE_METADATA = b"dptrees.universe"
 TABLE_SCHEMA = {"level": pa.int8(), "children": pa.int64(), "label": pa.large_string()}
 # Nodes whose labels are made at once.
 _NODES_AT_ONCE = 2**20
+# Above so many leaves, of codes, their labels are read in parts where they are needed: at some 90
+# bytes a leaf a process that holds them all needs 1.5 GB. Below, looking rows up at once is faster.
+MOST_WHOLE_LEAVES = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,6 +113,11 @@ class Universe:
         return (1, *(len(labels.codes) for labels in self.level_labels))
 
     @property
+    def is_parted(self) -> bool:
+        """Whether the labels of its leaves lie elsewhere, in parts."""
+        return isinstance(self.level_labels[-1].codes, PartedIntegers)
+
+    @property
     def has_other(self) -> bool:
         """Whether the last leaf stands for all rows that are nowhere else."""
         return int(self.level_labels[0].codes[-1]) == ABSENT
@@ -117,13 +126,31 @@ class Universe:
     def digest(self) -> str:
         """SHA-256 of the canonical form, in hexadecimal: names, child offsets, codes and values."""
         digest = hashlib.sha256(json.dumps(self._head(), sort_keys=True).encode())
-        for starts, labels in zip(self.child_starts, self.level_labels, strict=True):
-            digest.update(_canonical(starts))
-            for start in range(0, len(labels.codes), _NODES_AT_ONCE):
-                digest.update(_canonical(labels.codes[start : start + _NODES_AT_ONCE]))
-            if labels.values is not None:
-                _hash_values(digest, labels.values)
+        for level in range(self.height):
+            self._hash_level(digest, level)
         return digest.hexdigest()
+
+    @cached_property
+    def upper_digest(self) -> str:
+        """SHA-256 of all but the labels of the leaves, in hexadecimal."""
+        digest = hashlib.sha256(json.dumps(self._head(), sort_keys=True).encode())
+        for level in range(self.height - 1):
+            self._hash_level(digest, level)
+        digest.update(_canonical(self.child_starts[-1]))
+        return digest.hexdigest()
+
+    def remember_digest(self, digest: str) -> None:
+        """Takes a digest that was computed before."""
+        self.__dict__["digest"] = digest
+
+    def _hash_level(self, digest: hashlib._Hash, level: int) -> None:
+        """Adds where the children of a level start, and their labels."""
+        labels = self.level_labels[level]
+        digest.update(_canonical(self.child_starts[level]))
+        for start in range(0, len(labels.codes), _NODES_AT_ONCE):
+            digest.update(_canonical(labels.codes[start : start + _NODES_AT_ONCE]))
+        if labels.values is not None:
+            _hash_values(digest, labels.values)
 
     def _head(self) -> dict[str, object]:
         """What is not an array, as plain JSON values."""
@@ -326,6 +353,11 @@ class Universe:
         if len(nodes) and not (nodes.min() >= 0 and nodes.max() < self.level_sizes[level]):
             raise ValueError(f"nodes must be from 0 to {self.level_sizes[level] - 1}.")
 
+    @property
+    def table_schema(self) -> pa.Schema:
+        """Of `to_table`."""
+        return pa.schema(TABLE_SCHEMA, {TABLE_METADATA: json.dumps(self._head())})
+
     def to_table(self) -> pa.Table:
         """The universe as one table, a row a node: `level`, number of `children`, `label`.
 
@@ -341,9 +373,13 @@ class Universe:
             for start in range(0, sizes[level], _NODES_AT_ONCE):
                 nodes = np.arange(start, min(start + _NODES_AT_ONCE, sizes[level]))
                 texts.append(self._texts(level, nodes, escaped=False))
-        schema = pa.schema(TABLE_SCHEMA, {TABLE_METADATA: json.dumps(self._head())})
         columns = [pa.array(levels), pa.array(np.concatenate(children)), pa.chunked_array(texts)]
-        return pa.table(columns, schema=schema)
+        return pa.table(columns, schema=self.table_schema)
+
+
+def is_parted(form: str, leaves: int) -> bool:
+    """Whether a universe of so many leaves holds the labels of its leaves in parts."""
+    return form == "digits" and leaves > MOST_WHOLE_LEAVES
 
 
 def _hash_values(digest: hashlib._Hash, values: pa.Array) -> None:

@@ -18,6 +18,7 @@ FACE = {
         "Drawn",
         "Gathered",
         "Increments",
+        "Matched",
         "Part",
         "Partial",
         "Place",
@@ -34,6 +35,7 @@ FACE = {
         "unpack_measured",
         "unpack_solutions",
     ),
+    "slot_counts": ("MOST_SLOTS", "SlotCounter", "Slots"),
     "tables": (
         "CDF",
         "NODES",

@@ -37,9 +37,10 @@ def pack_dense(*words: Integers) -> bytes:
     return pack_many([b"", *map(pack, words)])
 
 
-def pack_sorted(offsets: Integers, counts: Integers) -> bytes:
-    """The counts of some leaves of a chunk: rising offsets within it, and their counts."""
-    return pack_many([pack(np.diff(offsets, prepend=0)), pack(counts)])
+def pack_sorted(offsets: Integers, *words: Integers) -> bytes:
+    """The counts of some leaves of a chunk: rising offsets within it, and their counts; or the low
+    and the high words of these."""
+    return pack_many([pack(np.diff(offsets, prepend=0)), *map(pack, words)])
 
 
 class DenseCounter(Counter):
@@ -68,7 +69,7 @@ class DenseCounter(Counter):
         if self._sums is None:
             self._sums = LeafSums(self._chunking.cells)
         self._sums.add(*increments)
-        return _added(increments)
+        return increments_total(increments)
 
     def take(self) -> Iterator[Partial]:
         """Every chunk, also those without rows: how many there are must not tell where rows are."""
@@ -95,7 +96,7 @@ class SortedCounter(Counter):
     def add(self, increments: Increments, rows: int, /) -> int:
         self._waiting.append(increments)
         self._rows += rows
-        return _added(increments)
+        return increments_total(increments)
 
     @property
     def is_due(self) -> bool:
@@ -107,7 +108,7 @@ class SortedCounter(Counter):
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
-        ids, counts = _summed(waiting)
+        ids, counts = summed_increments(waiting)
         numbers = self._chunking.numbers(ids)
         edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
         for start, stop in pairwise(edges):
@@ -116,12 +117,13 @@ class SortedCounter(Counter):
             yield Partial(chunk_place(chunk), data)
 
 
-def _added(increments: Increments) -> int:
+def increments_total(increments: Increments) -> int:
+    """The sum of what is added, as `dpcore.questions.place.Counter.add` returns it."""
     values = increments.values
     return len(increments.cells) if values is None else int(values.sum())
 
 
-def _summed(waiting: list[Increments]) -> tuple[Integers, Integers]:
+def summed_increments(waiting: list[Increments]) -> tuple[Integers, Integers]:
     """The leaf ids that occur, in order, and the count of each, or its sum."""
     ids = np.concatenate([part.cells for part in waiting])
     values = [part.values for part in waiting if part.values is not None]

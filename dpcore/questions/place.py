@@ -83,6 +83,19 @@ class Partial(NamedTuple):
     total: int = 0
 
 
+class Matched(NamedTuple):
+    """Counts that were sent to a place before it was known what they count for.
+
+    Attributes:
+        partials: what they count for, of this place and of others: of which follows from the place
+            alone. Together they hold what is not dropped.
+        total: the sum of what was sent.
+    """
+
+    partials: Sequence[Partial]
+    total: int
+
+
 class Counter(Protocol):
     """The counts of a part of the rows, in memory that does not grow with them."""
 

@@ -7,6 +7,7 @@ trees of known leaves, ordered ones (`dpcore.ordered.question`) and hierarchies
 (`dpcore.hierarchy.question`), and by `dpcore.sparse.question`.
 
     increments, counter   rows of a batch -> partial counts of places
+    match                 of a list too long to be held: partial counts with their part of the list
     merge                 partial counts of a place -> its exact counts
     draw                  exact counts of a place -> noisy ones, kept or sent to its group
     gather                what a group's places sent -> what each gets back, and ready parts
@@ -39,6 +40,7 @@ from dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
+    Matched,
     Part,
     Partial,
     Place,
@@ -226,6 +228,23 @@ class Question(ABC):
     @abstractmethod
     def places(self) -> Sequence[Place]:
         """The parts of its exact counts, each of which has counts also where it has no rows."""
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether what counters give must go through `match` before `merge`."""
+        return False
+
+    def match(self, place: Place, partials: Iterable[bytes]) -> Matched:
+        """What rows of a place count for, where that is seen only at the place.
+
+        Args:
+            place: which.
+            partials: `Partial.data` from counters, in any order; empty bytes count nothing.
+
+        Returns:
+            partial counts as `merge` takes them.
+        """
+        raise NotImplementedError(f"{self.kind}: nothing is matched")
 
     @property
     def carried_places(self) -> Sequence[Place]:

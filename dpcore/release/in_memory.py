@@ -79,7 +79,22 @@ def release_rows(
             partials[question.name] += counter.take()
     for name, counter in counters.items():
         partials[name] += counter.take()
+    for question in plan.questions:
+        if question.is_matched:
+            partials[question.name] = list(_matched(question, partials[question.name]))
     return _released(plan, partials, key, nonce)
+
+
+def _matched(question: Question, partials: Iterable[Partial]) -> Iterator[Partial]:
+    for place, own in _by_place(question, partials).items():
+        yield from question.match(place, own).partials
+
+
+def _by_place(question: Question, partials: Iterable[Partial]) -> dict[Place, list[bytes]]:
+    received: dict[Place, list[bytes]] = {place: [] for place in question.places}
+    for partial in partials:
+        received[partial.place].append(partial.data)
+    return received
 
 
 def _plain_increments(
@@ -121,9 +136,7 @@ def _released(
 ) -> Release:
     digest, exact = 0, {}
     for question in plan.questions:
-        received: dict[Place, list[bytes]] = {place: [] for place in question.places}
-        for partial in partials[question.name]:
-            received[partial.place].append(partial.data)
+        received = _by_place(question, partials[question.name])
         merged = {place: question.merge(place, parts) for place, parts in received.items()}
         for place, each in merged.items():
             digest += each.digest(key, plan.name, question.name, place)

@@ -5,6 +5,7 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "code_blocks": ("CodeBlocks", "CodeTwice"),
     "column": (
         "AnyArray",
         "BLOCK",
@@ -36,6 +37,7 @@ FACE = {
     "lookup": ("IntegerIndex", "TextIndex"),
     "number_texts": ("ABSENT", "read_numbers", "text_buffers", "write_numbers"),
     "packing": ("pack", "pack_many", "unpack", "unpack_many"),
+    "parted": ("PartedIntegers",),
     "policies": (
         "DROPPED",
         "MAP_VERSION",

@@ -34,6 +34,7 @@ from dpcore.questions.place import (
     Drawn,
     Gathered,
     Increments,
+    Matched,
     Part,
     Partial,
     Place,
@@ -211,6 +212,13 @@ class SeriesQuestion(Question):
     @property
     def places(self) -> Sequence[Place]:
         return self.levels[0].places
+
+    @property
+    def is_matched(self) -> bool:
+        return self.levels[0].is_matched
+
+    def match(self, place: Place, partials: Iterable[bytes]) -> Matched:
+        return self.levels[0].match(place, partials)
 
     @property
     def carried_places(self) -> Sequence[Place]:

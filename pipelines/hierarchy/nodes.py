@@ -13,7 +13,6 @@ from dpcore.arrays import Integers
 from dpcore.hierarchy.question import HierarchyQuestion
 from dpcore.hierarchy.universe_question import UniverseQuestion
 from dpcore.questions.tables import NODES
-from dpcore.rows.number_texts import ABSENT
 from dpcore.rows.sums import MeasureColumn
 from pipelines.charts.chart import Chart
 from pipelines.hierarchy.asked import asked_levels, with_asked
@@ -129,7 +128,7 @@ def _measure(measure: MeasureColumn) -> dict[str, str]:
 def named_sizes(question: UniverseQuestion) -> tuple[int, ...]:
     """How many nodes of each level have a row: those that only continue a leaf have none."""
     tree = question.domain.tree
-    below = (int(np.count_nonzero(labels.codes != ABSENT)) for labels in tree.level_labels[1:])
+    below = (labels.named for labels in tree.level_labels[1:])
     return *tree.level_sizes[:2], *below
 
 

@@ -7,18 +7,20 @@ line. The columns of a CSV file are read as texts, so leading zeros are kept.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from dpcore.hierarchy.leaves import (
+    universe_from_code_blocks,
     universe_from_codes,
     universe_from_columns,
     universe_from_parents,
     universe_from_paths,
 )
-from dpcore.hierarchy.universe import Universe
+from dpcore.hierarchy.universe import Universe, is_parted
 
 _BLOCK_BYTES = 2**24
 
@@ -57,6 +59,8 @@ def read_universe(
         )
     if levels and parent is not None:
         raise ValueError("levels have no names where parent is given")
+    if column is not None and digits and (blocks := _blocks(path, column)) is not None:
+        return _of_blocks(path, *blocks, column, digits, levels)
     leaves = read_leaves(path, columns or [name for name in (column, parent) if name is not None])
     try:
         if column is None:
@@ -66,6 +70,46 @@ def read_universe(
         if separator is not None:
             return universe_from_paths(leaves[column], separator, levels=levels, column=column)
         return universe_from_codes(leaves[column], digits, levels=levels, column=column)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _blocks(path: str, column: str) -> tuple[int, Callable[[int], pa.Array]] | None:
+    """The row groups of a Parquet file with more leaves than are held: how many, and the codes of
+    each; None of any other."""
+    if not path.endswith(".parquet") or not os.path.isfile(path):
+        return None
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError):
+        return None  # which reading it tells
+    if not is_parted("digits", file.metadata.num_rows):
+        return None
+    _check_columns(path, file.schema_arrow.names, [column])
+    groups = range(file.num_row_groups)
+    full = [group for group in groups if file.metadata.row_group(group).num_rows]
+
+    def read(block: int) -> pa.Array:
+        table = file.read_row_group(full[block], columns=[column], use_threads=False)
+        return table.column(column).combine_chunks()
+
+    return len(full), read
+
+
+def _of_blocks(
+    path: str,
+    blocks: int,
+    read: Callable[[int], pa.Array],
+    column: str,
+    digits: Sequence[int],
+    levels: Sequence[str],
+) -> Universe:
+    try:
+        return universe_from_code_blocks(blocks, read, digits, levels=levels, column=column)
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{path} is not a Parquet file") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

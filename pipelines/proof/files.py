@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpcore.hierarchy.universe import Universe
-from dpcore.hierarchy.universe_table import universe_from_table
 from dpcore.questions.place import Part
 from dpcore.questions.question import PublicTable, Question
 from dpcore.questions.tables import QUANTILES
@@ -33,6 +33,7 @@ from transforms.layout import (
     planned_parts,
     universe_name,
 )
+from transforms.universe_parts import universe_of_parquet
 
 # What may lie in a release's folder and is not named by its manifest.
 BESIDE = (MANIFEST, NONCE, RECORD, SIGNATURE, REPORT)
@@ -46,7 +47,7 @@ def read_universe(folder: str, manifest: Mapping[str, Any], digest: str) -> Univ
         ValueError: it is not there, or another one.
     """
     name = universe_name(digest)
-    universe = universe_from_table(_named_table(folder, manifest, name))
+    universe = universe_of_parquet(_named_file(folder, manifest, name))
     if universe.digest != digest:
         raise ValueError(f"{name} is not the universe that the specification names")
     return universe
@@ -59,13 +60,13 @@ def read_keys(folder: str, manifest: Mapping[str, Any], digest: str) -> KeyTable
         ValueError: it is not there, or another one.
     """
     name = keys_name(digest)
-    keys = KeyTable(_named_table(folder, manifest, name))
+    keys = KeyTable(_named_file(folder, manifest, name).read())
     if keys.digest != digest:
         raise ValueError(f"{name} is not the table of keys that the specification names")
     return keys
 
 
-def _named_table(folder: str, manifest: Mapping[str, Any], name: str) -> pa.Table:
+def _named_file(folder: str, manifest: Mapping[str, Any], name: str) -> pq.ParquetFile:
     path = os.path.join(folder, name)
     try:
         found = file_checksum(path)
@@ -74,7 +75,7 @@ def _named_table(folder: str, manifest: Mapping[str, Any], name: str) -> pa.Tabl
     files = manifest.get("files")
     if not isinstance(files, dict) or files.get(name) != found:
         raise ValueError(f"{name} has not the bytes that the manifest names")
-    return parquet_file(path).read()
+    return parquet_file(path)
 
 
 def check_parts(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:

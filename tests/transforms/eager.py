@@ -14,7 +14,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
-from transforms import bound, commit, count, draw, record
+from transforms import bound, commit, count, draw, match, record
+from transforms.counting import SLOTS
 from transforms.key_reference import KeyReference
 from transforms.nonce import folder_nonce
 from transforms.readers.read import BALANCE
@@ -38,6 +39,8 @@ UNIT_HAND_OVERS = (
     *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
     *("counts of rows alone", "counts of shards"),
 )
+# Where leaves are matched in parts.
+SLOT_HAND_OVERS = ("counts of slots", "empty slots", "matched counts", "balance of slots")
 
 
 def unchanged(name: str, elements: list[Any]) -> list[Any]:
@@ -146,7 +149,7 @@ class EagerRelease:
         return self._plan, self._key
 
     def _over(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        assert name in HAND_OVERS + BRANCH_HAND_OVERS + UNIT_HAND_OVERS
+        assert name in HAND_OVERS + BRANCH_HAND_OVERS + UNIT_HAND_OVERS + SLOT_HAND_OVERS
         return self._change(name, list(elements))
 
     def _ready(self, step: Any) -> Any:
@@ -159,21 +162,30 @@ class EagerRelease:
 
     def _counts(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> tuple[Any, Any, Any]:
         partial = self._partial(bundles)
+        matched = self._matched(partial.get(SLOTS, []))
         trees = range(len(self._plan.questions))
         empty = self._each(count._EmptyPlaces(self._plan), trees).get(MAIN, [])
         places = grouped(
             [
                 *self._over("partial counts", partial.get(MAIN, [])),
                 *self._over("empty partial counts", empty),
+                *self._over("matched counts", matched.get(MAIN, [])),
             ]
         )
         merged = self._each(count._MergePlace(*self._keyed), places)
         balance = [
             *self._over("balance of rows", partial.get(BALANCE, [])),
+            *self._over("balance of slots", matched.get(BALANCE, [])),
             *self._over("balance of counts", merged.get(BALANCE, [])),
         ]
         digests = self._over("digests", merged.get(count._DIGEST, []))
         return self._over("exact counts", merged.get(MAIN, [])), digests, balance
+
+    def _matched(self, slots: list[Any]) -> dict[str, list[Any]]:
+        names = [question.name for question in match.matched_trees(self._plan)]
+        empty = self._each(match._EmptySlots(self._plan), names).get(MAIN, [])
+        places = grouped([*self._over("counts of slots", slots), *self._over("empty slots", empty)])
+        return self._each(match._MatchPlace(*self._keyed), places)
 
     def _partial(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> dict[str, list[Any]]:
         if self._plan.unit.is_row:

@@ -3,6 +3,7 @@ differ in one row, even where that row is alone in its chunk."""
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -22,6 +23,7 @@ from tests.dpcore.hierarchy_questions import release_plan_of
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
+from tests.transforms.test_parted_release import parted, questions
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
@@ -89,6 +91,20 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
     columns = {each: pa.array(["x"] * 2000) for each in question.columns}
     rows = pa.table(columns | {name: pa.array(["x"] * 1999 + ["y"])})
     assert counted(plan, rows, "first") == counted(plan, pa.table(columns), "second")
+
+
+@pytest.mark.parametrize("buffered", [2**23, 700])
+def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, buffered) -> None:
+    """Also where counts leave before their bundle ends, and whatever matches no leaf."""
+    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
+    monkeypatch.setattr("dpcore.questions.slot_counts.BUFFERED_ROWS", buffered)
+    question = replace(questions(parted())[4], chunk_leaves=5)
+    assert question.is_matched and question.domain.unknown == "other"
+    plan = release_plan_of(question)
+    first = counted(plan, pa.table({"code": ["0100"] * 2000}), "first")
+    for code in ("9001", "0199", "7700", None):
+        rows = pa.table({"code": pa.array(["0100"] * 1999 + [code])})
+        assert first == counted(plan, rows, f"with {code}")
 
 
 @pytest.mark.parametrize("most", [2**21, 300])

@@ -153,3 +153,56 @@ def test_the_blocks_of_rhode_island(shared_data: Path) -> None:
     assert [universe.find(tract) for tract in tracts] == [(3, place) for place in range(244)]
     with pytest.raises(ValueError, match="a text of 16 digits"):
         read_universe(str(path), column="GEOID", digits=(2, 3, 6, 1, 4))
+
+
+# --- more leaves than are held ---
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 3)
+
+
+def in_groups(folder: Path, codes: pa.Array) -> str:
+    path = str(folder / "leaves.parquet")
+    pq.write_table(pa.table({"code": codes, "beside": codes}), path, row_group_size=2)
+    return path
+
+
+@pytest.mark.parametrize("codes", [["0203", "0101", "0102", "0701", "0100"], [203, 101, 102, 7, 1]])
+def test_a_large_table_of_codes_is_read_in_parts(codes, tmp_path, small_limit) -> None:
+    path = in_groups(tmp_path, pa.array(codes))
+    found = read_universe(path, column="code", digits=(2, 2))
+    assert found.is_parted and found == universe_from_codes(pa.array(codes), (2, 2))
+    assert not read_universe(path, columns=("code", "beside")).is_parted
+
+
+@pytest.mark.parametrize(
+    ("codes", "rule"),
+    [
+        (["0101", "0203", "0102", "0101"], "the leaf '0101' stands more than once"),
+        (["0101", "0203", "0102", "01"], "every code must be a text of 4 digits, unlike '01'"),
+        ([101, 203, 102, -1], "every code must have at most 4 digits, unlike -1"),
+        (["0101", "0203", "0102", None], "must not be null: every leaf has a code"),
+        ([1.5, 2.5, 3.5, 4.5], "has type double, but a universe needs texts or integers"),
+    ],
+)
+def test_a_large_table_is_refused_as_a_small_one(codes, rule, tmp_path, monkeypatch) -> None:
+    path, told = in_groups(tmp_path, pa.array(codes)), []
+    for limit in (2**24, 3):
+        monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", limit)
+        with pytest.raises(ValueError, match=rule) as refused:
+            read_universe(path, column="code", digits=(2, 2))
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+
+
+def test_a_large_file_that_is_none_is_refused(tmp_path, small_limit) -> None:
+    path = in_groups(tmp_path, pa.array(["0101", "0203", "0102", "0103"]))
+    with pytest.raises(ValueError, match="has no column 'other'"):
+        read_universe(path, column="other", digits=(2, 2))
+    data = bytearray(Path(path).read_bytes())
+    data[4:40] = bytes(36)
+    Path(path).write_bytes(data)
+    with pytest.raises(ValueError, match="is not a Parquet file"):
+        read_universe(path, column="code", digits=(2, 2))

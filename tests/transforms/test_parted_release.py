@@ -1,0 +1,234 @@
+"""Universes whose leaves are read in parts: the release is that of the universe held whole."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.hierarchy.leaves import universe_from_code_blocks
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.universe import Universe
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.release.in_memory import release_rows
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.sums import MeasureColumn
+from tests.dpcore.hierarchy_questions import (
+    BLOCKS,
+    CODES,
+    domain_of,
+    hierarchy_question,
+    random_rows,
+    release_plan_of,
+)
+from tests.transforms.eager import SLOT_HAND_OVERS, EagerRelease
+from tests.transforms.hierarchy_releases import files_of
+from tests.transforms.test_hierarchy_release import rows_in_two_files
+from transforms import files, universe_file
+from transforms.conservation import ConservationError
+from transforms.layout import universe_name
+from transforms.nonce import folder_nonce
+from transforms.universe_file import UniverseError, share_universes, universe_files
+
+ROWS = random_rows(5, 2600)
+# Unknown blocks of a known county, of an unknown one, and no text of digits.
+ODD = pa.array(["0113", "0199", "7700", "abc", None] * 520)
+ROWS = ROWS.set_column(
+    ROWS.column_names.index("code"),
+    "code",
+    pa.array(np.where(np.arange(2600) % 5 == 0, ODD.to_numpy(False), ROWS["code"].to_numpy())),
+)
+SIGNED = MeasureColumn(column="amount", lower=-5, upper=30)
+RACES = ("white", "black", "nobody")
+LEVELS = ("state", "county", "block")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit below the leaves of the tests' universe, and parts of three leaves."""
+    monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
+    monkeypatch.setattr("dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr("dpcore.rows.code_blocks._PART_CODES", 4)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
+    monkeypatch.setattr("dpcore.questions.slot_counts.BUFFERED_ROWS", 400)
+    monkeypatch.setattr(universe_file, "_LOADED", {})
+
+
+def parted(order: tuple[int, ...] = (3, 1, 2, 0)) -> Universe:
+    """The blocks, from a list in blocks of three."""
+    blocks = [pa.array(CODES[start : start + 3]) for start in range(0, len(CODES), 3)]
+    shuffled = [blocks[place] for place in order]
+    return universe_from_code_blocks(4, shuffled.__getitem__, (1, 1, 2), levels=LEVELS)
+
+
+def questions(universe: Universe, unit: PrivacyUnit = ADD_REMOVE_ROW) -> list[HierarchyQuestion]:
+    """Counts, sums and keys, with each policy."""
+    policies = [
+        {},
+        {"unknown": "other"},
+        {"missing": "other"},
+        {"unknown": "other", "missing": "other"},
+    ]
+    domains = [domain_of("digits", universe=universe, **each) for each in policies]
+    kinds = [{}, {"measure": SIGNED}, {"keys": RACES}, {"keys": RACES, "measure": SIGNED}]
+    return [
+        hierarchy_question("digits", name=f"t{i}{j}", domain=domain, unit=unit, **kind)  # type: ignore[arg-type]
+        for i, domain in enumerate(domains)
+        for j, kind in enumerate(kinds)
+    ]
+
+
+def plan_of(universe: Universe, chunks: int) -> ReleasePlan:
+    return release_plan_of(*(replace(each, chunk_leaves=chunks) for each in questions(universe)))
+
+
+def tables_of(found: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in found.items() if "/" in name}
+
+
+@pytest.mark.parametrize("chunks", [2**17, 25, 5, 4])
+def test_the_release_is_that_of_the_universe_held_whole(
+    chunks, tmp_path, key, run_steps, release_files
+) -> None:
+    plan = plan_of(parted(), chunks)
+    assert all(question.is_matched for question in plan.questions)
+    assert plan.digest == plan_of(BLOCKS, chunks).digest
+    run_steps(plan, ROWS, tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    assert tables_of(found) == files_of(plan_of(BLOCKS, chunks), ROWS, key)
+
+
+def test_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
+    plan = plan_of(parted(), 5)
+    run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
+    found = release_files(tmp_path / "out")
+    assert tables_of(found) == files_of(plan_of(BLOCKS, 5), ROWS, key)
+
+
+def test_in_memory(key) -> None:
+    wanted, found = (
+        release_rows(plan_of(each, 5), ROWS.combine_chunks().to_batches(), key)
+        for each in (BLOCKS, parted())
+    )
+    for question in wanted.plan.questions:
+        for part in question.parts():
+            place = part.kind, part.tree, part.key, part.index
+            assert found._read(*place) == wanted._read(*place)
+
+
+def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None:
+    (question,) = (replace(questions(parted())[2], chunk_leaves=5),)
+    counter = question.counter(dense=True, choices=None)  # type: ignore[arg-type]
+    assert [partial.place for partial in counter.take()] == list(question.places)
+    monkeypatch.setattr("dpcore.questions.slot_counts.MOST_SENT", 1)
+    assert list(counter.take()) == []
+
+
+@pytest.mark.parametrize("many", [0, 2], ids=["lost", "twice"])
+@pytest.mark.parametrize("place", SLOT_HAND_OVERS)
+def test_nothing_is_lost_on_the_way(place, many, tmp_path, reference) -> None:
+    plan = release_plan_of(questions(parted())[6])
+
+    def fault(name: str, elements: list[object]) -> list[object]:
+        if name != place:
+            return elements
+        if name.startswith("balance"):
+            return elements[1:] if many == 0 else [*elements, elements[0]]
+        return [*elements[:-1], *elements[-1:] * many]
+
+    output = str(tmp_path / "out")
+    shared, nonce = share_universes(plan, output), folder_nonce(output, bytes(16), reference.key_id)
+    release = EagerRelease(shared, reference, output, nonce, change=fault)
+    with pytest.raises(ConservationError, match="do not balance"):
+        release.run([ROWS.combine_chunks().to_batches()])
+    assert not (tmp_path / "out" / "record.json").exists()
+
+
+def test_a_unit_that_is_bounded_looks_its_rows_up(key) -> None:
+    unit = replace(ADD_REMOVE_ROW, columns=("id",), rows=3)
+    (question, *_) = questions(parted(), unit=unit)
+    assert not question.is_matched
+    whole = questions(BLOCKS, unit=unit)[0]
+    columns = {"code": ROWS["code"].combine_chunks()}
+    assert np.array_equal(question.leaf_ids(columns), whole.leaf_ids(columns))
+
+
+# --- the file ---
+
+
+def shared_plan(folder: Path) -> ReleasePlan:
+    return share_universes(release_plan_of(*questions(parted())[:2]), str(folder))
+
+
+def test_the_file_is_the_one_that_every_universe_has(tmp_path) -> None:
+    plan = shared_plan(tmp_path / "out")
+    path = tmp_path / "out" / universe_name(BLOCKS.digest)
+    assert pq.read_table(path) == BLOCKS.to_table()
+    assert list(universe_files(plan)) == [path.name]
+    before = path.stat().st_mtime_ns
+    universe_file._LOADED.clear()
+    assert universe_files(shared_plan(tmp_path / "out")) == universe_files(plan)
+    assert path.stat().st_mtime_ns == before
+
+
+def test_one_that_an_older_version_wrote_whole_is_read_in_parts(tmp_path) -> None:
+    (tmp_path / "out").mkdir()
+    path = tmp_path / "out" / universe_name(BLOCKS.digest)
+    pq.write_table(BLOCKS.to_table(), path, row_group_size=4)
+    data = path.read_bytes()
+    plan = shared_plan(tmp_path / "out")
+    universe = plan.questions[0].domain.universe  # type: ignore[attr-defined]
+    assert universe.is_parted and path.read_bytes() == data
+    assert universe.paths(3, np.arange(10)).to_pylist() == CODES
+    assert universe.find("1310") == BLOCKS.find("1310")
+
+
+def test_a_worker_reads_the_upper_levels_and_what_it_asks_for(tmp_path, monkeypatch) -> None:
+    message = pickle.dumps(shared_plan(tmp_path / "out"))
+    universe_file._LOADED.clear()
+    monkeypatch.setattr(files, "read_bytes", lambda path: pytest.fail(path))
+    plan = pickle.loads(message)
+    assert plan.digest == release_plan_of(*questions(BLOCKS)[:2]).digest
+    assert plan.questions[0].node_labels(3, np.array([9, 0])).to_pylist() == ["9001", "0100"]
+
+
+@pytest.mark.parametrize("code", ["0102", "9101"])
+def test_another_file_is_refused(code, tmp_path) -> None:
+    """One with another leaf, one with another county."""
+    message = pickle.dumps(shared_plan(tmp_path / "out"))
+    path = tmp_path / "out" / universe_name(BLOCKS.digest)
+    changed = sorted([*CODES[:-1], "9002"]) if code == "0102" else [*CODES[:-1], code]
+    other = universe_from_code_blocks(1, lambda _: pa.array(changed), (1, 1, 2), levels=LEVELS)
+    universe_file._LOADED.clear()
+    files.write_by(str(path), lambda file: universe_file.write_universe(other, file))
+    with pytest.raises((UniverseError, ValueError), match="not"):
+        pickle.loads(message).questions[0].node_labels(3, np.array([9]))
+
+
+# --- the list ---
+
+
+def test_a_list_in_any_order_gives_the_same_universe() -> None:
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)):
+        assert parted(order).is_parted and parted(order) == BLOCKS
+        assert parted(order).to_table() == BLOCKS.to_table()
+    assert parted().extended == BLOCKS.extended
+    assert parted().extended.find("other") == BLOCKS.extended.find("other")
+
+
+def test_a_leaf_twice_is_told() -> None:
+    blocks = [pa.array(["0101", "0102"]), pa.array(["0203", "0101"])]
+    with pytest.raises(ValueError, match="'0101' stands more than once"):
+        universe_from_code_blocks(2, blocks.__getitem__, (2, 2))
+
+
+def test_a_list_that_changes_is_told() -> None:
+    blocks = [pa.array(["0101", "0102"]), pa.array(["0203", "0204"])]
+    universe = universe_from_code_blocks(2, blocks.__getitem__, (2, 2))
+    blocks[0] = pa.array(["0101"])
+    fresh = universe.level_labels[-1].codes.followed_by(1)  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="not what it was"):
+        fresh[:]
