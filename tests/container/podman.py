@@ -14,6 +14,7 @@ import dpcore
 
 PROJECT = Path(__file__).resolve().parents[2]
 NAMES = ("worker", "launcher")
+PACKAGES = ("dpcore", "transforms", "pipelines")
 UID = 10001
 # Where the launcher's paths begin; workers have the same files there.
 MOUNTED = "/srv/dptrees"
@@ -51,7 +52,26 @@ def missing() -> str:
     for name in NAMES:
         if podman("image", "exists", image(name)).returncode != 0:
             return f"there is no image {image(name)}: run make container"
+        if stale(name):
+            return f"{image(name)} is of another state of the project: run make container"
     return ""
+
+
+def sources(folder: Path) -> dict[str, bytes]:
+    """The modules of the three packages in a folder, and the one beside them."""
+    paths = [path for package in PACKAGES for path in (folder / package).rglob("*.py")]
+    paths.append(folder / "dptrees.py")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def stale(name: str) -> bool:
+    """Whether an image holds another dptrees than this one, of another lock too."""
+    with root_of(name) as root:
+        (packages,) = (root / "opt/dptrees/lib").glob("python3.*/site-packages")
+        python = packages.parent.name
+        lock = PROJECT / "deploy" / "container" / "locks" / f"{python}.txt"
+        same = (root / "opt/dptrees/lock.txt").read_bytes() == lock.read_bytes()
+        return not same or sources(packages) != sources(PROJECT)
 
 
 def run(

@@ -49,3 +49,18 @@ def test_recipe_takes_no_secret_by_argument() -> None:
     wanted = {"PYTHON_VERSION", "BASE_IMAGE", "HARNESS_IMAGE", "VERSION", "REVISION"}
     assert arguments == wanted
     assert not re.search(r"release\.key|KEY=|PASSWORD|TOKEN", DOCKERFILE)
+
+
+def test_page_tells_the_arguments_and_targets_that_there_are() -> None:
+    page = (PROJECT / "docs" / "deploy" / "containers.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `([A-Z_]+)`(?:, `([A-Z_]+)`)? \|", page, flags=re.MULTILINE)
+    arguments = set(re.findall(r"^ARG (\w+)", DOCKERFILE, flags=re.MULTILINE))
+    assert {name for names in told for name in names if name} == arguments
+    targets = set(re.findall(r"^FROM .* AS (\w+)$", DOCKERFILE, flags=re.MULTILINE))
+    assert set(re.findall(r"--target (\w+)", page)) <= targets
+    python = re.search(r"^ARG PYTHON_VERSION=(.*)$", DOCKERFILE, flags=re.MULTILINE)
+    assert python is not None
+    for name in ("BASE_IMAGE", "HARNESS_IMAGE"):
+        default = re.search(rf"^ARG {name}=(.*)$", DOCKERFILE, flags=re.MULTILINE)
+        assert default is not None
+        assert f"`{default[1].replace('${PYTHON_VERSION}', python[1])}`" in page
