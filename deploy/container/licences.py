@@ -49,10 +49,10 @@ image, in its `dist-info`. Made by `make sbom`, which fails at a licence that is
 TAIL = """
 Not packages of Python:
 
-- The wheels of NumPy and SciPy hold OpenBLAS (BSD-3-Clause) with the run-time libraries of GCC: libgfortran
-  (GPL-3.0 with the GCC Runtime Library Exception) and libquadmath (LGPL-2.1). That of psycopg holds
-  libpq and what it needs (OpenSSL, Kerberos, OpenLDAP, SASL), that of pillow libraries of formats of
-  pictures: all permissive, their texts in the wheel's `dist-info`.
+- The wheels of NumPy and SciPy hold OpenBLAS (BSD-3-Clause) with the run-time libraries of GCC:
+  libgfortran (GPL-3.0 with the GCC Runtime Library Exception) and libquadmath (LGPL-2.1). That of
+  psycopg holds libpq and what it needs (OpenSSL, Kerberos, OpenLDAP, SASL), that of pillow the
+  libraries of formats of pictures: all permissive, their texts in the wheels.
 - `/opt/apache/beam/boot` of the worker is Apache Beam's (Apache-2.0), linked with Go modules.
 - What the base image holds is told in its `/usr/share/doc/*/copyright`.
 """

@@ -1,0 +1,81 @@
+"""Locks that install what setup.py asks for, on each Python, and name no place to fetch from."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import requires
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.container.locks import (
+    LOCKS,
+    MACHINES,
+    PROJECT,
+    PYTHONS,
+    entries,
+    environment,
+    extras,
+    locked,
+    packaging,
+)
+
+TEXTS = sorted(LOCKS.glob("*.txt"))
+
+
+def unsatisfied(wanted: list[str], python: str, machine: str, extra: str = "") -> list[str]:
+    """The requirements that a lock leaves out or has in another version."""
+    found = locked(python, machine)
+    seen = environment(python, machine) | {"extra": extra}
+    missing = []
+    for each in map(Requirement, wanted):
+        if each.marker is not None and not each.marker.evaluate(seen):
+            continue
+        version = found.get(canonicalize_name(each.name))
+        if version is None or not each.specifier.contains(version, prereleases=True):
+            missing.append(f"{each}: {version}")
+    return missing
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_has_what_setup_asks_for(python: str, machine: str) -> None:
+    said = packaging()
+    wanted = list(said["install_requires"])
+    for extra in extras():
+        wanted += said["extras_require"][extra]
+    assert unsatisfied(wanted, python, machine) == []
+
+
+@pytest.mark.parametrize("extra", ["", "aws", "gcp"])
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_has_what_beam_asks_for(python: str, extra: str) -> None:
+    wanted = requires("apache-beam")
+    assert wanted
+    assert unsatisfied(wanted, python, "x86_64", extra) == []
+
+
+def test_a_lock_that_lacks_a_package_is_told() -> None:
+    assert unsatisfied(["numpy>=99"], "3.11", "x86_64") != []
+    assert unsatisfied(["no-such-package"], "3.11", "x86_64") == ["no-such-package: None"]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_each_package_has_hashes_and_no_place(path: object) -> None:
+    text = (LOCKS / str(path)).read_text(encoding="utf-8")
+    found = entries(text)
+    assert found and all(hashes > 0 for _, hashes in found)
+    assert all(len(each.specifier) == 1 and "==" in str(each) for each, _ in found)
+    assert not re.search(r"https?:|index-url|find-links| @ ", text)
+
+
+def test_one_pyarrow_writes_the_same_bytes_on_all() -> None:
+    assert len({locked(python)["pyarrow"] for python in PYTHONS}) == 1
+
+
+def test_harness_is_of_the_beam_that_is_locked() -> None:
+    folder = PROJECT / "deploy" / "container"
+    (beam,) = {locked(python)["apache-beam"] for python in PYTHONS}
+    assert f"_sdk:{beam}\n" in (folder / "Dockerfile").read_text(encoding="utf-8")
+    assert f"\nBEAM={beam}\n" in (folder / "bases.sh").read_text(encoding="utf-8")
