@@ -10,6 +10,8 @@ INSTALLED_DEV := $(VENV)/installed-dev
 FLIGHTS := data/flights/part-2-of-2.parquet
 ENGINES := build/engines
 PRISM_VERSION := v2.77.0
+GCP := build/gcp
+FAKE_GCS_VERSION := v1.56.1
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -18,7 +20,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines test-engines gcp test-gcp lint types ci docs drawn benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -28,6 +30,8 @@ help:
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
+	@echo "make gcp         fetch the clients of Google Cloud and a stand-in of its storage (needs go)"
+	@echo "make test-gcp    Dataflow, Cloud Storage and Secret Manager against stand-ins"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -146,6 +150,28 @@ engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
 	@$(BIN)/python -m pytest -q -m engines tests
+
+# Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
+$(GCP)/installed: setup.py | $(INSTALLED)
+	@echo "Installing the clients of Google Cloud into $(GCP) (once, a minute)"
+	@$(BIN)/python -m venv --clear --without-pip $(GCP)
+	@$(GCP)/bin/python -c 'import pathlib, sys, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
+		"main.pth").write_text(sys.argv[1])' \
+		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@$(GCP)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-beam[gcp]>=2.77,<2.78'
+	@touch $@
+
+$(GCP)/bin/fake-gcs-server: | $(GCP)/installed
+	@$(call needs,go,which builds the stand-in of Cloud Storage)
+	@echo "Building fake-gcs-server $(FAKE_GCS_VERSION) into $(@D) (once, a minute or two)"
+	@GOBIN=$(CURDIR)/$(@D) go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+
+gcp: $(GCP)/installed $(GCP)/bin/fake-gcs-server
+
+test-gcp: gcp
+	@echo "Running the tests of Google Cloud"
+	@DPTREES_REQUIRE_GCP=1 $(GCP)/bin/python -m pytest -q -n auto tests/dataflow tests/transforms/secrets \
+		tests/transforms/test_google_storage.py
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"

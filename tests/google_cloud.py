@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIRED = "DPTREES_REQUIRE_GCP"
@@ -87,6 +89,7 @@ class _Tokens(BaseHTTPRequestHandler):
     """Gives any account a token, as Google's server of them does."""
 
     def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
         body = json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"})
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -102,11 +105,13 @@ def _account(folder: Path) -> Iterator[Path]:
     """The file of an account, and a server that believes it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    secret = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     account = {
-        "type": "authorized_user",
-        "client_id": "test",
-        "client_secret": "test",
-        "refresh_token": "test",
+        "type": "service_account",
+        "project_id": "test",
+        "private_key": pem.decode(),
+        "client_email": "test@test.iam.gserviceaccount.com",
         "token_uri": f"http://127.0.0.1:{server.server_address[1]}/token",
     }
     path = folder / "account.json"
