@@ -8,6 +8,7 @@ this process.
 """
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -47,6 +48,8 @@ def arguments_of(argv: list[str], folder: Path) -> list[str]:
 
 def launch(argv: list[str]) -> int:
     """Describes the job; returns the exit code."""
+    # What fails is told in one sentence; clients of Google Cloud log what they try again.
+    logging.getLogger().setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         try:
             arguments = arguments_of(argv, Path(folder))

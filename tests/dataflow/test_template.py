@@ -20,6 +20,12 @@ from tests.google_cloud import PROJECT
 from tests.transforms.conftest import key, key_file, rows  # noqa: F401
 from tests.transforms.test_object_store import parquet, settings
 
+STARTED = """
+import runpy, sys
+
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 FOLDER = PROJECT / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf-8"))
 PARAMETERS = {each["name"]: each for each in METADATA["parameters"]}
@@ -108,7 +114,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def launched(*argv: str) -> "subprocess.CompletedProcess[str]":
     """The entry in a process of its own, as the launcher starts it."""
     return subprocess.run(
-        [sys.executable, str(FOLDER / "main.py"), *argv],
+        [sys.executable, "-c", google_cloud.HERE_ONLY + STARTED, str(FOLDER / "main.py"), *argv],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         cwd="/",
         capture_output=True,

@@ -106,7 +106,7 @@ def configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable[[s
 def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
     paths = os.pathsep.join(filter(None, [str(google_cloud.PROJECT), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments],
+        [sys.executable, "-c", google_cloud.HERE_ONLY + KILLED, *arguments],
         env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=google_cloud.PROJECT,
         text=True,
