@@ -12,6 +12,8 @@ ENGINES := build/engines
 PRISM_VERSION := v2.77.0
 KUSTOMIZE_VERSION := v5.5.0
 AIRFLOW := build/airflow
+GCP := build/gcp
+FAKE_GCS_VERSION := v1.56.1
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -20,7 +22,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow gcp test-gcp
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -38,6 +40,8 @@ help:
 	@echo "make job-jars    Beam's job servers as one jar each, of which job jars are made (needs mvn)"
 	@echo "make kubernetes  check the manifests and units of deploy/ (needs go)"
 	@echo "make airflow     fetch Airflow 2 and 3 into build/, for the tests of the schedule"
+	@echo "make gcp         fetch the clients of Google Cloud and a stand-in of its storage (needs go)"
+	@echo "make test-gcp    Dataflow, Cloud Storage and Secret Manager against stand-ins"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
@@ -225,6 +229,28 @@ $(AIRFLOW)/%/fetched: deploy/airflow/requirements-%.txt | $(BIN)/python
 
 airflow: $(AIRFLOW)/2.11/fetched $(AIRFLOW)/3.3/fetched
 	@echo "Airflow is in $(AIRFLOW)"
+
+# Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
+$(GCP)/installed: setup.py | $(INSTALLED)
+	@echo "Installing the clients of Google Cloud into $(GCP) (once, a minute)"
+	@$(BIN)/python -m venv --clear --without-pip $(GCP)
+	@$(GCP)/bin/python -c 'import pathlib, sys, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
+		"main.pth").write_text(sys.argv[1])' \
+		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@$(GCP)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-beam[gcp]>=2.77,<2.78'
+	@touch $@
+
+$(GCP)/bin/fake-gcs-server: | $(GCP)/installed
+	@$(call needs,go,which builds the stand-in of Cloud Storage)
+	@echo "Building fake-gcs-server $(FAKE_GCS_VERSION) into $(@D) (once, a minute or two)"
+	@GOBIN=$(CURDIR)/$(@D) go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+
+gcp: $(GCP)/installed $(GCP)/bin/fake-gcs-server
+
+test-gcp: gcp
+	@echo "Running the tests of Google Cloud"
+	@DPTREES_REQUIRE_GCP=1 $(GCP)/bin/python -m pytest -q -n auto tests/dataflow tests/transforms/secrets \
+		tests/transforms/test_google_storage.py
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"

@@ -5,25 +5,42 @@ Both lie in build/gcp, an environment of its own; `make test-gcp` runs the tests
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIRED = "DPTREES_REQUIRE_GCP"
 _NO_CLIENTS = "no clients of Google Cloud here: make test-gcp"
 _NO_SERVER = "no stand-in of Cloud Storage here: make gcp"
 _START_SECONDS = 60
+# For processes: clients would ask Google for the regions of the account, and wait in vain.
+HERE_ONLY = """
+from google.auth import credentials
+
+credentials.CredentialsWithRegionalAccessBoundary._is_regional_access_boundary_lookup_required = (
+    lambda self: False
+)
+"""
 
 
 def needed(*, server: bool = False) -> pytest.MarkDecorator:
@@ -51,9 +68,89 @@ def _program() -> str | None:
     return shutil.which("fake-gcs-server", path=os.pathsep.join(places))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """A server of Cloud Storage's protocol that runs.
+
+    Attributes:
+        environment: by which Google's clients find it, and an account.
+    """
+
+    environment: dict[str, str]
+
+    def reach(self, patch: pytest.MonkeyPatch) -> None:
+        """Lets this process and its children use it."""
+        for name, value in self.environment.items():
+            patch.setenv(name, value)
+        exec(HERE_ONLY, {})
+        patch.setattr("apache_beam.io.filesystems.FileSystems._pipeline_options", None)
+
+    def new_bucket(self, name: str) -> Any:
+        """A new bucket, of Google's client; to be asked for once it is reached."""
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import storage as clients
+
+        client = clients.Client(project="test", credentials=AnonymousCredentials())
+        return client.create_bucket(f"bucket-{hashlib.sha256(name.encode()).hexdigest()[:16]}")
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """Gives any account a token, as Google's server of them does."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"access_token": "t", "expires_in": 3600, "token_type": "Bearer"})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
-def storage() -> Iterator[str]:
-    """A new server of Cloud Storage's protocol that holds objects in memory; its address."""
+def _account(folder: Path) -> Iterator[Path]:
+    """The file of an account, and a server that believes it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Tokens)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    secret = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    account = {
+        "type": "service_account",
+        "project_id": "test",
+        "private_key": pem.decode(),
+        "client_email": "test@test.iam.gserviceaccount.com",
+        "token_uri": f"http://127.0.0.1:{server.server_address[1]}/token",
+    }
+    path = folder / "account.json"
+    path.write_text(json.dumps(account))
+    try:
+        yield path
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def storage() -> Iterator[Storage]:
+    """A new server that holds objects in memory."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _account(Path(folder)) as account,
+        _server() as address,
+    ):
+        yield Storage(
+            environment={
+                "STORAGE_EMULATOR_HOST": address,
+                "GOOGLE_APPLICATION_CREDENTIALS": str(account),
+                "GOOGLE_CLOUD_PROJECT": "test",
+            }
+        )
+
+
+@contextmanager
+def _server() -> Iterator[str]:
     program = _program()
     assert program is not None, _NO_SERVER
     with socket.socket() as free:

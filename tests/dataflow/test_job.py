@@ -32,8 +32,8 @@ IMAGE = "europe-docker.pkg.dev/test/images/dptrees-worker:1.0"
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The address of a server of Cloud Storage."""
+def storage() -> Iterator[google_cloud.Storage]:
+    """A server of Cloud Storage."""
     with google_cloud.storage() as running:
         yield running
 
@@ -58,18 +58,13 @@ def rows() -> pa.Table:
 
 
 @pytest.fixture
-def bucket(address: str, monkeypatch: pytest.MonkeyPatch, rows, request) -> str:
+def bucket(storage, monkeypatch: pytest.MonkeyPatch, rows, request) -> str:
     """A bucket with rows, which this process reaches; and the key in Secret Manager."""
-    from google.cloud import storage
-
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
-    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    storage.reach(monkeypatch)
     payload = SimpleNamespace(data=KEY.to_text().encode())
     secrets = SimpleNamespace(access_secret_version=lambda **_: SimpleNamespace(payload=payload))
     monkeypatch.setattr(google, "_client", lambda: secrets)
-    client = storage.Client.create_anonymous_client()
-    client.project = "test"
-    made = client.create_bucket(f"bucket-{abs(hash(request.node.name)):x}")
+    made = storage.new_bucket(request.node.name)
     made.blob("rows/a.parquet").upload_from_string(parquet(rows))
     return f"gs://{made.name}"
 
@@ -90,7 +85,7 @@ def options(bucket: str, service: Service) -> list[str]:
     return [
         *("--runner=DataflowRunner", "--project=test", "--region=europe-west1"),
         *(f"--temp_location={bucket}/temp", f"--sdk_container_image={IMAGE}"),
-        *("--no_auth", f"--dataflow_endpoint=http://localhost:{service.port}"),
+        f"--dataflow_endpoint=http://localhost:{service.port}",
     ]
 
 

@@ -90,7 +90,7 @@ def test_what_workers_cannot_reach(changed, words, tmp_path: Path, monkeypatch, 
     chosen = settings(str(tmp_path / "rows.parquet"), "out", key) | changed
     path = tmp_path / "release.yaml"
     path.write_text(yaml.safe_dump({name: each for name, each in chosen.items() if each}))
-    assert main(["release", str(path), *options("--no_auth")]) == 2
+    assert main(["release", str(path), *options()]) == 2
     assert words in capsys.readouterr().err
 
 

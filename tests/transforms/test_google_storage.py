@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import yaml
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.command import main
@@ -22,7 +22,7 @@ from transforms import files
 from transforms.files import OutputError
 
 pytestmark = google_cloud.needed(server=True)
-OPTIONS = ("--no_auth", "--project=test")
+OPTIONS = ("--project=test",)
 # Kills itself as the second part is sent, half of it on its way.
 KILLED = """
 import os, signal
@@ -43,8 +43,8 @@ main()
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The address of a server."""
+def storage() -> Iterator[google_cloud.Storage]:
+    """A server."""
     with google_cloud.storage() as running:
         yield running
 
@@ -52,13 +52,8 @@ def address() -> Iterator[str]:
 class Bucket:
     """A bucket of the server, as a client of its own sees it."""
 
-    def __init__(self, name: str) -> None:
-        from google.cloud import storage
-
-        self.name = name
-        client = storage.Client.create_anonymous_client()
-        client.project = "test"
-        self._bucket = client.create_bucket(name)
+    def __init__(self, bucket: Any) -> None:
+        self.name, self._bucket = bucket.name, bucket
 
     def put(self, name: str, data: bytes) -> None:
         self._bucket.blob(name).upload_from_string(data)
@@ -85,12 +80,11 @@ def delete_one_by_one(self, paths: list[str]) -> list[tuple[str, None]]:
 
 
 @pytest.fixture
-def bucket(address: str, monkeypatch: pytest.MonkeyPatch, request, rows: pa.Table) -> Bucket:
+def bucket(storage, monkeypatch: pytest.MonkeyPatch, request, rows: pa.Table) -> Bucket:
     """A bucket with the rows, which this process and its children may use."""
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
-    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    storage.reach(monkeypatch)
     monkeypatch.setattr("apache_beam.io.gcp.gcsio.GcsIO.delete_batch", delete_one_by_one)
-    made = Bucket(f"bucket-{abs(hash(request.node.name)):x}")
+    made = Bucket(storage.new_bucket(request.node.name))
     made.put("rows/a.parquet", parquet(rows.slice(0, 1700)))
     made.put("rows/b.parquet", parquet(rows.slice(1700)))
     return made
@@ -112,7 +106,7 @@ def configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable[[s
 def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
     paths = os.pathsep.join(filter(None, [str(google_cloud.PROJECT), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments],
+        [sys.executable, "-c", google_cloud.HERE_ONLY + KILLED, *arguments],
         env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=google_cloud.PROJECT,
         text=True,
