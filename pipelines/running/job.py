@@ -51,6 +51,8 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     for experiment in options.view_as(DebugOptions).experiments or []:
         if experiment.startswith(_REFUSED_EXPERIMENTS):
             raise UserError(f"--experiments={experiment}: refused, since it shows rows")
+    if standard.streaming:
+        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
     options.view_as(SetupOptions).save_main_session = False
     unit_shards_of(options)  # refuses what is out of range
     return options

@@ -13,6 +13,7 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import (
+    NAMES,
     PEOPLE,
     SECRET,
     SENTINEL,
@@ -26,6 +27,7 @@ from tests.engines.servers import PROJECT, Engine, engine
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
 
+@pytest.mark.parametrize("running", [*NAMES, "spark_cluster"], indirect=True)
 def test_release(
     workspace: Workspace, undisturbed: dict[str, bytes], leaks: Callable[[Path], list[str]]
 ) -> None:
