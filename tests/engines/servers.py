@@ -146,7 +146,7 @@ SPECULATION = (
     "spark.speculation.multiplier=1.01",
     "spark.speculation.quantile=0.5",
     "spark.speculation.interval=20ms",
-    "spark.speculation.minTaskRuntime=50ms",
+    "spark.speculation.minTaskRuntime=1500ms",
     "spark.speculation.efficiency.enabled=false",
 )
 
