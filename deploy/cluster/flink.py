@@ -103,7 +103,7 @@ class FlinkCluster:
         self.servers.start(f"worker-pool-{number}", pool)
 
     def _wait(self, numbers: Iterable[int]) -> None:
-        pools = [worker_pool.address(number, self.ports.pool) for number in numbers]
+        pools = [f"{worker_pool.host(number)}:{self.ports.pool}" for number in numbers]
         running = sum(name.startswith("worker-pool") for name in self.servers.running)
         self.servers.wait(
             lambda: (

@@ -175,10 +175,13 @@ class Ports:
 
 def job_server(servers: Servers, name: str, command: list[str], ports: Ports) -> None:
     """Start a job server and wait until it takes jobs."""
-    names = ("job", "artifact", "expansion")
-    options = [f"--{each}-port={getattr(ports, each)}" for each in names]
-    artifacts = f"--artifacts-dir={servers.folder / 'artifacts'}"
-    servers.start(name, [*command, *options, artifacts])
+    options = (
+        f"--job-port={ports.job}",
+        f"--artifact-port={ports.artifact}",
+        f"--expansion-port={ports.expansion}",
+        f"--artifacts-dir={servers.folder / 'artifacts'}",
+    )
+    servers.start(name, [*command, *options])
     servers.wait(lambda: accepts_jobs(f"localhost:{ports.job}"), "the job server")
 
 

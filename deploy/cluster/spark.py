@@ -53,7 +53,7 @@ class SparkCluster:
         home.mkdir(exist_ok=True)
         (home / "jars").symlink_to(LIB)
         listening = ("--port", str(ports.cluster), "--webui-port", str(ports.page))
-        self._start("master", "master.Master", *listening)
+        self._start("master", "master.Master", "--host", "localhost", *listening)
         self.servers.wait(lambda: bool(overview(ports.page, "json/")), "Spark's master")
         for number in range(self.workers):
             self._start_worker(number)
@@ -91,7 +91,7 @@ class SparkCluster:
 
     def _start(self, name: str, role: str, *options: str, **environment: str) -> None:
         folder = self.servers.folder
-        command = [*java(LIB, folder, "-Xmx300m"), f"{DEPLOY}.{role}", "--host", "localhost"]
+        command = [*java(LIB, folder, "-Xmx300m"), f"{DEPLOY}.{role}"]
         environment |= {
             "SPARK_HOME": str(folder / "spark-home"),
             "SPARK_LOCAL_DIRS": str(folder / "tmp"),
@@ -101,16 +101,18 @@ class SparkCluster:
 
     def _start_worker(self, number: int) -> None:
         work = ("--work-dir", str(self.servers.folder / f"work-{number}"))
+        # As on machines of their own: a task that is tried twice at once runs on two hosts.
+        host = ("--host", worker_pool.host(number))
         size = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
         # An executor has the environment of its worker.
         named = worker_pool.hosts(number, self.servers.folder)
-        worker = ("worker.Worker", *size, *work, self.url)
+        worker = ("worker.Worker", *host, *size, *work, self.url)
         self._start(f"worker-{number}", *worker, JAVA_TOOL_OPTIONS=named)
         pool = worker_pool.command(number, self.ports.pool)
         self.servers.start(f"worker-pool-{number}", pool)
 
     def _wait(self, numbers: Iterable[int]) -> None:
-        pools = [worker_pool.address(number, self.ports.pool) for number in numbers]
+        pools = [f"{worker_pool.host(number)}:{self.ports.pool}" for number in numbers]
         running = sum(name.startswith("worker-pool") for name in self.servers.running)
         self.servers.wait(
             lambda: (

@@ -26,22 +26,22 @@ OPTIONS = (
 )
 
 
-def address(number: int, port: int) -> str:
-    """Where the pool of a task manager or executor of this machine listens, counted from 0."""
-    return f"127.0.0.{number + 1}:{port}"
+def host(number: int) -> str:
+    """The address of a task manager's or executor's pool on this machine, counted from 0."""
+    return f"127.0.0.{number + 1}"
 
 
 def hosts(number: int, folder: Path) -> str:
     """The option of Java that makes `NAME` lead to a pool, and nothing else to another machine."""
     path = folder / f"hosts-{number}"
     names = f"127.0.0.1 localhost {socket.gethostname()}"
-    path.write_text(f"{names}\n{address(number, 0).split(':')[0]} {NAME}\n")
+    path.write_text(f"{names}\n{host(number)} {NAME}\n")
     return f"-Djdk.net.hosts.file={path}"
 
 
 def command(number: int, port: int) -> list[str]:
     """The command that starts a pool; its environment's ``python`` is that of the workers."""
-    return [sys.executable, "-m", "deploy.cluster.worker_pool", address(number, port)]
+    return [sys.executable, "-m", "deploy.cluster.worker_pool", f"{host(number)}:{port}"]
 
 
 def main() -> int:

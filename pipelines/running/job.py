@@ -56,6 +56,8 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     standard = options.view_as(StandardOptions)
     standard.runner = _named_runner(standard.runner or "")
     _check_experiments(options)
+    if standard.streaming:
+        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
     options.view_as(SetupOptions).save_main_session = False
     unit_shards_of(options)  # refuses what is out of range
     if is_dataflow(options):

@@ -163,7 +163,7 @@ class Workspace:
         return log.read_bytes()[-3000:].decode(errors="replace")
 
     def plant(self, **settings: float) -> None:
-        """Plant faults: ``sleep`` and ``raise_``; 0 takes them away."""
+        """Plant faults: ``sleep``, ``straggle`` and ``raise_``; 0 takes them away."""
         for name, value in settings.items():
             (self.engine.faults / name.strip("_")).write_text(str(value))
 
@@ -240,7 +240,7 @@ def workspace(tmp_path: Path, running: Engine) -> Iterator[Workspace]:
     """A workspace of this test alone, on the engine in turn, without faults."""
     made = make_workspace(tmp_path, running)
     yield made
-    made.plant(sleep=0, raise_=0)
+    made.plant(sleep=0, straggle=0, raise_=0)
 
 
 @pytest.fixture(scope="session")

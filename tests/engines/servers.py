@@ -140,11 +140,29 @@ def flink_cluster(folder: Path) -> Iterator[Engine]:
         cluster.servers.stop()
 
 
+# A task that takes longer than another of its stage is tried a second time meanwhile.
+SPECULATION = (
+    "spark.speculation=true",
+    "spark.speculation.multiplier=1.01",
+    "spark.speculation.quantile=0.5",
+    "spark.speculation.interval=20ms",
+    "spark.speculation.minTaskRuntime=1500ms",
+    "spark.speculation.efficiency.enabled=false",
+)
+
+
 @contextmanager
-def spark_cluster(folder: Path, *properties: str) -> Iterator[Engine]:
-    """A master, two workers of one core with a worker pool each, and a job server."""
+def spark_cluster(folder: Path) -> Iterator[Engine]:
+    """A master, two workers of one core with a worker pool each, and a job server; what tasks did
+    is in ``folder/events``."""
+    events = folder / "events"
+    events.mkdir()
+    logged = ("spark.eventLog.enabled=true", f"spark.eventLog.dir={events.as_uri()}")
     cluster = SparkCluster(
-        servers=servers_in(folder), ports=Ports.free(), workers=2, properties=properties
+        servers=servers_in(folder),
+        ports=Ports.free(),
+        workers=2,
+        properties=(*SPECULATION, *logged),
     )
     try:
         cluster.start()

@@ -7,6 +7,7 @@ replaced, or a later run swept, is compared with the release that nothing distur
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -82,7 +83,7 @@ def test_bundles_processed_again(workspace: Workspace, undisturbed: Files, leaks
     assert len(written) > 1.5 * len(set(written))
 
 
-@engines("flink", "flink_cluster", "spark")
+@engines("flink", "spark", "spark_cluster")
 def test_every_stage_fails_once_after_its_work(
     workspace: Workspace, undisturbed: Files, leaks: Leaks
 ) -> None:
@@ -92,6 +93,19 @@ def test_every_stage_fails_once_after_its_work(
     begun, raised = workspace.noted("begun"), workspace.noted("raised")
     assert set(raised) == set(begun)
     assert any(WRITE in stage for stage in raised)
+
+
+@engines("flink_cluster")
+def test_checkpoints_and_blocking_shuffles(
+    workspace: Workspace, undisturbed: Files, leaks: Leaks
+) -> None:
+    """Options of Flink for what is to be tried again: the first means nothing to a batch job, with
+    the second every stage is stored, so that fewer of them are."""
+    options = ("--checkpointing_interval=500", "--execution_mode_for_batch=BATCH_FORCED")
+    workspace.plant(raise_=1)
+    workspace.release((*workspace.engine.quick, *options))
+    check_drawn_once(workspace, undisturbed, leaks)
+    assert any(WRITE in stage for stage in workspace.noted("raised"))
 
 
 @engines("spark")
@@ -139,10 +153,30 @@ def test_one_of_two_workers_killed(workspace: Workspace, undisturbed: Files, lea
     check_drawn_once(workspace, undisturbed, leaks)
 
 
+@engines("spark_cluster")
+def test_tasks_run_twice_at_once(workspace: Workspace, undisturbed: Files, leaks: Leaks) -> None:
+    """Speculation: what the slow one of two workers does, the other does again meanwhile."""
+    before = second_attempts(workspace)
+    workspace.plant(straggle=3)
+    workspace.release()
+    check_drawn_once(workspace, undisturbed, leaks)
+    assert second_attempts(workspace) > before
+
+
+def second_attempts(workspace: Workspace) -> int:
+    """How many tasks Spark has begun while it still ran them elsewhere."""
+    logs = (workspace.engine.servers.folder / "events").iterdir()
+    events = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    begun = [each["Task Info"] for each in events if each["Event"] == "SparkListenerTaskStart"]
+    return sum(task["Speculative"] for task in begun)
+
+
 @pytest.mark.parametrize(
     ("running", "step"),
     [
-        *((name, step) for name in ("prism", "flink", "spark") for step in STEPS),
+        *(("prism", step) for step in STEPS),
+        *(("flink", step) for step in (DRAW, COMMIT)),
+        *(("spark", step) for step in (READ, WRITE)),
         # Here the job goes on without its launcher, and the second one waits for its slots.
         *(("flink_cluster", step) for step in (READ, WRITE)),
     ],

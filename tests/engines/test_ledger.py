@@ -15,6 +15,8 @@ from tests.pipelines.ledger.asked import account_of, opened
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
 
+# One engine of each kind; those of this process are tested in tests/pipelines/ledger.
+@pytest.mark.parametrize("running", ["prism", "flink_cluster", "spark"], indirect=True)
 def test_one_draw_a_reservation(workspace: Workspace) -> None:
     url = f"sqlite:///{workspace.folder}/budget.db"
     ledger = opened(url, account_of("1"))

@@ -13,6 +13,7 @@ import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from tests.engines.conftest import (
+    NAMES,
     PEOPLE,
     SECRET,
     SENTINEL,
@@ -26,6 +27,7 @@ from tests.engines.servers import PROJECT, Engine, engine
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
 
+@pytest.mark.parametrize("running", [*NAMES, "spark_cluster"], indirect=True)
 def test_release(
     workspace: Workspace, undisturbed: dict[str, bytes], leaks: Callable[[Path], list[str]]
 ) -> None:
@@ -101,6 +103,8 @@ def examples_released(
 
 # An ordered tree once per key; a calendar and a sparse tree, whose universe workers load from the
 # release's folder; a box of columns.
+# With what the local runner makes they are compared.
+@pytest.mark.parametrize("running", ["prism", "flink", "flink_cluster", "spark"], indirect=True)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example(
     tmp_path: Path,

@@ -534,6 +534,7 @@ def test_no_permission(workspace: Workspace) -> None:
         ("--runner=interactive", "exact counts"),
         ("--experiments=enable_data_sampling", "refused, since it shows rows"),
         ("--experiment=enable_data_sampling", "refused, since it shows rows"),
+        ("--streaming", "refused, since a release is a batch job, of rows that end"),
         ("--experiments=enable_always_on_exception_sampling", "refused, since it shows rows"),
     ],
 )

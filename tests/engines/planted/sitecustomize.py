@@ -4,13 +4,15 @@ With DPTREES_FAULTS=FOLDER, every bundle of every process leaves a note of its s
 and every file that a release writes leaves its name and checksum, so that a test sees all that was
 ever drawn, even what was replaced or swept later. Files in the folder plant faults:
 
-    sleep   seconds that every bundle waits before it begins
-    raise   how many different bundles of every stage fail, each once, after all their work is done
-    python  the version that processes of workers say they run
+    sleep     seconds that every bundle waits before it begins
+    straggle  seconds that every bundle waits beside, in the one process that first asks
+    raise     how many different bundles of every stage fail, each once, after all their work
+    python    the version that processes of workers say they run
 
 Without the variable nothing happens.
 """
 
+import contextlib
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -39,6 +41,14 @@ def note(name, line):
         os.close(handle)
 
 
+def straggles():
+    """Whether this process is the slow one: the first that asks."""
+    path = Path(FOLDER, "straggler")
+    with contextlib.suppress(FileExistsError), path.open("x") as named:
+        named.write(str(os.getpid()))
+    return path.read_text() == str(os.getpid())
+
+
 def stage_of(processor):
     """The steps that a bundle runs through; the same for every run of a job."""
     transforms = processor.process_bundle_descriptor.transforms.values()
@@ -65,6 +75,8 @@ def plant_in_bundles(module):
         stage = stage_of(self)
         note("begun", stage)
         time.sleep(setting("sleep"))
+        if setting("straggle") and straggles():
+            time.sleep(setting("straggle"))
         self.planted = hashlib.sha256()
         for operation in self.ops.values():
             if isinstance(operation, module.DataInputOperation):
