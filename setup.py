@@ -27,6 +27,9 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
+# What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
+# and JSON alone.
+YAML = ["docstring-parser>=0.15,<1"]
 TEST = [
     *S3_SERVER,
     *POSTGRESQL,
@@ -40,9 +43,6 @@ TEST = [
     "pytest-xdist",
     "setuptools",
 ]
-# What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
-# and JSON alone.
-YAML = ["docstring-parser>=0.15,<1"]
 # What benchmarks/synthetic trains its classifiers with.
 BENCH = ["scikit-learn>=1.5,<2"]
 # The site of docs/ (`make docs`): nothing that a release needs.
