@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -116,21 +117,20 @@ class Airflow:
         return [json.loads(line) for line in told.read_text().splitlines()], log
 
 
+@pytest.fixture(scope="module")
+def airflow_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Airflow]:
+    """The Airflow of a version, made once for all tests, and 4 days of rows."""
+    return cache(lambda version: _airflow(version, tmp_path_factory))
+
+
 @pytest.fixture(
     params=[pytest.param(each, marks=pytest.mark.xdist_group(each)) for each in ("3.3", "2.11")]
 )
-def airflow(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
-    """An Airflow of each version, and 4 days of rows; all tests share it."""
-    return _airflow(request.param, tmp_path_factory)
+def airflow(request: pytest.FixtureRequest, airflow_of: Callable[[str], Airflow]) -> Airflow:
+    """That of each version."""
+    return airflow_of(request.param)
 
 
-@pytest.fixture
-def newest(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
-    """That of the newest version."""
-    return _airflow("3.3", tmp_path_factory)
-
-
-@cache
 def _airflow(version: str, folders: pytest.TempPathFactory) -> Airflow:
     programs = PROJECT / "build" / "airflow" / version / "bin"
     if not (programs.parent / "fetched").exists():
@@ -210,9 +210,10 @@ def test_what_exit_codes_lead_to(airflow: Airflow) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("3.3")
-def test_a_backfill_spends_once_in_whatever_order(newest: Airflow) -> None:
+def test_a_backfill_spends_once_in_whatever_order(airflow_of: Callable[[str], Airflow]) -> None:
     """A day that is too early, three days twice, and a day for which a ledger has no room."""
-    airflow, output = newest, newest.folder / "out" / "flights-daily"
+    airflow = airflow_of("3.3")
+    output = airflow.folder / "out" / "flights-daily"
     stood = (output / "period-0001").exists()  # of another test
     runs = [(5, "daily.yaml"), *((day, "daily.yaml") for day in (1, 2, 3) * 2), (1, "poor.yaml")]
     (early, *days, overspent), log = airflow.days(*runs)
