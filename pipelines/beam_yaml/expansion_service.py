@@ -30,6 +30,7 @@ from apache_beam.runners.portability.expansion_service import ExpansionServiceSe
 from apache_beam.utils import thread_pool_executor
 
 from pipelines.beam_yaml.transform import URN
+from pipelines.terminal_text import print_line
 
 
 def service(address: str, options: PipelineOptions) -> tuple[grpc.Server, int]:
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     server.start()
-    print(f"{URN} at {chosen.host}:{port}", flush=True)
+    print_line(f"{URN} at {chosen.host}:{port}")
+    sys.stdout.flush()
     ended.wait()
     server.stop(None)
     return 0

@@ -1,4 +1,4 @@
-"""The section of a step: a configuration that says nothing of where the rows lie.
+"""The section of a step: a configuration whose rows are, mostly, those of the step before.
 
 Beam reads YAML 1.1 and floats, `pipelines.sections.yaml_document` YAML 1.2 and decimals. So a
 section is written down as JSON, which both read alike, and checked like a file of dptrees.
@@ -18,11 +18,10 @@ from pipelines.sections.yaml_document import parse_document
 
 SOURCE = "DPTree"
 # Stands for the rows of the step before, of which no file is read.
-_INPUT = {"format": "parquet", "path": "rows"}
+_NO_FILES = {"format": "parquet", "path": "rows of the step before"}
 # What a step cannot do, since it takes place before the job and after it.
 _OUTSIDE = "does not go with DPTree, which does nothing {} the job; dptrees release does"
 _REFUSED = {
-    "input": "does not go with DPTree: its rows are those of the step before",
     "ledger": _OUTSIDE.format("before"),
     "dataset": _OUTSIDE.format("before"),
     "signing_key": _OUTSIDE.format("after"),
@@ -63,13 +62,32 @@ def configuration_of_text(text: str) -> Configuration:
         for key, rule in _REFUSED.items():
             if key in values:
                 raise ConfigurationError(f"{SOURCE}: {key}: {rule}")
-        values = {"input": _INPUT} | values
+        values = {"input": _NO_FILES} | values
     configuration = checked_configuration(values, SOURCE, {})
     if configuration.selection is not None:
         raise ConfigurationError(
             f"{SOURCE}: trees: keys: private {_OUTSIDE.format('before')}; list the keys"
         )
     return configuration
+
+
+def check_rows(configuration: Configuration, *, given: bool) -> None:
+    """Checks that rows come from one place.
+
+    Args:
+        configuration: of the section.
+        given: whether a step stands before.
+
+    Raises:
+        ConfigurationError: they come from two places, or from none.
+    """
+    has_files = configuration.input_paths != (_NO_FILES["path"],)
+    if has_files and given:
+        raise ConfigurationError(
+            f"{SOURCE}: input: does not go with a step before, whose rows are released"
+        )
+    if not has_files and not given:
+        raise ConfigurationError(f"{SOURCE}: input: is required, since no step stands before")
 
 
 def _numbers(value: Any) -> Any:

@@ -13,9 +13,12 @@ from apache_beam.portability.api import external_transforms_pb2
 from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 
 from dpcore.release.guarantee import CHECKSUM
-from pipelines.beam_yaml.section import configuration_of_text, section_text
+from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
 from pipelines.running.job import beam_options
+from pipelines.running.output import Wanted
+from pipelines.running.stage import Stage
 from transforms import files
+from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 from transforms.standing import read_manifest
 
@@ -40,12 +43,12 @@ class Released(NamedTuple):
 
 @beam.PTransform.register_urn(URN, external_transforms_pb2.ExternalConfigurationPayload)
 class DPTree(beam.PTransform):
-    """A differentially private release of the rows of the step before.
+    """A differentially private release of the rows of the step before, or of files.
 
     Args:
         configuration: the whole section as a text of YAML; or its keys, one by one.
         section: release, output, key or key_file, privacy, trees: those of docs/configuration.md
-            but for input, ledger, dataset and signing_key.
+            but for ledger, dataset and signing_key; input where no step stands before.
 
     Returns:
         PCollection[Released]: one row, once the release is there.
@@ -55,6 +58,9 @@ class DPTree(beam.PTransform):
         UserError: the pipeline's runner, or an option of it, cannot be used.
     """
 
+    # Beam YAML asks: it may stand first.
+    _yaml_requires_inputs = False
+
     def __init__(self, configuration: str | None = None, **section: Any) -> None:
         super().__init__()
         self._text = section_text(section) if configuration is None else configuration
@@ -63,6 +69,10 @@ class DPTree(beam.PTransform):
 
     def expand(self, rows: Any) -> Any:
         _check_options(rows.pipeline.options)
+        first = isinstance(rows, beam.pvalue.PBegin)
+        check_rows(self._configuration, given=not first)
+        if first:
+            rows = rows | "Read" >> self._reading(rows.pipeline.options)
         release = ReleaseTrees(
             self._plan,
             key=self._configuration.key,
@@ -72,10 +82,23 @@ class DPTree(beam.PTransform):
         )
         return (
             rows
-            # A row -> str, the path of the manifest
+            # A row, or batches with their balance -> str, the path of the manifest
             | "Release" >> release
             # str -> Released
             | "Told" >> beam.Map(_released, self._configuration.release).with_output_types(Released)
+        )
+
+    def _reading(self, options: PipelineOptions) -> ReadBatches:
+        """What reads the files, once the first one is seen to have what is read."""
+        configuration = self._configuration
+        Stage(
+            configuration=configuration, asked=self._plan, options=options, wanted=Wanted()
+        ).check_input()
+        return ReadBatches(
+            patterns=tuple(map(files.absolute, configuration.input_paths)),
+            format=configuration.input_format,
+            options=configuration.input_options,
+            plan=self._plan,
         )
 
     def to_runner_api_parameter(self, context: Any) -> tuple[str, Any]:

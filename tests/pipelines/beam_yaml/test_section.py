@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dpcore.release.guarantee import manifest_of
-from pipelines.beam_yaml.section import configuration_of_text, section_text
+from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
 from pipelines.sections.error import ConfigurationError
 
 SECTION = """
@@ -47,7 +47,6 @@ def test_days_are_told_as_texts() -> None:
 @pytest.mark.parametrize(
     ("added", "sentence"),
     [
-        ("input: {format: csv, path: x}", "input: does not go with DPTree: its rows are those of"),
         (
             "ledger: sqlite:///x.db",
             "ledger: does not go with DPTree, which does nothing before the",
@@ -72,3 +71,14 @@ def test_private_keys_take_a_release_of_their_own() -> None:
     section["trees"][0]["by"] = {"column": "ward", "type": "text", "keys": "private"}
     with pytest.raises(ConfigurationError, match=r"^DPTree: trees: keys: private does not go"):
         configuration_of_text(section_text(section))
+
+
+def test_rows_come_from_one_place() -> None:
+    rows = configuration_of_text(SECTION)
+    files = configuration_of_text(SECTION + "input: {format: csv, path: x}")
+    check_rows(rows, given=True)
+    check_rows(files, given=False)
+    with pytest.raises(ConfigurationError, match=r"^DPTree: input: does not go with a step before"):
+        check_rows(files, given=True)
+    with pytest.raises(ConfigurationError, match=r"^DPTree: input: is required, since no step"):
+        check_rows(rows, given=False)

@@ -45,12 +45,10 @@ def section_of(workspace: Workspace, output: Path) -> dict[str, Any]:
 
 
 def pipeline_of(workspace: Workspace, section: dict[str, Any]) -> str:
-    """A pipeline that reads the rows and releases them."""
+    """A pipeline that reads the rows, where the section does not, and releases them."""
     rows = {"path": str(workspace.rows / "*.parquet")}
-    steps = [
-        {"type": "ReadFromParquet", "config": rows},
-        {"type": "DPTree", "config": section},
-    ]
+    steps: list[Any] = [] if "input" in section else [{"type": "ReadFromParquet", "config": rows}]
+    steps.append({"type": "DPTree", "config": section})
     providers = [{"include": str(PROVIDER)}]
     pipeline = {"pipeline": {"type": "chain", "transforms": steps}, "providers": providers}
     path = workspace.folder / "pipeline.yaml"
@@ -58,13 +56,16 @@ def pipeline_of(workspace: Workspace, section: dict[str, Any]) -> str:
     return f"--yaml_pipeline_file={path}"
 
 
-def test_the_release_is_that_of_the_command(workspace: Workspace) -> None:
+@pytest.mark.parametrize("input", [False, True], ids=["of a step", "of files"])
+def test_the_release_is_that_of_the_command(workspace: Workspace, input: bool) -> None:
     assert workspace.release().code == 0
     output = workspace.folder / "own"
     output.mkdir()
     nonce = (workspace.output / "nonce.json").read_bytes()
     (output / "nonce.json").write_bytes(nonce)  # so that noise can be compared
-    done = run_yaml(workspace.folder, pipeline_of(workspace, section_of(workspace, output)))
+    section = section_of(workspace, output)
+    section |= {"input": workspace.settings["input"]} if input else {}
+    done = run_yaml(workspace.folder, pipeline_of(workspace, section))
     assert done.returncode == 0, done.stderr[-2000:]
     for path in output.rglob("*.*"):
         assert path.read_bytes() == (workspace.output / path.relative_to(output)).read_bytes()
