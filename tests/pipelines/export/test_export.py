@@ -13,6 +13,7 @@ import pytest
 
 from dpcore.release.guarantee import CHECKSUM
 from pipelines.release_folder import ReleaseFolder
+from tests.optional import table_library
 from tests.pipelines.conftest import Outcome, Workspace
 
 NAMES = {"all_nodes", "all_cdf", "places_nodes", "places_cdf", "quantiles"}
@@ -47,7 +48,7 @@ def test_files(released: Workspace, tmp_path: Path) -> None:
 
 
 def test_delta(released: Workspace, tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
+    deltalake = table_library("deltalake")
     outcome = export(released, "--to", "delta", "--into", tmp_path)
     assert outcome.code == 0, outcome.err
     table = deltalake.DeltaTable(tmp_path / "places_nodes")
@@ -61,7 +62,7 @@ def test_delta(released: Workspace, tmp_path: Path) -> None:
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    catalogs = pytest.importorskip("pyiceberg.catalog")
+    catalogs = table_library("pyiceberg.catalog")
     properties = {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
@@ -88,7 +89,7 @@ def test_another_release_beside_it(
     again: Workspace, catalog: Any, tmp_path: Path, format: str
 ) -> None:
     """Of another configuration, with a parameter that the first one has not."""
-    deltalake = pytest.importorskip("deltalake")
+    deltalake = table_library("deltalake")
     into = "counts" if format == "iceberg" else str(tmp_path / "lake")
     options = ["--to", format, "--into", into]
     options += ["--catalog", "lake"] if format == "iceberg" else []

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from tests import postgresql
+from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.postgresql import PostgresqlTable
 
-pytest.importorskip("adbc_driver_postgresql")
+table_library("adbc_driver_postgresql")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 VISITS = PostgresqlTable(table="visits", connection="env:VISITS_URL")
