@@ -27,12 +27,11 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
-# Tables that rows are read from, and releases are written to.
+# Tables that rows are read from, and releases are written to. BigQuery's client is in gcp.
 ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
 DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
-BIGQUERY = ["google-cloud-bigquery-storage>=2.37,<3"]
-TABLES = [*ICEBERG, *DELTA, *SQL, *BIGQUERY]
+TABLES = [*ICEBERG, *DELTA, *SQL]
 TEST = [
     *S3_SERVER,
     *POSTGRESQL,
@@ -89,7 +88,6 @@ setup(
         "iceberg": ICEBERG,
         "delta": DELTA,
         "sql": SQL,
-        "bigquery": BIGQUERY,
         "bench": BENCH,
         "docs": DOCS,
         "test": TEST,

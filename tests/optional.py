@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 
-def table_library(name: str) -> Any:
-    """A library of tables; without it the test skips, or fails where DPTREES_REQUIRE_TABLES is set.
+def table_library(name: str, required_by: str = "DPTREES_REQUIRE_TABLES") -> Any:
+    """A library of tables; without it a test skips, or fails where a variable is set.
 
     Args:
         name: of the module.
+        required_by: the variable of the environment.
     """
-    if os.environ.get("DPTREES_REQUIRE_TABLES"):
+    if os.environ.get(required_by):
         __import__(name)
     return pytest.importorskip(name)
