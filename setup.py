@@ -27,12 +27,11 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
-# Tables that rows are read from, and releases are written to.
+# Tables that rows are read from, and releases are written to. BigQuery's client is in gcp.
 ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
 DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
-BIGQUERY = ["google-cloud-bigquery-storage>=2.37,<3"]
-TABLES = [*ICEBERG, *DELTA, *SQL, *BIGQUERY]
+TABLES = [*ICEBERG, *DELTA, *SQL]
 # Events of OpenLineage, by its own library.
 LINEAGE = ["openlineage-python>=1.30,<2"]
 # What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
@@ -100,7 +99,6 @@ setup(
         "iceberg": ICEBERG,
         "delta": DELTA,
         "sql": SQL,
-        "bigquery": BIGQUERY,
         "bench": BENCH,
         "docs": DOCS,
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],

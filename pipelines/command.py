@@ -15,6 +15,7 @@ from dpcore import __version__
 from pipelines.commands.check import add_check
 from pipelines.commands.command_parser import CommandParser
 from pipelines.commands.completion import add_completion
+from pipelines.commands.export import add_export
 from pipelines.commands.init import add_init
 from pipelines.commands.keygen import add_keygen
 from pipelines.commands.ledger import add_ledger
@@ -72,6 +73,7 @@ def command_parser() -> CommandParser:
     add_sample(commands)
     add_report(commands)
     add_verify(commands)
+    add_export(commands)
     add_ledger(commands)
     add_schema(commands)
     add_completion(commands)

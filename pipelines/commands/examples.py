@@ -33,6 +33,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees verify out/ages",
         "dptrees verify out/ages --key release.key --data ages.yaml",
     ),
+    "export": (
+        "dptrees export out/ages --to parquet --into tables",
+        "dptrees export out/ages --to delta --into lake --json",
+    ),
     "schema": ("dptrees schema > configuration.schema.json",),
     "completion": (
         "dptrees completion bash > ~/.local/share/bash-completion/completions/dptrees",

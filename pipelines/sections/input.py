@@ -29,7 +29,7 @@ class InputSection(CsvInput):
     """Where the rows lie: `path` is one folder or glob, or several. The others tell what a row of
     text is."""
 
-    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, *TABLES))]
+    format: Annotated[str, PlainValidator(rules.choice(*FORMATS, elsewhere=TABLES))]
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
 
     @section_rule(mode="before")

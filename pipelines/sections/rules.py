@@ -190,13 +190,15 @@ class Choice:
     Args:
         allowed: the words.
         later: words that the program is going to know.
+        elsewhere: words that lead to another section, and are told beside them.
     """
 
     allowed: tuple[str, ...]
     later: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
     def __call__(self, value: object) -> str:
-        *others, last = self.allowed
+        *others, last = (*self.allowed, *self.elsewhere)
         words = f"{', '.join(others)} or {last}" if others else last
         if isinstance(value, str) and value in self.later:
             raise RuleBroken(f"{value} is not supported yet; use {words}")
@@ -205,9 +207,9 @@ class Choice:
         return value
 
 
-def choice(*allowed: str, later: tuple[str, ...] = ()) -> Choice:
+def choice(*allowed: str, later: tuple[str, ...] = (), elsewhere: tuple[str, ...] = ()) -> Choice:
     """The rule that a value is one of these words; see `Choice`."""
-    return Choice(allowed, later)
+    return Choice(allowed, later, elsewhere)
 
 
 def plain_value(value: object) -> object:

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
@@ -26,6 +26,7 @@ from pipelines.sections.parameters import ParameterSection
 from pipelines.sections.release import ReleaseSection
 from pipelines.sections.section import Section
 from pipelines.sparse import section as sparse
+from pipelines.tables.section import TABLE_INPUTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"
@@ -77,6 +78,9 @@ WORDS: dict[str, str] = {
     "parameters._scalar_text": "a text, a date or a number",
     "parameters._choices": "a list of texts, dates or numbers",
     "parameters._pattern": "a regular expression",
+    "section._version": "a number, a moment or a name",
+    "section._connection": "`env:NAME` or `file:PATH`",
+    "section._three_names": "`PROJECT.DATASET.TABLE`",
     "section._depth": "a whole number from 1 to 64",
     "section._rows": "a whole number from 0 to 2^40",
     "section._whole": "a whole number from 1 to 2^50",
@@ -150,10 +154,16 @@ def sections_below(section: type[Section]) -> dict[str, type[Section]]:
     """The sections that keys of a section hold, by these keys."""
     found = {}
     for name, field in section.model_fields.items():
-        for each in (field.annotation, *get_args(field.annotation)):
+        for each in reversed(_alternatives(field.annotation)):
             if _is_section(each):
                 found[name] = each
     return found
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """What a key may hold, without the tags of a union."""
+    each = (annotation, *get_args(annotation))
+    return [get_args(one)[0] if get_origin(one) is Annotated else one for one in each]
 
 
 def _of_file() -> Iterator[str]:
@@ -162,6 +172,8 @@ def _of_file() -> Iterator[str]:
         if name == "trees":
             continue
         yield from _table(f"`{name}`", keys_of(section), ANCHORS.get(name))
+        for format, table in TABLE_INPUTS.items() if name == "input" else ():
+            yield from _table(f"`input` of format `{format}`", keys_of(table), "tables")
     yield from _table("A parameter of `parameters`", keys_of(ParameterSection), None)
 
 
@@ -225,7 +237,7 @@ def _table(title: str, keys: list[Key], anchor: str | None) -> Iterator[str]:
 
 
 def _taken(name: str, field: FieldInfo) -> str:
-    below = any(map(_is_section, (field.annotation, *get_args(field.annotation))))
+    below = any(map(_is_section, _alternatives(field.annotation)))
     if name == "trees":
         return "a list of sections, one a tree, see below"
     if below or name == "domain":

@@ -34,6 +34,7 @@ RUN = (
     "start.md",
     "tour.md",
     "reference/python.md",
+    "tables.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
 )
 # In place of the folder in which a page runs.

@@ -11,6 +11,7 @@ import pytest
 
 import dptrees
 from tests import postgresql
+from tests.optional import table_library
 from tests.pipelines.conftest import Change, Workspace
 
 PASSWORD = "a-planted-password"
@@ -23,13 +24,13 @@ def server() -> Iterator[postgresql.Server]:
 
 
 def of_delta(place: Workspace, _: Any, __: Any) -> dict[str, str]:
-    deltalake = pytest.importorskip("deltalake")
+    deltalake = table_library("deltalake")
     deltalake.write_deltalake(place.folder / "visits", place.values(), partition_by=["place"])
     return {"format": "delta", "table": str(place.folder / "visits")}
 
 
 def of_iceberg(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str, str]:
-    catalogs = pytest.importorskip("pyiceberg.catalog")
+    catalogs = table_library("pyiceberg.catalog")
     properties = {
         "type": "sql",
         "uri": f"sqlite:///{place.folder}/catalog.db",
@@ -47,7 +48,7 @@ def of_iceberg(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[str,
 def of_postgresql(
     place: Workspace, patch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> dict[str, str]:
-    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    dbapi = table_library("adbc_driver_postgresql.dbapi")
     server: postgresql.Server = request.getfixturevalue("server")
     url = server.new_database().replace("tester@", f"tester:{PASSWORD}@")
     patch.setenv("VISITS_URL", url)
@@ -173,6 +174,27 @@ def counted(kind: str, pins: list[str]) -> Any:
         return pinned(self)
 
     return noted
+
+
+def test_a_second_start_reads_the_state_that_a_version_names(workspace: Workspace) -> None:
+    """Noise was drawn before the first one stopped: of other rows it would be drawn again."""
+    deltalake = table_library("deltalake")
+    given = of_delta(workspace, None, None)
+
+    def newest(settings: dict[str, Any]) -> None:
+        settings["input"] = given
+
+    def named(settings: dict[str, Any]) -> None:
+        settings["input"] = given | {"version": 0}
+
+    assert workspace.release(newest).code == 0
+    (workspace.output / "manifest.json").unlink()
+    deltalake.write_deltalake(given["table"], workspace.values().slice(0, 1), mode="append")
+    refused = workspace.run("release", workspace.configure(newest))
+    assert refused.code == 2
+    assert "made from other data" in refused.err
+    finished = workspace.run("release", workspace.configure(named))
+    assert finished.code == 0, finished.err
 
 
 def test_init_of_a_table(workspace: Workspace) -> None:

@@ -86,7 +86,7 @@ class BigqueryTable:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        with reading_table(self.name, "bigquery"):
+        with reading_table(self.name, "gcp"):
             from google.api_core import exceptions
 
             try:

@@ -4,10 +4,12 @@ What a table's protocol demands of readers beyond that (deletion vectors, mapped
 is refused: read as plain files, such a table would have other rows.
 """
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -108,12 +110,14 @@ class DeltaTable:
         wanted = moment_of(self.version) if version is None else version
         if wanted is None:
             raise InputError(f"input.version: {self.version} is no number and no moment")
+        none = InputError(f"input: {self.name} has no version {self.version}, or no longer")
         try:
             found.load_as_version(wanted)
         except DeltaError:
-            raise InputError(
-                f"input: {self.name} has no version {self.version}, or no longer"
-            ) from None
+            raise none from None
+        # Of a moment before its first version deltalake gives the first.
+        if isinstance(wanted, datetime) and not _is_by(found, wanted):
+            raise none
         return found
 
 
@@ -140,6 +144,12 @@ def _files_of(folder: str, version: int) -> _Files:
     return _Files(
         dataset.schema, {each.path: (each, *told[each.path]) for each in dataset.get_fragments()}
     )
+
+
+def _is_by(found: Any, moment: datetime) -> bool:
+    """Whether the version of a table was there at a moment."""
+    commit = found.history(1)[0]
+    return bool(commit.get("timestamp", math.inf) <= moment.timestamp() * 1000)
 
 
 def _check_protocol(found: Any, name: str) -> None:

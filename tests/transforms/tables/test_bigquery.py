@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.bigquery import BigqueryTable
 
-pytest.importorskip("google.cloud.bigquery_storage_v1")
+table_library("google.cloud.bigquery_storage_v1", "DPTREES_REQUIRE_GCP")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 FIRST, SECOND = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2024, 2025))

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.delta import DeltaTable
 
-deltalake = pytest.importorskip("deltalake")
+deltalake = table_library("deltalake")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 
@@ -71,6 +72,7 @@ def test_a_column_added_later_is_null_before(folder: str, rows_of: RowsOf) -> No
         ("7", "has no version 7"),
         ("main", "is no number and no moment"),
         ("2999-01-01T00:00Z", "is yet to come"),
+        ("2020-01-01T00:00Z", "has no version 2020"),
     ],
 )
 def test_versions_refused(folder: str, version: str, told: str) -> None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.iceberg import IcebergTable
 from transforms.tables.table import UNTOLD, TableSplit
 
-pytest.importorskip("pyiceberg")
+table_library("pyiceberg")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 VISITS = IcebergTable(table="shop.visits")

@@ -1,5 +1,6 @@
 """Rows of PostgreSQL: one snapshot for all parts, types, secrets that are never told."""
 
+import os
 import pickle
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tests import postgresql
+from tests.optional import table_library
 from transforms.errors import InputError
 from transforms.tables.postgresql import PostgresqlTable
 
-pytest.importorskip("adbc_driver_postgresql")
+table_library("adbc_driver_postgresql")
 
 RowsOf = Callable[..., list[tuple[Any, ...]]]
 VISITS = PostgresqlTable(table="visits", connection="env:VISITS_URL")
@@ -113,6 +115,17 @@ def test_values_are_not_told(run: Callable[[str], None]) -> None:
             list(table.batches(split, ["age"]))
     assert "x1" not in caught.value.sentence
     assert not caught.value.again
+
+
+def test_what_travels_holds_no_secret(
+    run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = os.environ["VISITS_URL"].replace("tester@", f"tester:{PASSWORD}@")
+    monkeypatch.setenv("VISITS_URL", url)
+    with VISITS.pinned() as table:
+        travels = pickle.dumps([table.divided(["id"]), table.splits(["id"])])
+    assert PASSWORD.encode() not in travels
+    assert b"127.0.0.1" not in travels
 
 
 def test_refused(run: Callable[[str], None]) -> None:

@@ -1,0 +1,33 @@
+"""The command `export`."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.commands.command_parser import Commands, add_command
+
+_FORMATS = ("csv", "delta", "iceberg", "parquet")
+
+
+def add_export(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from pipelines.export.exporting import Target, run_export
+
+        target = Target(format=chosen.to, into=chosen.into, catalog=chosen.catalog)
+        return run_export(chosen.release, target, as_json=chosen.json)
+
+    parser = add_command(
+        commands, "export", "Write a release's tables to tables of a lake, or to files.", run
+    )
+    parser.add_argument("release", metavar="RELEASE", help="the release's folder")
+    parser.add_argument("--to", required=True, choices=_FORMATS, help="the format")
+    parser.add_argument(
+        "--into",
+        required=True,
+        metavar="PLACE",
+        help="a folder, in which every table has one; of iceberg a namespace",
+    )
+    parser.add_argument(
+        "--catalog", metavar="NAME", help="of iceberg, in pyiceberg's configuration"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")

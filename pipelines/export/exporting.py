@@ -1,0 +1,97 @@
+"""``dptrees export``: the tables of a release in a lake's tables, or in files.
+
+Nothing of it is secret, and nothing is spent: what is written follows from what was released. The
+rows of a release carry the checksum of its manifest; where a table holds them already it is left as
+it is, and rows of another release stay beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipelines.export.into_delta import write_delta
+from pipelines.export.into_files import write_csv, write_parquet
+from pipelines.export.into_iceberg import write_iceberg
+from pipelines.export.released_table import ReleasedTable, released_tables
+from pipelines.release_folder import FolderError, ReleaseFolder
+from pipelines.terminal_text import escaped, print_json, print_line
+from pipelines.user_error import UserError
+from transforms.errors import ReleaseError
+from transforms.passing import may_pass
+
+_WRITERS: dict[str, tuple[str, Callable[[ReleasedTable, str, str | None], bool]]] = {
+    "csv": ("", write_csv),
+    "delta": ("delta", write_delta),
+    "iceberg": ("iceberg", write_iceberg),
+    "parquet": ("", write_parquet),
+}
+EXPORTS = tuple(_WRITERS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where tables are written.
+
+    Args:
+        format: one of `EXPORTS`.
+        into: a folder, or a namespace of a catalog.
+        catalog: of Iceberg, by its name in pyiceberg's configuration; None: ``default``.
+    """
+
+    format: str
+    into: str
+    catalog: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.catalog is not None and self.format != "iceberg":
+            raise UserError("--catalog: goes with --to iceberg")
+
+
+def run_export(path: str, target: Target, *, as_json: bool) -> int:
+    """Writes the tables of a release elsewhere.
+
+    Args:
+        path: the release's folder.
+        target: where to.
+        as_json: for programs.
+
+    Raises:
+        UserError, FolderError, ReleaseError: one sentence that says what to mend.
+    """
+    tables = released_tables(ReleaseFolder(path))
+    written = {table.name: _written(table, target) for table in tables}
+    if as_json:
+        entry = {"release": path, "to": target.format, "into": target.into, "written": written}
+        print_json(entry)
+        return 0
+    for name, new in written.items():
+        told = "written" if new else "is there already"
+        print_line(f"{escaped(target.into)}: {name} {told}")
+    return 0
+
+
+def _written(table: ReleasedTable, target: Target) -> bool:
+    """Writes a table; whether it was not there.
+
+    Raises:
+        UserError: it cannot be written.
+        ReleaseError: it cannot be written now.
+    """
+    extra, write = _WRITERS[target.format]
+    try:
+        return write(table, target.into, target.catalog)
+    except (UserError, FolderError):
+        raise
+    except ImportError:
+        raise UserError(f"--to {target.format}: needs dptrees[{extra}] installed") from None
+    except Exception as error:  # every library has errors of its own; all here is public
+        told = f"--into {target.into}: {table.name} cannot be written: {_reason(error)}"
+        if may_pass(error):
+            raise ReleaseError(told, again=True) from None
+        raise UserError(told) from None
+
+
+def _reason(error: Exception) -> str:
+    text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
+    return f"{text[:200]} ({type(error).__name__})"
