@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
+.PHONY: help demo daily synthetic test check engines promtool test-engines lint types ci docs drawn benchmarks reproduce audit golden clean
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -27,6 +27,7 @@ help:
 	@echo "make test        the whole test suite, but for the engines"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
+	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
@@ -142,6 +143,16 @@ $(ENGINES)/bin/prism:
 
 engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
 	@echo "The engines are in $(ENGINES)"
+
+# Out of Debian's package, without what belongs to a server.
+promtool: build/prometheus/usr/bin/promtool
+
+build/prometheus/usr/bin/promtool:
+	@$(call needs,apt-get,which fetches promtool)
+	@echo "Fetching promtool into build/prometheus (once, half a minute)"
+	@mkdir -p build/prometheus
+	@cd build/prometheus && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . \
+		&& rm -rf prometheus_*.deb etc lib var usr/bin/prometheus usr/share
 
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"

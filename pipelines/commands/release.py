@@ -22,7 +22,10 @@ def add_release(commands: Commands) -> None:
 
         wanted = Wanted(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
         given = given_parameters(chosen.set)
-        with Watch(metrics_file=chosen.metrics_file, lineage_file=chosen.lineage) as watch:
+        watch = Watch(
+            config=chosen.config, metrics_file=chosen.metrics_file, lineage_file=chosen.lineage
+        )
+        with watch:
             return run_release(chosen.config, rest, wanted, given, as_json=chosen.json, watch=watch)
 
     parser = add_command(
