@@ -22,7 +22,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow gcp test-gcp
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -31,6 +31,7 @@ help:
 	@echo "make test        the whole test suite, but for the engines"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
+	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make container   the images of worker and launcher, by docker or buildah"
 	@echo "make container-bases  what they begin with, where no registry of images is reached"
@@ -173,6 +174,17 @@ $(ENGINES)/bin/kustomize:
 kubernetes: $(INSTALLED) $(ENGINES)/bin/kustomize
 	@echo "Checking the manifests of deploy/kubernetes and the units of deploy/systemd"
 	@$(BIN)/python -m pytest -q -m "not engines" tests/deploy
+
+# Out of Debian's package, without what belongs to a server.
+promtool: build/prometheus/usr/bin/promtool
+
+build/prometheus/usr/bin/promtool:
+	@if ! command -v apt-get >/dev/null 2>&1; then \
+		echo "promtool comes from Debian's package prometheus: put one in PATH instead." >&2; exit 1; fi
+	@echo "Fetching promtool into build/prometheus (once, half a minute)"
+	@mkdir -p build/prometheus
+	@cd build/prometheus && apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . \
+		&& rm -rf prometheus_*.deb etc lib var usr/bin/prometheus usr/share
 
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"

@@ -25,7 +25,9 @@ def add_release(commands: Commands) -> None:
         given = given_parameters(chosen.set)
 
         def watching() -> Watch:
-            return Watch(metrics_file=chosen.metrics_file, lineage_file=chosen.lineage)
+            return Watch(
+                config=chosen.config, metrics_file=chosen.metrics_file, lineage_file=chosen.lineage
+            )
 
         if chosen.through is not None:
             return run_due(

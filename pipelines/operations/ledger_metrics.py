@@ -16,16 +16,25 @@ from pipelines.operations.exposition import Metric
 Rows = Sequence[Mapping[str, Any]]
 
 
-def account_metrics(accounts: Iterable[Account]) -> list[Metric]:
-    """The budgets of data sets, each amount under its name."""
-    total = Metric(name="ledger_total", text="Budget of a data set over all releases.")
-    spent = Metric(name="ledger_spent", text="What of it is spent, or reserved by a release.")
-    left = Metric(name="ledger_left", text="What of it is left.")
+def account_metrics(
+    accounts: Iterable[Account], release: Mapping[str, str] | None = None
+) -> list[Metric]:
+    """The budgets of data sets, each amount under its name.
+
+    Args:
+        accounts: of the data sets.
+        release: the label of a run that tells them, so that what two files tell of one data set
+            are two metrics; None: the ledger itself tells.
+    """
+    prefix = "ledger" if release is None else "run_ledger"
+    total = Metric(name=f"{prefix}_budget", text="Budget of a data set over all releases.")
+    spent = Metric(name=f"{prefix}_spent", text="What of it is spent, or reserved by a release.")
+    left = Metric(name=f"{prefix}_left", text="What of it is left.")
     for account in accounts:
         held = (account.total, account.spent, account.total - account.spent)
         for metric, loss in zip((total, spent, left), held, strict=True):
             for name in account.total.counted(account.measure):
-                labels = {"dataset": account.dataset, "amount": name}
+                labels = {**(release or {}), "dataset": account.dataset, "amount": name}
                 metric.samples.append((labels, float(getattr(loss, name))))
     return [total, spent, left]
 

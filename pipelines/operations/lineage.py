@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
@@ -93,12 +93,12 @@ class Lineage:
         job = Job(
             namespace=os.environ.get(NAMESPACE) or "dptrees",
             name=plan.name,
-            facets={"jobType": job_type_job.JobTypeJobFacet("BATCH", "DPTREES", "JOB")},
+            facets=_ours({"jobType": job_type_job.JobTypeJobFacet("BATCH", "DPTREES", "JOB")}),
         )
         event = RunEvent(
             eventTime=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             eventType=state,
-            run=Run(runId=self._run, facets=dict(_run_facets(stage, sentence))),
+            run=Run(runId=self._run, facets=_ours(dict(_run_facets(stage, sentence)))),
             job=job,
             inputs=list(_inputs(stage.configuration.input_paths, plan.columns)),
             outputs=[_output(stage, is_there=state is RunState.COMPLETE)],
@@ -128,24 +128,32 @@ def _run_facets(stage: Stage, sentence: str) -> Iterator[tuple[str, Any]]:
         )
 
 
+def _ours(facets: dict[str, Any]) -> dict[str, Any]:
+    """Facets that say who made them, in place of the library."""
+    for facet in facets.values():
+        facet._producer = _PRODUCER
+    return facets
+
+
 def _inputs(paths: Iterable[str], columns: Iterable[str]) -> Iterator[InputDataset]:
     names = [schema_dataset.SchemaDatasetFacetFields(name=name) for name in columns]
     for path in paths:
         namespace, name = dataset_name(path)
         schema = schema_dataset.SchemaDatasetFacet(fields=names)
-        yield InputDataset(namespace=namespace, name=name, facets={"schema": schema})
+        yield InputDataset(namespace=namespace, name=name, facets=_ours({"schema": schema}))
 
 
 def _output(stage: Stage, *, is_there: bool) -> OutputDataset:
     namespace, name = dataset_name(stage.output)
     plan = stage.plan
-    numbers: Mapping[str, object] = guarantee_numbers(plan)
-    told = {key: str(value) for key, value in numbers.items()}
+    told = {name: str(value) for name, value in guarantee_numbers(plan).items()}
+    told["unit"] = plan.unit.in_words
+    told.pop("dataset", None)
     facets: dict[str, DatasetFacet] = {PRIVACY: PrivacyFacet(told, plan.dataset)}
     if is_there:
         checksum = str(read_manifest(stage.output).get(CHECKSUM))
         facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(checksum)
-    return OutputDataset(namespace=namespace, name=name, facets=facets)
+    return OutputDataset(namespace=namespace, name=name, facets=_ours(facets))
 
 
 def dataset_name(path: str) -> tuple[str, str]:

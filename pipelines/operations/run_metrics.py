@@ -39,19 +39,20 @@ class Ended:
     made: bool | None
 
 
-def run_metrics(stage: Stage | None, ended: Ended) -> list[Metric]:
+def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
     """The metrics of a run.
 
     Args:
+        config: the path of its configuration, by which it is called until its release has a name.
         stage: as far as the run came to know it; None where the configuration was refused.
         ended: how it ended.
     """
-    release = {"release": "" if stage is None else stage.asked.name}
+    release = {"release": config if stage is None else stage.asked.name}
     found = list(_of_end(release, ended))
     if stage is not None:
         found += [*_of_run(release, stage, ended), *_of_plan(release, stage, ended)]
     if stage is not None and stage.booking and ended.code == ExitCode.DONE:
-        found += account_metrics([stage.booking.account])
+        found += account_metrics([stage.booking.account], release)
     return found
 
 

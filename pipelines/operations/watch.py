@@ -36,6 +36,7 @@ class Watch:
     """Watches one run, from before its configuration is read until it ends.
 
     Args:
+        config: the path of its configuration.
         metrics_file: where its metrics are written; None: nowhere.
         lineage_file: to which its events of OpenLineage are added; None: they go where the
             environment says, if it does.
@@ -48,6 +49,7 @@ class Watch:
         UserError: a file cannot be written there, or the library of OpenLineage is missing.
     """
 
+    config: str = ""
     metrics_file: str | None = None
     lineage_file: str | None = None
     stage: Stage | None = field(default=None, init=False)
@@ -110,7 +112,7 @@ class Watch:
         if self.metrics_file is None:
             return
         try:
-            write_metrics(self.metrics_file, run_metrics(self.stage, ended))
+            write_metrics(self.metrics_file, run_metrics(self.config, self.stage, ended))
         except Exception:  # of a ledger that went away meanwhile, say
             remark(f"{self.metrics_file}: the metrics of this run cannot be written")
 

@@ -82,6 +82,8 @@ class RunRecord:
             "versions": versions(),
         }
         try:
+            # A folder of its own is needed to write in one step: of a bare name, the one we are in.
+            path = files.absolute(path)
             files.write_whole(path, (json.dumps(entries, indent=1) + "\n").encode())
             if files.is_local(path):
                 os.chmod(path.removeprefix("file://"), 0o600)

@@ -15,6 +15,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ FLIGHTS = PROJECT / "data" / "flights"
 RUN = (
     "start.md",
     "tour.md",
+    "operations.md",
     "reference/python.md",
     "tables.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
@@ -164,6 +166,16 @@ def _make_folders(arguments: list[str]) -> int:
     return 0
 
 
+def _copy(arguments: list[str]) -> int:
+    shutil.copy(*arguments)
+    return 0
+
+
+def _move(arguments: list[str]) -> int:
+    shutil.move(*arguments)
+    return 0
+
+
 def _list_files(arguments: list[str]) -> int:
     for name in arguments or ["."]:
         print(*sorted(path.name for path in Path(name).iterdir()), sep="\n")
@@ -174,6 +186,8 @@ _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "dptrees": main,
     "python": _run_python,
     "mkdir": _make_folders,
+    "cp": _copy,
+    "mv": _move,
     "ls": _list_files,
     "true": lambda arguments: 0,
 }

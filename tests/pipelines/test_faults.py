@@ -142,6 +142,15 @@ def test_times_lie_beside_the_folder(workspace: Workspace) -> None:
     assert workspace.release().code == 0 and record.read_text() == "mine"
 
 
+def test_times_beside_a_folder_of_a_bare_name(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace.folder)
+    outcome = workspace.release(lambda settings: settings.update(output="out"))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert json.loads((workspace.folder / "out.run.json").read_text())["folder"] == "out"
+
+
 def test_times_that_cannot_be_written_are_remarked(workspace: Workspace) -> None:
     (workspace.folder / "out.run.json").mkdir()
     outcome = workspace.release()

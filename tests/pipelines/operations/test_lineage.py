@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
 import sys
+import threading
 import uuid
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jsonschema
 import pytest
@@ -54,9 +57,8 @@ def check_form(event: dict[str, Any]) -> None:
     for name, each in (held | {"inputs": event["inputs"], "outputs": event["outputs"]}).items():
         for one in each:
             assert set(one["facets"]) <= FACETS[name]
-            assert all(
-                {"_producer", "_schemaURL"} <= set(facet) for facet in one["facets"].values()
-            )
+            for facet in one["facets"].values():
+                assert facet["_producer"] == event["producer"] and facet["_schemaURL"]
     privacy = event["outputs"][0]["facets"]["dptrees_privacy"]
     jsonschema.validate(privacy, json.loads(SCHEMA.read_text()))
 
@@ -136,6 +138,38 @@ def test_where_the_environment_says(again: Workspace, monkeypatch: pytest.Monkey
     events = [json.loads(line) for line in file.read_text().splitlines()]
     assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
     assert "secret-of-the-key" not in file.read_text()
+
+
+class Server(BaseHTTPRequestHandler):
+    """Keeps what is sent to it."""
+
+    events: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            data = gzip.decompress(data)
+        self.events.append((self.path, json.loads(data)))
+        self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Says nothing."""
+
+
+def test_a_server_is_told(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
+        outcome = again.release()
+        server.shutdown()
+        thread.join()
+    assert outcome.code == 0 and "lineage" not in outcome.err
+    paths, events = zip(*Server.events, strict=True)
+    assert paths == ("/api/v1/lineage",) * 2
+    for event in events:
+        check_form(event)
 
 
 def test_an_event_that_cannot_be_told_stops_nothing(

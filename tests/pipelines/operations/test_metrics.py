@@ -90,7 +90,10 @@ def broken(settings: dict[str, Any]) -> None:
 
 def test_a_run_that_fails(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = released(workspace, broken)
-    assert (code, samples(text)["dptrees_run_exit_code"]) == (2, [({"release": ""}, 2)])
+    assert (code, samples(text)["dptrees_run_exit_code"]) == (
+        2,
+        [({"release": workspace.configure()}, 2)],
+    )
 
     def no_memory(*arguments: Any, **named: Any) -> Any:
         raise MemoryError
@@ -125,7 +128,9 @@ def test_metrics_of_a_ledger(workspace: Workspace) -> None:
     _, text = released(workspace, counted)
     people = {"dataset": "people"}
     left = [(people | {"amount": "epsilon"}, 2), (people | {"amount": "delta"}, 1e-6)]
-    assert samples(text)["dptrees_ledger_left"] == left
+    small = {"release": "small"}
+    of_run = [(small | labels, value) for labels, value in left]
+    assert samples(text)["dptrees_run_ledger_left"] == of_run
     printed = workspace.run("ledger", "metrics", url).out
     found = samples(printed)
     assert found["dptrees_ledger_left"] == left
@@ -134,6 +139,9 @@ def test_metrics_of_a_ledger(workspace: Workspace) -> None:
         (people | {"state": "committed"}, 1),
     ]
     assert "dptrees_ledger_oldest_reserved_timestamp_seconds" not in found
+    # A collector refuses files that tell one metric, under one set of labels, twice.
+    told = [line.rsplit(" ", 1)[0] for line in (text + printed).splitlines() if line[0] != "#"]
+    assert len(told) == len(set(told))
     file = workspace.folder / "ledger.prom"
     assert workspace.run("ledger", "metrics", url, "--metrics-file", file).out == ""
     assert file.read_text() == printed
