@@ -42,6 +42,10 @@ class PartedIntegers:
         self._held: OrderedDict[int, AnyArray] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """What reads cannot travel, so who receives it holds the whole list."""
+        return np.array, (self[:],)
+
     def __len__(self) -> int:
         return int(self.bounds[-1]) + len(self.tail)
 

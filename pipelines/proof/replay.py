@@ -31,6 +31,7 @@ from transforms.readers.csv_format import CsvFormat
 from transforms.readers.formats import format_of_names
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
+from transforms.universe_file import share_universes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +111,7 @@ def check_replay(
     files.use_options(options)
     match_files(rows.paths)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
+    plan = share_universes(plan, place)
     read = ReadBatches(
         patterns=tuple(map(files.absolute, rows.paths)),
         format=rows.format,
