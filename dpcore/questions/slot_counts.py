@@ -92,7 +92,8 @@ class Slots:
         ends = np.clip(starts[first : stop + 1], low, high)
         counts = ends[1:] - ends[:-1]
         slots = np.repeat(np.arange(first, stop, dtype=np.int64) * self.radix, counts)
-        slots += np.maximum(self.numbers[low:high], 0) - self._first(chunk) % self.of_key
+        slots += np.maximum(self.numbers[low:high], 0)
+        slots -= self._first(chunk) % self.of_key
         keys = np.arange(chunk.rows, dtype=np.int64) * self.of_key
         every: Integers = (keys[:, None] + slots).ravel()
         return every
