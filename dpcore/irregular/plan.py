@@ -38,7 +38,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
@@ -202,12 +202,14 @@ class IrregularPlan:
         """The lengths of the chains above the nodes of a level that are measured or public."""
         tree = self.tree
         if level == tree.height:
-            chains = tree.chains_below(level - 1, tree.chains[-1]) if level else np.zeros(1, int)
-            return [int(chain) for chain in np.unique(chains)]
+            if level == 0:
+                return [0]
+            # Leaves with one parent are of one class.
+            return _occurring(np.where(tree.fanouts[-1] == 1, tree.chains[-1] + 1, 0))
         chains = tree.chains[level]
         public = np.array([self.is_public(level, chain) for chain in range(level + 1)])
         kept = (tree.fanouts[level] > 1) | public[chains]
-        return [int(chain) for chain in np.unique(chains[kept])]
+        return _occurring(chains[kept])
 
     def law(self, level: int, chain: int) -> NoiseLaw | None:
         """The law of the noise of one class of measured nodes.
@@ -270,3 +272,9 @@ class IrregularPlan:
             return self.class_variances[0]
         single = tree.fanouts[-1] == 1
         return self.class_variances[-1][np.where(single, tree.chains[-1] + 1, 0)]
+
+
+def _occurring(chains: Integers) -> list[int]:
+    """The lengths that occur, rising."""
+    lengths: list[int] = np.flatnonzero(np.bincount(chains)).tolist()
+    return lengths

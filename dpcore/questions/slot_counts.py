@@ -89,9 +89,11 @@ class Slots:
         starts = self.tree.child_starts[-1]
         first = int(np.searchsorted(starts, low, side="right")) - 1
         stop = int(np.searchsorted(starts, high, side="left"))
-        counts = np.diff(np.clip(starts[first : stop + 1], low, high))
+        ends = np.clip(starts[first : stop + 1], low, high)
+        counts = ends[1:] - ends[:-1]
         slots = np.repeat(np.arange(first, stop, dtype=np.int64) * self.radix, counts)
-        slots += np.maximum(self.numbers[low:high], 0) - self._first(chunk) % self.of_key
+        slots += np.maximum(self.numbers[low:high], 0)
+        slots -= self._first(chunk) % self.of_key
         keys = np.arange(chunk.rows, dtype=np.int64) * self.of_key
         every: Integers = (keys[:, None] + slots).ravel()
         return every

@@ -42,6 +42,10 @@ class PartedIntegers:
         self._held: OrderedDict[int, AnyArray] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """What reads cannot travel, so who receives it holds the whole list."""
+        return np.array, (self[:],)
+
     def __len__(self) -> int:
         return int(self.bounds[-1]) + len(self.tail)
 
@@ -73,14 +77,16 @@ class PartedIntegers:
 
     def take(self, places: Integers) -> AnyArray:
         """The integers at places, (n,) -> (n,)."""
-        parts = np.searchsorted(self._all_bounds, places, side="right") - 1
-        numbers = np.unique(parts)
-        if len(numbers) == 1:
-            (number,) = numbers.tolist()
-            one: AnyArray = self._part(number).take(places - self._all_bounds[number])
+        if not len(places):
+            return np.zeros(0, np.int64)
+        ends = np.array([places.min(), places.max()])
+        first, last = (np.searchsorted(self._all_bounds, ends, side="right") - 1).tolist()
+        if first == last:
+            one: AnyArray = self._part(first).take(places - self._all_bounds[first])
             return one
+        parts = np.searchsorted(self._all_bounds, places, side="right") - 1
         found = np.empty(len(places), np.int64)
-        for number in numbers.tolist():
+        for number in np.flatnonzero(np.bincount(parts - first)) + first:
             own = np.flatnonzero(parts == number)
             found[own] = self._part(number).take(places[own] - self._all_bounds[number])
         return found

@@ -33,6 +33,7 @@ from transforms.readers.formats import format_of_names
 from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
 from transforms.tables.table import Table
+from transforms.universe_file import share_universes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ def check_replay(
     options = beam_options([])
     files.use_options(options)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
+    plan = share_universes(plan, place)
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
     release = ReleaseTrees(
         plan, key=key, output=place, nonce=nonce, parameters=parameters, again=folder

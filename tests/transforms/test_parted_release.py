@@ -27,6 +27,7 @@ from tests.dpcore.hierarchy_questions import (
 from tests.transforms.eager import SLOT_HAND_OVERS, EagerRelease
 from tests.transforms.hierarchy_releases import files_of
 from tests.transforms.test_hierarchy_release import rows_in_two_files
+from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
 from transforms.conservation import ConservationError
 from transforms.layout import universe_name
@@ -193,6 +194,17 @@ def test_a_worker_reads_the_upper_levels_and_what_it_asks_for(tmp_path, monkeypa
     plan = pickle.loads(message)
     assert plan.digest == release_plan_of(*questions(BLOCKS)[:2]).digest
     assert plan.questions[0].node_labels(3, np.array([9, 0])).to_pylist() == ["9001", "0100"]
+
+
+def test_on_an_object_store(monkeypatch) -> None:
+    monkeypatch.setattr(MemoryStore, "objects", {})
+    monkeypatch.setattr(MemoryStore, "failure", [])
+    message = pickle.dumps(share_universes(plan_of(parted(), 5), f"{BUCKET}/out"))
+    assert list(MemoryStore.objects) == [f"{BUCKET}/out/{universe_name(BLOCKS.digest)}"]
+    universe_file._LOADED.clear()
+    question = pickle.loads(message).questions[0]
+    assert question.is_matched
+    assert question.node_labels(3, np.array([9, 0])).to_pylist() == ["9001", "0100"]
 
 
 @pytest.mark.parametrize("code", ["0102", "9101"])

@@ -1,5 +1,7 @@
 """Lists of integers in parts behave as arrays, and hold a few parts at a time."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -42,6 +44,11 @@ def test_in_order_each_part_is_read_once() -> None:
         assert mine[start : start + 1].tolist() == [100 + start]
     assert reads == list(range(10))
     assert len(mine._held) < 10
+
+
+def test_who_receives_it_holds_the_whole_list() -> None:
+    found = pickle.loads(pickle.dumps(parted([0, 5, 20])))
+    assert isinstance(found, np.ndarray) and np.array_equal(found, VALUES)
 
 
 def test_what_cannot_be_read_is_told_again() -> None:
