@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +115,23 @@ def test_where_metrics_cannot_be(workspace: Workspace, name: str) -> None:
     outcome = workspace.release(None, "--metrics-file", place)
     assert outcome.code == 2 and outcome.err.startswith(f"dptrees: {place}: ")
     assert list(workspace.output.iterdir()) == []
+
+
+def test_metrics_that_cannot_be_written_at_the_end(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = again.folder / "run.prom"
+    file.write_text("as it was\n")
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    outcome = again.release(None, "--metrics-file", str(file))
+    assert outcome.code == 0
+    assert outcome.err == f"{file}: the metrics of this run cannot be written\n"
+    assert file.read_text() == "as it was\n"
+    assert [path.name for path in again.folder.glob("run.prom*")] == ["run.prom"]
 
 
 LEDGER = ("--dataset", "people", "--epsilon", "3", "--delta", "1e-6")
