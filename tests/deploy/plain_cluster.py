@@ -58,6 +58,12 @@ class PlainCluster:
         temporary = f"-Djava.io.tmpdir={self.folder}"
         return ["java", *sizes, temporary, *opened, "-cp", f"{self.folder}/jars/*", *arguments]
 
+    def job_server(self, options: dict[str, str]) -> list[str]:
+        """The command that an image of Beam's job server runs."""
+        jar = ENGINES / f"{self.engine}-job" / "job-server.jar"
+        given = [f"--{name}={value}" for name, value in options.items()]
+        return ["java", "-Xmx512m", f"-Djava.io.tmpdir={self.folder}", "-jar", str(jar), *given]
+
     @property
     def environment(self) -> dict[str, str]:
         """Of all processes: this project, and this Python as ``python``, which a pool starts."""
@@ -107,7 +113,7 @@ class PlainCluster:
         port = free_port()
         module = "apache_beam.runners.worker.worker_pool_main"
         self.start("pool", [sys.executable, "-m", module, f"--service_port={port}"])
-        self.wait(lambda: _answers(port))
+        self.wait(lambda: answers(port))
         return port
 
 
@@ -118,9 +124,10 @@ def free_port() -> int:
         return int(tried.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
+def answers(port: int, host: str = "localhost") -> bool:
+    """Tells whether somebody listens."""
     with socket.socket() as tried:
-        return tried.connect_ex(("localhost", port)) == 0
+        return tried.connect_ex((host, port)) == 0
 
 
 @contextmanager

@@ -1,15 +1,21 @@
-"""The job server as its manifest starts it: it listens on its pod's address, and tells that one."""
+"""The session of the manifests: a Flink cluster without Beam, and Beam's job server before it."""
 
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.manifests import manifest, pods
-from tests.deploy.plain_cluster import ENGINES, PROJECT, PlainCluster, free_port
+from tests.deploy.plain_cluster import (
+    PlainCluster,
+    absent,
+    answers,
+    free_port,
+    plain,
+    start_flink,
+)
 from tests.engines.conftest import make_workspace, release_files
 from tests.engines.servers import engine
 
@@ -18,45 +24,44 @@ pytestmark = [pytest.mark.engines, pytest.mark.slow]
 POD_IP = "127.0.0.9"
 
 
-def answers(host: str, port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex((host, port)) == 0
-
-
-def test_address(tmp_path: Path) -> None:
-    fetched = ENGINES / "flink" / "fetched"
-    if not fetched.exists():
-        reason = f"no {fetched.relative_to(PROJECT)}: make engines"
-        assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
-        pytest.skip(reason)
-    (container,) = next(pods(manifest("session/job-server.yaml", "Deployment")))["spec"][
-        "containers"
-    ]
+def start_job_server(cluster: PlainCluster, rest: int) -> int:
+    """Starts the job server with the arguments of its manifest; returns its port."""
+    deployment = manifest("session/job-server.yaml", "Deployment")
+    (container,) = next(pods(deployment))["spec"]["containers"]
     options = dict(each[2:].split("=") for each in container["args"])
     assert options["job-host"] == "$(POD_IP)"
+    assert options["flink-master"] == "dptrees-session-rest:8081"
     options |= {name: str(free_port()) for name in options if name.endswith("-port")}
-    # Flink within the server, in place of the session's.
-    options |= {"job-host": POD_IP, "flink-master": "[auto]", "artifacts-dir": str(tmp_path / "a")}
-    server = PlainCluster(engine="flink", folder=tmp_path / "server")
-    server.folder.mkdir()
-    driver = "org.apache.beam.runners.flink.FlinkJobServerDriver"
-    command = [
-        *server.java(driver, memory="1500m"),
-        *(f"--{name}={options[name]}" for name in options),
-    ]
-    command[command.index("-cp") + 1] = f"{ENGINES}/flink/lib/*"
-    try:
-        server.start("job-server", command)
-        job, artifact = int(options["job-port"]), int(options["artifact-port"])
-        server.wait(lambda: answers(POD_IP, job) and answers(POD_IP, artifact))
-        with engine("local", tmp_path / "local") as started:
-            workspace = make_workspace(tmp_path, started)
-            place = ("--runner=PortableRunner", f"--job_endpoint={POD_IP}:{job}")
-            # The launcher stages what workers need where the server tells.
-            files = workspace.release((*place, "--environment_type=LOOPBACK", "--parallelism=2"))
-            assert files == release_files(workspace.output)
-        log = (server.folder / "job-server.log").read_text()
-        for name, port in (("JobService", job), ("ArtifactStagingService", artifact)):
-            assert f"{name} started on {POD_IP}:{port}" in log
-    finally:
-        server.stop()
+    options |= {"job-host": POD_IP, "flink-master": f"localhost:{rest}"}
+    options["artifacts-dir"] = str(cluster.folder / "artifacts")
+    cluster.start("job-server", cluster.job_server(options))
+    ports = {name: int(options[f"{name}-port"]) for name in ("job", "artifact")}
+    cluster.wait(lambda: all(answers(port, POD_IP) for port in ports.values()))
+    log = (cluster.folder / "job-server.log").read_text()
+    for name, port in (("JobService", ports["job"]), ("ArtifactStagingService", ports["artifact"])):
+        assert f"{name} started on {POD_IP}:{port}" in log
+    return ports["job"]
+
+
+def test_session(tmp_path: Path) -> None:
+    """With a look at the workers before the job: two jobs after each other ask one pool."""
+    if reason := absent():
+        assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
+        pytest.skip(reason)
+    (tmp_path / "here").mkdir()
+    with engine("local", tmp_path / "local") as started:
+        undisturbed = make_workspace(tmp_path / "here", started).release()
+        workspace = make_workspace(tmp_path, started)
+    (patched,) = next(pods(manifest("daily-on-flink/engine.yaml", "CronJob")))["spec"]["containers"]
+    options = dict(
+        each.split("=") for each in patched["args"] if each.startswith("--") and "=" in each
+    )
+    with plain("flink", tmp_path / "cluster") as cluster:
+        rest = start_flink(cluster)
+        options["--job_endpoint"] = f"{POD_IP}:{start_job_server(cluster, rest)}"
+        options["--environment_config"] = f"localhost:{cluster.start_pool()}"
+        options["--flink_master"] = f"localhost:{rest}"
+        options["--parallelism"] = "2"
+        files = workspace.release(tuple(f"{name}={value}" for name, value in options.items()))
+    assert files == undisturbed
+    assert release_files(workspace.output) == undisturbed
