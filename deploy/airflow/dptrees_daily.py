@@ -189,8 +189,10 @@ with DAG(
     # A period has its turn when the one before is released: the oldest first, one at a time, and
     # none after one that failed. dptrees refuses another order, too, and spends nothing.
     catchup=True,
-    max_active_runs=1,
-    default_args={"depends_on_past": True},
+    default_args={"depends_on_past": True, "max_active_tis_per_dag": 1},
+    # As many as periods: with fewer, the runs that wait for a failed one would keep it from being
+    # started again.
+    max_active_runs=14,
 ) as dag:
     ReleaseOperator(
         task_id="release",
