@@ -205,3 +205,15 @@ def test_init_of_a_table(workspace: Workspace) -> None:
     assert "  format: delta\n" in text
     assert f"  table: {os.fspath(Path(given['table']))}\n" in text.replace('"', "")
     assert "column: x" in text
+
+
+def test_an_empty_table_is_released(workspace: Workspace) -> None:
+    """Whether there are rows is nothing that an exit code tells."""
+    deltalake = table_library("deltalake")
+    deltalake.write_deltalake(workspace.folder / "none", workspace.values().slice(0, 0))
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = {"format": "delta", "table": str(workspace.folder / "none")}
+
+    outcome = workspace.release(change)
+    assert outcome.code == 0, outcome.err
