@@ -69,7 +69,7 @@ def table(measured: Measured, chosen: argparse.Namespace) -> str:
         "|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     for rows, leaves, workers in RELEASES:
-        machine = machine_for(process_memory_of({"hierarchy": leaves}))
+        machine = machine_for(process_memory_of(listed=leaves))
         vcpus, processes = machine.cores * workers, machine.processes * workers
         busy = min(processes, vcpus)
         seconds = (rows * measured.row + leaves * measured.leaf) * chosen.slower / busy

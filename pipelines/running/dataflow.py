@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from pipelines.faults.log import remark
-from pipelines.running.worker_memory import MACHINES, machine_for, process_memory_of
+from pipelines.running.worker_memory import MACHINES, machine_for
 from pipelines.user_error import UserError
 from transforms.errors import InputError
 from transforms.files import is_local
@@ -143,18 +143,18 @@ def _check_bucket(options: PipelineOptions, name: str, place: str) -> None:
         raise UserError(f"--{name}={place}: there is no bucket {bucket}")
 
 
-def size_workers(options: PipelineOptions, leaves: dict[str, int]) -> None:
+def size_workers(options: PipelineOptions, needed: int) -> None:
     """Chooses the machines of the workers, where nobody has, by the memory that the plan needs.
 
     Args:
         options: Beam's.
-        leaves: of all trees, by the kind of tree.
+        needed: bytes that a process of a worker may need.
 
     Raises:
         UserError: no machine has as much.
     """
     worker, debug = options.view_as(WorkerOptions), options.view_as(DebugOptions)
-    needed, machine = process_memory_of(leaves), worker.machine_type
+    machine = worker.machine_type
     if machine is not None:
         if machine in MACHINES and MACHINES[machine].memory < needed:
             remark(

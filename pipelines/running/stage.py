@@ -31,6 +31,7 @@ from pipelines.running.output import (
 )
 from pipelines.running.preflight import check_workers
 from pipelines.running.run_record import RunRecord
+from pipelines.running.worker_memory import process_memory_of
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
@@ -159,15 +160,17 @@ class Stage:
 
     def _check_dataflow(self) -> None:
         """Sees that workers of Dataflow reach what there is, and chooses their machines."""
-        configuration, kinds = self.configuration, {each.name: each for each in self.plan.questions}
+        configuration = self.configuration
+        questions = {each.name: each for each in self.plan.questions}
         paths = configuration.input_paths if self.source is None else ()
         check_dataflow_reach(self.options, configuration.key.reference, (*paths, self.output))
-        leaves: Counter[str] = Counter()
+        leaves: Counter[bool] = Counter()
         for tree in configuration.trees:
-            if tree.name in kinds:
-                question = kinds[tree.name]
-                leaves[question.kind] += (tree.leaves or 0) * question.key_count
-        size_workers(self.options, leaves)
+            if tree.name in questions:
+                question = questions[tree.name]
+                is_listed = bool(question.public_tables)
+                leaves[is_listed] += (tree.leaves or 0) * question.key_count
+        size_workers(self.options, process_memory_of(listed=leaves[True], others=leaves[False]))
 
     def _begun_under(self) -> str | None:
         """The id of the key under which a release was begun, as its folder tells, or else its

@@ -1,13 +1,12 @@
 """The memory of a worker's process, from the plan alone, and machines that have as much.
 
-From docs/scale.md: a process that reads rows of a hierarchy knows all its leaves, at some 90 bytes
-each; of other trees a process holds arrays of at most 2^25 leaves (beyond, ids that wait to be
-sorted), and a copy while they are packed.
+From docs/scale.md: a process that reads rows of a tree with a public table of its leaves knows all
+of them, at some 90 bytes each; of other trees it holds arrays of at most 2^25 leaves (beyond, ids
+that wait to be sorted), and a copy while they are packed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.user_error import UserError
@@ -54,17 +53,16 @@ _CHOICES = (
 MACHINES = {each.name: each for each in _CHOICES if each.processes == each.cores}
 
 
-def process_memory_of(leaves: Mapping[str, int]) -> int:
+def process_memory_of(*, listed: int = 0, others: int = 0) -> int:
     """The bytes that a process of a worker may need.
 
     Args:
-        leaves: of all trees, by the kind of tree; 0 where nobody lists them.
+        listed: leaves of trees that have a public table of them.
+        others: leaves of all other trees.
 
-    >>> round(process_memory_of({"hierarchy": 8_100_000}) / 2**20)
+    >>> round(process_memory_of(listed=8_100_000) / 2**20)
     1395
     """
-    listed = leaves.get("hierarchy", 0)
-    others = sum(leaves.values()) - listed
     return _BASE + _BYTES_OF_LISTED_LEAF * listed + _BYTES_OF_LEAF * min(others, _MOST_DENSE)
 
 

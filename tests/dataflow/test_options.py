@@ -107,18 +107,18 @@ def test_without_the_clients(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("leaves", "machine", "one"),
     [
-        ({"ordered": 1_000}, "e2-standard-4", False),
-        ({"hierarchy": 8_100_000}, "e2-standard-4", False),
-        ({"hierarchy": 60_000_000}, "e2-highmem-4", False),
-        ({"hierarchy": 100_000_000, "ordered": 5}, "e2-highmem-2", True),
-        ({"hierarchy": 10**9}, "e2-highmem-16", True),
-        ({"ordered": 2**32}, "e2-standard-4", False),
+        ({"others": 1_000}, "e2-standard-4", False),
+        ({"listed": 8_100_000}, "e2-standard-4", False),
+        ({"listed": 60_000_000}, "e2-highmem-4", False),
+        ({"listed": 100_000_000, "others": 5}, "e2-highmem-2", True),
+        ({"listed": 10**9}, "e2-highmem-16", True),
+        ({"others": 2**32}, "e2-standard-4", False),
     ],
     ids=str,
 )
 def test_machines_by_the_plan(leaves, machine, one) -> None:
     chosen = beam_options(options())
-    size_workers(chosen, leaves)
+    size_workers(chosen, process_memory_of(**leaves))
     given = chosen.get_all_options()
     assert given["machine_type"] == machine
     assert ("no_use_multiple_sdk_containers" in given["experiments"]) is one
@@ -126,4 +126,4 @@ def test_machines_by_the_plan(leaves, machine, one) -> None:
 
 def test_no_machine_has_as_much() -> None:
     with pytest.raises(UserError, match="more than any machine"):
-        machine_for(process_memory_of({"hierarchy": 10**10}))
+        machine_for(process_memory_of(listed=10**10))
