@@ -11,7 +11,16 @@ PROJECT = DEPLOY.parent
 
 # Patterns of paths below deploy/, and the tests that cover them: a line each.
 COVERED: dict[str, tuple[str, ...]] = {
+    "airflow/*": ("tests/deploy/test_airflow.py",),
+    "beam/*": ("tests/pipelines/beam_yaml/test_transform.py",),
+    "cluster/*": ("tests/engines/servers.py", "tests/engines/test_start.py"),
+    "container/Dockerfile": ("tests/container/test_dockerfile.py",),
+    "container/*.sh": ("tests/container/test_images.py",),
+    "container/licences.*": ("tests/container/test_licences.py",),
+    "container/locks/*": ("tests/container/test_locks.py",),
+    "dataflow/*": ("tests/dataflow/test_template.py",),
     "flink/*": ("tests/engines/servers.py",),
+    "prometheus/*": ("tests/pipelines/operations/test_alerts.py",),
     "spark/*": ("tests/engines/servers.py",),
     "kubernetes/job-jar/spark/pom.xml": ("tests/deploy/test_job_jar.py",),
     "kubernetes/job-jar/flink/pom.xml": ("tests/deploy/test_job_jar.py",),

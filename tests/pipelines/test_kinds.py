@@ -170,7 +170,11 @@ def knows_kinds(path: str, source: str) -> Iterator[str]:
 SHARED = {
     ("dpcore.ordered.planner", "budget_for_target"),
     ("dpcore.hierarchy.universe", "Universe"),
+    ("dpcore.hierarchy.universe_table", "leaf_picture"),
+    ("dpcore.hierarchy.universe_table", "parted_universe"),
     ("dpcore.hierarchy.universe_table", "universe_from_table"),
+    ("dpcore.hierarchy.universe_table", "universe_tables"),
+    ("dpcore.hierarchy.level_labels", "read_labels"),
     # Each column of a box is an ordered domain.
     ("dpcore.ordered.make", "OrderedDomain"),
     ("pipelines.ordered.domain", "read_domain"),
