@@ -24,8 +24,8 @@ from transforms.errors import InputError
 from transforms.files import is_local
 from transforms.passing import may_pass
 
-# A job is short: 10^10 rows are 20 minutes of one core (docs/scale.md), and workers are paid for by
-# the minute. Dataflow would go up to 2,000 of them by itself.
+# A job is short: 10^10 rows are 20 minutes of one core (docs/scale.md), and workers are paid for
+# from their start. Dataflow's own limit is far higher.
 MOST_WORKERS = 10
 _IMAGE = "deploy/container"
 _REFUSED = {

@@ -123,6 +123,7 @@ def test_the_job_that_is_sent(described, bucket, capsys) -> None:
     assert image["containerImage"] == IMAGE
     assert {"use_runner_v2", "shuffle_mode=service"} <= set(job["environment"]["experiments"])
     assert job["type"] == "JOB_TYPE_BATCH"
+    assert len(json.dumps(job)) < 20_000  # what is large is staged
     assert job["environment"]["sdkPipelineOptions"]["options"]["save_main_session"] is False
     (environment,) = {
         each.payload
