@@ -202,7 +202,7 @@ def test_a_step_is_timed_without_those_it_feeds(monkeypatch: pytest.MonkeyPatch)
         yield b"bcd"
         wait(4)
 
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(scale, "clock", lambda: now)
     step = scale.Step()
     for _ in scale._timed(step, process):
         wait(100)
