@@ -198,7 +198,7 @@ build/tools/bin/uv: | $(BIN)/python
 LOCKS := deploy/container/locks
 LOCK = build/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make locks" $(if $(UPGRADE),--upgrade)
-EXTRAS := aws gcp postgresql
+EXTRAS := aws delta gcp iceberg lineage postgresql sql
 
 locks: build/tools/bin/uv
 	@echo "Locking the packages of the images"
@@ -262,7 +262,7 @@ gcp: $(GCP)/installed $(GCP)/bin/fake-gcs-server
 test-gcp: gcp
 	@echo "Running the tests of Google Cloud"
 	@DPTREES_REQUIRE_GCP=1 $(GCP)/bin/python -m pytest -q -n auto tests/dataflow tests/transforms/secrets \
-		tests/transforms/test_google_storage.py
+		tests/transforms/tables/test_bigquery.py tests/transforms/test_google_storage.py
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"
