@@ -72,7 +72,7 @@ def test_what_is_no_series_by_days(folder: Path, tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (["--discard"], "--repair, --discard and --nonce are of one"),
-        (["--output_executable_path=x"], "of which x would hold one"),
+        (["--output_executable_path=x"], "a job that is written down is one"),
         (["--set", "date=2013-01-01"], "so --set date cannot be"),
     ],
 )
