@@ -84,6 +84,22 @@ def _data(nonce: str, key_id: str) -> bytes:
     return (json.dumps(entries) + "\n").encode()
 
 
+def check_begun(folder: str, nonce: bytes) -> None:
+    """Sees that a folder still has the nonce that a job was made for. A job may outlive its folder,
+    in a jar or a template that is run again: in a folder that is gone, or was begun anew, it would
+    draw a second time under a nonce that was used.
+
+    Raises:
+        NonceError: it has none, or another.
+    """
+    path = files.join(folder, NONCE)
+    if not files.exists(path) or nonce_of(files.read_bytes(path)) != nonce:
+        raise NonceError(
+            f"output: the release that this job was made for is no longer begun in {folder}: "
+            "describe the job anew"
+        )
+
+
 def restored_nonce(folder: str, nonce: str, key_id: str = "") -> bytes:
     """The nonce of a finished release, which its manifest holds; writes it where it is lost.
 

@@ -7,7 +7,8 @@ a second release of changed data (or of another specification) under the budget 
 
 The refusal tells that the exact counts changed, and its absence that they did not: to whoever may
 run the job again on data of their choice, in a folder whose release was begun and not finished
-(`transforms.standing` answers for finished ones, before a row is read), or as a repair.
+(`transforms.standing` answers for finished ones, before a row is read), as a repair, or by a job
+that was described and is run again. A folder that no longer has the job's nonce is refused.
 """
 
 import json
@@ -24,6 +25,7 @@ from transforms.errors import ReleaseError
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import MANIFEST, RECORD
+from transforms.nonce import check_begun
 
 # Who learns of a draw, by its record, before its noise is drawn, and may refuse it by raising. It
 # travels to the worker, and is asked again by every retry.
@@ -183,6 +185,7 @@ class _Record(KeyedDoFn):
         check_balance(self._plan, balance)
         total, chunks = unpack_digest(summed)
         check_digests(self._plan, chunks)
+        check_begun(self._output, self._nonce)
         draw = self._nonce + combine_digests(total)
         record = self.source([draw]).record()
         if self._witness is not None:

@@ -81,15 +81,10 @@ class DenseCounter(Counter):
             yield Partial(chunk_place(chunk), b"" if is_empty else pack_dense(*parts))
 
 
-class SortedCounter(Counter):
-    """The counts of the leaves that occur.
+class BufferedCounter(Counter):
+    """Increments that wait until so many rows have been read, and leave as those that occur."""
 
-    Args:
-        chunking: of the tree.
-    """
-
-    def __init__(self, chunking: Chunking) -> None:
-        self._chunking = chunking
+    def __init__(self) -> None:
         self._waiting: list[Increments] = []
         self._rows = 0
 
@@ -103,12 +98,28 @@ class SortedCounter(Counter):
         """It follows from the rows read, not from those that are kept."""
         return self._rows >= BUFFERED_ROWS
 
+    def _taken(self) -> tuple[Integers, Integers]:
+        """The ids that occurred since the last time, rising, and the count of each, or its sum."""
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        return summed_increments(waiting) if waiting else (np.zeros(0, np.int64),) * 2
+
+
+class SortedCounter(BufferedCounter):
+    """The counts of the leaves that occur.
+
+    Args:
+        chunking: of the tree.
+    """
+
+    def __init__(self, chunking: Chunking) -> None:
+        super().__init__()
+        self._chunking = chunking
+
     def take(self) -> Iterator[Partial]:
         """The chunks that rows touch."""
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        if not waiting:
+        ids, counts = self._taken()
+        if not len(ids):
             return
-        ids, counts = summed_increments(waiting)
         numbers = self._chunking.numbers(ids)
         edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
         for start, stop in pairwise(edges):

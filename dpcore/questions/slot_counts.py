@@ -18,14 +18,12 @@ import numpy as np
 
 from dpcore.arrays import Integers
 from dpcore.questions.leaf_counts import (
-    BUFFERED_ROWS,
+    BufferedCounter,
     chunk_place,
-    increments_total,
     pack_dense,
     pack_sorted,
-    summed_increments,
 )
-from dpcore.questions.place import Counter, Increments, Matched, Partial, Place
+from dpcore.questions.place import Matched, Partial, Place
 from dpcore.rows.column import AnyArray
 from dpcore.rows.packing import unpack, unpack_many
 from dpcore.rows.parted import PartedIntegers
@@ -143,7 +141,7 @@ def _unpacked(data: bytes) -> tuple[Integers, Integers]:
     return np.cumsum(differences), words_of(counts)
 
 
-class SlotCounter(Counter):
+class SlotCounter(BufferedCounter):
     """The counts of the slots that occur.
 
     Args:
@@ -151,24 +149,12 @@ class SlotCounter(Counter):
     """
 
     def __init__(self, slots: Slots) -> None:
+        super().__init__()
         self._slots = slots
-        self._waiting: list[Increments] = []
-        self._rows = 0
-
-    def add(self, increments: Increments, rows: int, /) -> int:
-        self._waiting.append(increments)
-        self._rows += rows
-        return increments_total(increments)
-
-    @property
-    def is_due(self) -> bool:
-        """It follows from the rows read, not from those that are kept."""
-        return self._rows >= BUFFERED_ROWS
 
     def take(self) -> Iterator[Partial]:
         """Every chunk, with rows or without; of more than `MOST_SENT` those that rows touch."""
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        found, counts = summed_increments(waiting) if waiting else (np.zeros(0, np.int64),) * 2
+        found, counts = self._taken()
         bounds, chunking = self._slots.bounds, self._slots.chunking
         edges = np.searchsorted(found, bounds)
         every = len(chunking) <= MOST_SENT

@@ -19,5 +19,5 @@ def described(options: PipelineOptions) -> str:
         options: Beam's.
     """
     if jar := job_jar_of(options):
-        return f"{jar}: holds the job, which is not run yet; {_THEN}"
+        return f"{jar}: holds the job, and nothing has run; {_THEN}"
     return f"the job is described, and not run yet; {_THEN}" if submits_only(options) else ""

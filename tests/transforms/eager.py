@@ -134,6 +134,7 @@ class EagerRelease:
         Raises:
             ConservationError: something was lost or came twice.
         """
+        folder_nonce(self._output, self._nonce)
         counts, digests, balance = self._counts(bundles)
         recorded = self._recorded(digests, balance)
         receipts = self._drawn(counts, recorded)

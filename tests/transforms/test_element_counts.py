@@ -97,7 +97,7 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
 def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, buffered) -> None:
     """Also where counts leave before their bundle ends, and whatever matches no leaf."""
     monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dpcore.questions.slot_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
     question = replace(questions(parted())[4], chunk_leaves=5)
     assert question.is_matched and question.domain.unknown == "other"
     plan = release_plan_of(question)

@@ -54,7 +54,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
     monkeypatch.setattr("dpcore.rows.code_blocks._PART_CODES", 4)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
-    monkeypatch.setattr("dpcore.questions.slot_counts.BUFFERED_ROWS", 400)
+    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     monkeypatch.setattr(universe_file, "_LOADED", {})
 
 

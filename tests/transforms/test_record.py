@@ -3,11 +3,16 @@
 import json
 import threading
 
+import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.running.job import LOCAL_RUNNER
 from transforms.errors import sentence_in
+from transforms.readers.read import ReadBatches
 from transforms.record import RECORD, RecordError, check_record
+from transforms.release import ReleaseTrees
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 OTHER_DATA = "made from other data, with another key"
@@ -80,3 +85,25 @@ def test_another_plan_or_id_into_a_folder_with_a_record(
     (tmp_path / "out" / "manifest.json").unlink()
     refused(make_plan(cells=29), data)
     refused(make_plan(release="another"), data)
+
+
+def test_a_job_that_is_run_twice_finds_its_folder(
+    make_plan, reference, rows, tmp_path, release_files
+) -> None:
+    """One graph, run again: in its own folder the same bits, in none of its own nothing."""
+    data, out = tmp_path / "rows.parquet", tmp_path / "out"
+    pq.write_table(rows, data)
+    plan = make_plan()
+    options = PipelineOptions([f"--runner={LOCAL_RUNNER}"], save_main_session=False)
+    pipeline = beam.Pipeline(options=options)
+    read = pipeline | ReadBatches(patterns=(str(data),), format="parquet", plan=plan)
+    read | ReleaseTrees(plan, key=reference, output=str(out))
+    pipeline.run().wait_until_finish()
+    first = release_files(out)
+    pipeline.run().wait_until_finish()
+    assert release_files(out) == first
+    out.rename(tmp_path / "published")
+    pq.write_table(rows.slice(5), data)
+    with pytest.raises(Exception, match="no longer begun in"):
+        pipeline.run().wait_until_finish()
+    assert not list(out.rglob("*.parquet")) and not (out / "manifest.json").exists()

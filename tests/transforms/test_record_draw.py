@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dpcore.noise.source import combine_digests
 from transforms.errors import ConservationError, ReleaseError
+from transforms.nonce import NonceError, folder_nonce
 from transforms.record import SumDigests, _Record, pack_digest, unpack_digest
 
 DIGESTS = st.lists(st.integers(0, 2**256 - 1), max_size=8)
@@ -46,6 +47,7 @@ def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_
         with pytest.raises(ConservationError):
             list(step.process(digest, balance))
         assert not (tmp_path / "out").exists()
+    folder_nonce(str(tmp_path / "out"), bytes(range(16)))
     assert list(step.process(whole, balanced)) == [bytes(range(16)) + combine_digests(5)]
     assert (tmp_path / "out" / "record.json").exists()
 
@@ -53,6 +55,7 @@ def test_nothing_is_recorded_before_the_balance_holds(make_plan, reference, tmp_
 def test_a_witness_is_asked_before_anything_is_recorded(make_plan, reference, tmp_path) -> None:
     plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
     chunks, asked = len(plan.questions[0].places), []
+    folder_nonce(str(tmp_path / "out"), bytes(range(16)))
 
     def refuse(record: bytes) -> None:
         asked.append(record)
@@ -70,3 +73,19 @@ def test_a_witness_is_asked_before_anything_is_recorded(make_plan, reference, tm
         assert (tmp_path / "out" / "record.json").exists() is recorded
     text = (tmp_path / "out" / "record.json").read_text()
     assert asked[0] == asked[1] and asked[0].hex() in text
+
+
+@pytest.mark.parametrize("left", ["nothing", "another", "damaged"])
+def test_a_job_that_outlived_its_folder_draws_nothing(left, make_plan, reference, tmp_path) -> None:
+    """As a jar or a template does that is run again, under a nonce that was used."""
+    plan, asked, out = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8), [], tmp_path / "out"
+    chunks = len(plan.questions[0].places)
+    if left != "nothing":
+        folder_nonce(str(out), bytes(range(1, 17)))
+    if left == "damaged":
+        (out / "nonce.json").write_text("{")
+    step = _Record(plan, reference, str(out), bytes(range(16)), asked.append)
+    step.setup()
+    with pytest.raises(NonceError, match="no longer begun in"):
+        list(step.process(pack_digest(5, chunks), {"chunks of tree value": chunks}))
+    assert not asked and not (out / "record.json").exists()
