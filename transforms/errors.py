@@ -34,6 +34,10 @@ class InputError(ReleaseError):
     """The data cannot be read as configured: the user's to mend."""
 
 
+class UniverseError(ReleaseError):
+    """A public table cannot be read where it was written, or is not what was written."""
+
+
 class ConservationError(ReleaseError):
     """The engine lost or repeated data on the way: the job must not publish. It may pass."""
 

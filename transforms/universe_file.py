@@ -21,16 +21,12 @@ from dpcore.questions.question import PublicTable
 from dpcore.release.plan import ReleasePlan
 from dpcore.rows.key_table import KeyTable
 from transforms import files
-from transforms.errors import ReleaseError
+from transforms.errors import UniverseError
 from transforms.layout import keys_name, parquet_bytes, sha256, universe_name
 from transforms.universe_parts import part_checksums, universe_of_parquet, write_universe
 
 # Of this process, by digest: steps of one worker share what they read.
 _LOADED: "dict[str, Shared]" = {}
-
-
-class UniverseError(ReleaseError):
-    """A universe cannot be read where it was written."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,10 +151,22 @@ def _share_parts(universe: Universe, path: str) -> SharedUniverse:
     """A universe in parts; what is read of it from now on is read from its file."""
     found = _standing_parts(path, universe.digest)
     if found is None:
-        files.write_by(path, partial(write_universe, universe))
+        try:
+            files.write_by(path, partial(write_universe, universe))
+        except (ValueError, pa.ArrowException):
+            raise _changed() from None
         found = universe_of_parquet(_opened(path))
-        found.remember_digest(universe.digest)
+        if found.digest != universe.digest:
+            raise _changed()
     return _remember_parts(found, path, _file_checksum(path), part_checksums(found))
+
+
+def _changed() -> UniverseError:
+    """Of a list of leaves that is read once to be planned, and again to be written."""
+    return UniverseError(
+        "the table of leaves changed while it was read, or cannot be read any more; run again",
+        again=True,
+    )
 
 
 def _standing_parts(path: str, digest: str) -> Universe | None:
@@ -170,6 +178,11 @@ def _standing_parts(path: str, digest: str) -> Universe | None:
         return found if found.digest == digest else None
     except (ValueError, TypeError, KeyError, pa.ArrowException):
         return None
+
+
+def not_as_written(path: str) -> UniverseError:
+    """Of a file that changed since the launcher wrote it."""
+    return UniverseError(f"output: {path} is not the file that the launcher wrote")
 
 
 def _opened(path: str) -> pq.ParquetFile:
@@ -207,9 +220,14 @@ def _loaded_parts(
     known = _LOADED.get(digest)
     if known is not None and known.path == path:
         return known
-    found = universe_of_parquet(_opened(path), parts)
+    if not files.exists(path):
+        raise files.OutputError(f"output: {path} cannot be read: there is no such file")
+    try:
+        found = universe_of_parquet(_opened(path), parts)
+    except (pa.ArrowException, ValueError, KeyError):
+        raise not_as_written(path) from None
     if found.upper_digest != upper_digest:
-        raise UniverseError(f"output: {path} is not the file that the launcher wrote")
+        raise not_as_written(path)
     found.remember_digest(digest)
     return _remember_parts(found, path, checksum, parts)
 
@@ -251,5 +269,5 @@ def _loaded(form: str, path: str, digest: str, checksum: str) -> Shared:
         return known
     data = files.read_bytes(path)
     if sha256(data) != checksum:
-        raise UniverseError(f"output: {path} is not the file that the launcher wrote")
+        raise not_as_written(path)
     return _remember(_FORMS[form], _FORMS[form].read(_table(data)), path, checksum)

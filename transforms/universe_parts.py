@@ -23,8 +23,10 @@ from dpcore.hierarchy.universe_table import (
     universe_tables,
 )
 from dpcore.rows.parted import PartedIntegers
+from transforms.errors import UniverseError
 
 _LABEL = "label"
+_UNREADABLE = "output: the leaves of a universe cannot be read where the launcher wrote them"
 
 
 def universe_of_parquet(file: pq.ParquetFile, checksums: Sequence[bytes] = ()) -> Universe:
@@ -76,11 +78,14 @@ class _Leaves:
     def read(self, part: int) -> Integers:
         """The codes of the leaves of a part."""
         group = self._first + part
-        texts = self._file.read_row_group(group, columns=[_LABEL], use_threads=False)[_LABEL]
+        try:
+            texts = self._file.read_row_group(group, columns=[_LABEL], use_threads=False)[_LABEL]
+        except (pa.ArrowException, OSError):
+            raise UniverseError(_UNREADABLE, again=True) from None
         own = texts.slice(len(texts) - int(np.diff(self.bounds)[part])).combine_chunks()
         codes = read_labels(own, self._picture)
         if self._checksums and _checksum(codes) != self._checksums[part]:
-            raise ValueError("the leaves of a universe are not those that were written.")
+            raise UniverseError("output: the leaves of a universe are not those that were written")
         return codes.astype(np.int32) if len(self._picture) <= 9 else codes
 
 

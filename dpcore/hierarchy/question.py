@@ -112,8 +112,8 @@ class HierarchyQuestion(UniverseQuestion):
         is_split = chunking.split_level < tree.height or not chunking.branches
         if chunking.spine.leaves > self.spine_leaves or not is_split:
             raise ValueError(
-                f"domain: a node with more than {self.chunk_leaves} children that are leaves "
-                "needs a level in between"
+                f"domain: a node with more than {self.chunk_leaves} children, or with as many "
+                "subtrees that no chunk holds together, needs a level in between"
             )
 
     @cached_property

@@ -158,8 +158,8 @@ def size_workers(options: PipelineOptions, needed: int) -> None:
     if machine is not None:
         if machine in MACHINES and MACHINES[machine].memory < needed:
             remark(
-                f"--machine_type={machine}: a worker's process may need {needed / 2**30:.1f} GiB; "
-                f"{machine_for(needed).name} has as much for each"
+                f"--machine_type={machine}: a worker's process may need {needed / 2**30:.1f} GiB, "
+                f"and has {MACHINES[machine].memory / 2**30:.1f}"
             )
         return
     chosen = machine_for(needed)

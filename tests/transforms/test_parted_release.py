@@ -30,9 +30,10 @@ from tests.transforms.test_hierarchy_release import rows_in_two_files
 from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
 from transforms.conservation import ConservationError
+from transforms.errors import ReleaseError, UniverseError
 from transforms.layout import universe_name
 from transforms.nonce import folder_nonce
-from transforms.universe_file import UniverseError, share_universes, universe_files
+from transforms.universe_file import share_universes, universe_files
 
 ROWS = random_rows(5, 2600)
 # Unknown blocks of a known county, of an unknown one, and no text of digits.
@@ -53,7 +54,6 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
     monkeypatch.setattr("dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
     monkeypatch.setattr("dpcore.rows.code_blocks._PART_CODES", 4)
-    monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     monkeypatch.setattr("dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
     monkeypatch.setattr(universe_file, "_LOADED", {})
 
@@ -244,3 +244,39 @@ def test_a_list_that_changes_is_told() -> None:
     fresh = universe.level_labels[-1].codes.followed_by(1)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="not what it was"):
         fresh[:]
+
+
+@pytest.mark.parametrize("fault", ["gone", "cut"])
+def test_a_worker_without_the_file_says_so(fault, tmp_path, monkeypatch) -> None:
+    domain = domain_of("digits", universe=parted())
+    plan = release_plan_of(hierarchy_question("digits", domain=domain))
+    travelling = pickle.dumps(share_universes(plan, str(tmp_path)))
+    monkeypatch.setattr(universe_file, "_LOADED", {})
+    (file,) = tmp_path.glob("universe-*")
+    if fault == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(ReleaseError, match=r"cannot be read|is not the file") as caught:
+        pickle.loads(travelling)
+    assert str(tmp_path) in caught.value.sentence and "\n" not in caught.value.sentence
+
+
+def test_a_list_that_changes_before_it_is_written_is_told(tmp_path) -> None:
+    """A release whose file is not that of its specification would be read by nobody."""
+    blocks = [pa.array(CODES[start : start + 3]) for start in range(0, len(CODES), 3)]
+    universe = universe_from_code_blocks(4, lambda at: blocks[at], (1, 1, 2), levels=LEVELS)
+    _ = universe.digest
+    for at, block in enumerate(blocks):  # every block's last leaf becomes another
+        codes = block.to_pylist()
+        codes[-1] = f"{int(codes[-1]) + 1:04d}"
+        blocks[at] = pa.array(codes)
+    held = universe.level_labels[-1].codes
+    if hasattr(held, "_held"):
+        held._held.clear()
+    plan = release_plan_of(
+        hierarchy_question("digits", domain=domain_of("digits", universe=universe))
+    )
+    with pytest.raises(ReleaseError, match="changed while it was read") as caught:
+        share_universes(plan, str(tmp_path))
+    assert caught.value.again

@@ -22,10 +22,10 @@ from tests.dpcore.hierarchy_questions import (
 )
 from tests.transforms.test_object_store import BUCKET, MemoryStore
 from transforms import files, universe_file
+from transforms.errors import UniverseError
 from transforms.layout import sha256, universe_name
 from transforms.universe_file import (
     SharedUniverse,
-    UniverseError,
     share_universes,
     universe_files,
 )
