@@ -277,7 +277,7 @@ def test_sums_of_public_nodes_are_refused() -> None:
 def test_a_node_with_too_many_leaves_is_refused() -> None:
     flat = universe_from_codes(pa.array([f"{n:02d}" for n in range(10)]), (2,))
     domain = HierarchyDomain(universe=flat, columns=("code",))
-    with pytest.raises(ValueError, match="more than 4 children, or with as many .* needs a level"):
+    with pytest.raises(ValueError, match=r"more than 4 children, or with as many .* needs a level"):
         hierarchy_question(domain=domain, chunk_leaves=4, spine_leaves=9)
 
 
