@@ -22,6 +22,7 @@ from apache_beam.runners.runner import PipelineResult, create_runner
 from pipelines.faults.stopping import postponed
 from pipelines.running.cancelling import cancel_job
 from pipelines.running.dataflow import (
+    check_dataflow_options,
     is_dataflow,
     refused_job,
     set_dataflow_options,
@@ -53,16 +54,35 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     """
     _check_arguments(arguments)
     options = PipelineOptions(arguments)
-    standard = options.view_as(StandardOptions)
-    standard.runner = _named_runner(standard.runner or "")
-    _check_experiments(options)
-    if standard.streaming:
-        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
+    options.view_as(StandardOptions).runner = check_options(options)
     options.view_as(SetupOptions).save_main_session = False
-    unit_shards_of(options)  # refuses what is out of range
     if is_dataflow(options):
         set_dataflow_options(options)
     return options
+
+
+def check_options(options: PipelineOptions) -> str:
+    """Refuses what would break the guarantee.
+
+    Args:
+        options: Beam's, of a command or of anybody's pipeline.
+
+    Returns:
+        the runner to use.
+
+    Raises:
+        UserError: a runner or an option that cannot be used.
+        InputError: a number out of range.
+    """
+    standard = options.view_as(StandardOptions)
+    runner = _named_runner(standard.runner or "")
+    _check_experiments(options)
+    if standard.streaming:
+        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
+    unit_shards_of(options)  # refuses what is out of range
+    if is_dataflow(options):
+        check_dataflow_options(options)
+    return runner
 
 
 def _check_experiments(options: PipelineOptions) -> None:
