@@ -10,9 +10,11 @@ import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
+    AzureOptions,
     DebugOptions,
     GoogleCloudOptions,
     PipelineOptions,
+    S3Options,
     SetupOptions,
     StandardOptions,
     _BeamArgumentParser,
@@ -43,6 +45,11 @@ _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
     "interactive": "it keeps copies of the exact counts",
 }
+SECRETS: dict[str, type[PipelineOptions]] = {
+    "s3_secret_access_key": S3Options,
+    "s3_session_token": S3Options,
+    "azure_connection_string": AzureOptions,
+}
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -62,7 +69,7 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
 
 
 def check_options(options: PipelineOptions) -> str:
-    """Refuses what would break the guarantee.
+    """Refuses what would break the guarantee, or show a secret.
 
     Args:
         options: Beam's, of a command or of anybody's pipeline.
@@ -75,6 +82,7 @@ def check_options(options: PipelineOptions) -> str:
         InputError: a number out of range.
     """
     standard = options.view_as(StandardOptions)
+    _check_secrets(options)
     runner = _named_runner(standard.runner or "")
     _check_experiments(options)
     if standard.streaming:
@@ -83,6 +91,16 @@ def check_options(options: PipelineOptions) -> str:
     if is_dataflow(options):
         check_dataflow_options(options)
     return runner
+
+
+def _check_secrets(options: PipelineOptions) -> None:
+    """Refuses secrets among the options, which engines show and write down with the job."""
+    for name, kind in SECRETS.items():
+        if getattr(options.view_as(kind), name):
+            raise UserError(
+                f"--{name}: holds a secret, which would be in logs and in the job; set it in the "
+                "environment where workers run"
+            )
 
 
 def _check_experiments(options: PipelineOptions) -> None:

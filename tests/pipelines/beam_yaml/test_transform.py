@@ -116,6 +116,7 @@ def test_example(workspace: Workspace) -> None:
     [
         ("--experiments=enable_data_sampling", "since it shows rows"),
         ("--dataflow_service_options=enable_data_sampling", "since it shows rows"),
+        ("--s3_secret_access_key=planted", "--s3_secret_access_key: holds a secret"),
         ("--streaming", "since a release is a batch job"),
     ],
 )
