@@ -33,7 +33,9 @@ except ImportError:  # Airflow 2
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 # docs/exit-codes.md: a signal that killed the launcher, and what asks for another try by its code.
-AGAIN = {75: "it may pass by itself", 130: "it was stopped", 143: "it was stopped"}
+# One that was killed before it could answer a signal has no code of its own.
+STOPPED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
+AGAIN = {75: "it may pass by itself"} | dict.fromkeys(STOPPED, "it was stopped")
 OUT_OF_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, 128 + signal.SIGABRT, 128 + signal.SIGKILL}
 # A launcher that is stopped waits 20 seconds until its engine has cancelled the job.
 STOPPING_SECONDS = 40

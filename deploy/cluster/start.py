@@ -5,6 +5,9 @@
 
 A job manager, a task manager of two slots with its worker pool and a job server, which go on when
 the command has ended. The folder (build/cluster) holds their logs and which processes they are.
+
+Flink and the pool listen on this machine alone; Beam's job server listens on all addresses. Who
+reaches the ports runs any code as the user who started them, and so reads the key and the rows.
 """
 
 from __future__ import annotations
@@ -28,6 +31,19 @@ from deploy.cluster.processes import PROJECT, Ports, Servers, is_free
 FOLDER = PROJECT / "build" / "cluster"
 # Those that the pages of Flink and Beam name, and the images of Beam for the pool.
 USUAL = Ports(cluster=6123, page=8081, pool=50000, job=8099, artifact=8098, expansion=8097)
+# Else Flink listens on all addresses, and takes jobs from whoever asks.
+HERE = {
+    "rest__bind_address": "localhost",
+    "jobmanager__bind_host": "localhost",
+    "taskmanager__bind_host": "localhost",
+    "taskmanager__host": "localhost",
+}
+# Of this environment; not what may hold a key, a password or a token.
+GIVEN = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "OPENBLAS_NUM_THREADS", "TZ", "USER")
+WARNING = (
+    "Who reaches its ports runs any code as you, and so reads the key and the rows: never on a",
+    "machine with other users. Its job server listens on all addresses: put up a firewall.",
+)
 # Of processes that were asked to end.
 STOP_SECONDS = 10
 
@@ -77,7 +93,7 @@ def start(folder: Path, ports: Ports) -> FlinkCluster:
     folder.chmod(0o700)  # what an engine stores between steps is exact
     cluster = FlinkCluster(servers=Servers(folder, environment(folder)), ports=ports, workers=1)
     try:
-        cluster.start()
+        cluster.start(**HERE)
     except BaseException as error:
         cluster.servers.stop()
         if isinstance(error, RuntimeError):
@@ -89,11 +105,11 @@ def start(folder: Path, ports: Ports) -> FlinkCluster:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What the processes are given: this project, and this Python as ``python``, the name by which
-    a worker pool starts workers."""
+    """What the processes are given: little of this environment, this project, and this Python as
+    ``python``, the name by which a worker pool starts workers."""
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     search = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {
+    return {name: os.environ[name] for name in GIVEN if name in os.environ} | {
         "PATH": os.pathsep.join(path),
         "PYTHONPATH": os.pathsep.join(search),
         "TMPDIR": str(folder / "tmp"),
@@ -110,6 +126,7 @@ def told(cluster: FlinkCluster) -> str:
             "",
             "  .venv/bin/dptrees release " + command.replace(" --", " \\\n    --"),
             "",
+            *WARNING,
             f"Logs are in {os.path.relpath(cluster.servers.folder)}; make stop ends it all.",
         ]
     )

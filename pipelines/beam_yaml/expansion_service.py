@@ -2,10 +2,14 @@
 
     python -m pipelines.beam_yaml.expansion_service --port 8097 --environment_type=...
 
-Beam's options say where the workers of the expanded steps run, as in docs/engines.md. Beam's own
-service (`apache_beam.runners.portability.expansion_service_main`) listens on all addresses; whoever
-reaches a service can have it load the release key and write a folder's beginnings, so this one
-listens on this machine alone unless told otherwise.
+Beam's options say where the workers of the expanded steps run, as in docs/engines.md.
+
+Who reaches the port runs any code as the user who started it, and so reads the key and the rows:
+never on a machine with other users, or only in a pod or network namespace of its own. Other
+transforms than `DPTree` are refused, and no files are served, as they are by Beam's own service
+(`apache_beam.runners.portability.expansion_service_main`); but what a request says of the steps
+before it may hold pickled code, which Beam loads. It listens on this machine alone unless told
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,22 +19,27 @@ import signal
 import sys
 from collections.abc import Sequence
 from threading import Event
+from typing import Any
 
 import grpc
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.portability.api import (
-    beam_artifact_api_pb2_grpc,
-    beam_expansion_api_pb2_grpc,
-)
-from apache_beam.runners.portability.artifact_service import (
-    ArtifactRetrievalService,
-    BeamFilesystemHandler,
-)
+from apache_beam.portability.api import beam_expansion_api_pb2, beam_expansion_api_pb2_grpc
 from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
 from apache_beam.utils import thread_pool_executor
 
 from pipelines.beam_yaml.transform import URN
 from pipelines.terminal_text import print_line
+
+
+class _Expanding(ExpansionServiceServicer):
+    """Expands `DPTree`, and nothing else: Beam's own runs the code of a pickled transform."""
+
+    def Expand(self, request: Any, context: Any = None) -> Any:
+        urn = request.transform.spec.urn
+        if urn != URN:
+            sentence = f"{urn or 'a transform without a URN'}: this service expands {URN} alone"
+            return beam_expansion_api_pb2.ExpansionResponse(error=sentence)
+        return super().Expand(request, context)
 
 
 def service(address: str, options: PipelineOptions) -> tuple[grpc.Server, int]:
@@ -44,11 +53,7 @@ def service(address: str, options: PipelineOptions) -> tuple[grpc.Server, int]:
         RuntimeError: the port is taken.
     """
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
-    beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(
-        ExpansionServiceServicer(options), server
-    )
-    files = ArtifactRetrievalService(BeamFilesystemHandler(None).file_reader)
-    beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(files, server)
+    beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(_Expanding(options), server)
     return server, server.add_insecure_port(address)
 
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam import coders
-from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import external_transforms_pb2
 from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 
 from dpcore.release.guarantee import CHECKSUM
 from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
-from pipelines.running.job import beam_options
+from pipelines.running.job import check_options
 from pipelines.running.output import Wanted
 from pipelines.running.stage import Stage
 from transforms import files
@@ -68,11 +68,13 @@ class DPTree(beam.PTransform):
         self._plan = self._configuration.plan()
 
     def expand(self, rows: Any) -> Any:
-        _check_options(rows.pipeline.options)
+        options = rows.pipeline.options
+        check_options(options)
+        files.use_options(options)
         first = isinstance(rows, beam.pvalue.PBegin)
         check_rows(self._configuration, given=not first)
         if first:
-            rows = rows | "Read" >> self._reading(rows.pipeline.options)
+            rows = rows | "Read" >> self._reading(options)
         release = ReleaseTrees(
             self._plan,
             key=self._configuration.key,
@@ -108,15 +110,6 @@ class DPTree(beam.PTransform):
     def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> "DPTree":
         row = coders.RowCoder(payload.schema).decode(payload.payload)
         return DPTree(**row._asdict())
-
-
-def _check_options(options: PipelineOptions) -> None:
-    """Refuses what the command refuses, and reaches filesystems as the options say."""
-    experiments = options.view_as(DebugOptions).experiments or []
-    runner = options.view_as(StandardOptions).runner
-    given = [f"--experiments={each}" for each in experiments]
-    beam_options([*given, f"--runner={runner}"] if runner else given)
-    files.use_options(options)
 
 
 def _released(manifest: str, release: str) -> Released:

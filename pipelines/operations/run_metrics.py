@@ -38,6 +38,11 @@ class Ended:
     time: float
     made: bool | None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the release is there: a job that is only described ends well without it."""
+        return self.code == ExitCode.DONE and self.made is not None
+
 
 def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
     """The metrics of a run.
@@ -51,7 +56,7 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
     found = list(_of_end(release, ended))
     if stage is not None:
         found += [*_of_run(release, stage, ended), *_of_plan(release, stage, ended)]
-    if stage is not None and stage.booking and ended.code == ExitCode.DONE:
+    if stage is not None and stage.booking and ended.is_there:
         found += account_metrics([stage.booking.account], release)
     return found
 
@@ -59,7 +64,7 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
 def _of_end(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
     yield _one("run_exit_code", "Exit code of the last run.", release, ended.code)
     yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, ended.time)
-    if ended.code == ExitCode.DONE:
+    if ended.is_there:
         yield _one(
             "run_completed_timestamp_seconds",
             "When the last run ended, if the release was there then.",
@@ -99,7 +104,7 @@ def _of_plan(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator
         yield _one("release_period", "Which run of the series this is.", release, plan.run.period)
         yield _one("release_periods", "Runs of the series.", release, plan.run.periods)
     # Until private keys are selected, others stand in for them.
-    if plan.selection is None or ended.code == ExitCode.DONE:
+    if plan.selection is None or ended.is_there:
         parts = sum(1 for _ in planned_parts(plan))
         yield _one("release_parts", "Files of tables that it is planned to have.", release, parts)
     trees = totals_entry(stage.configuration, plan)["trees"]

@@ -97,13 +97,13 @@ class Watch:
         self._tell_lineage(outcome)
 
     def _tell_lineage(self, outcome: Outcome | None) -> None:
-        """Tells that the run begins, or how it ended."""
+        """Tells that the run begins, or how it ended; of a job that is only described, no end."""
         if self._lineage is None or self.stage is None:
             return
         try:
             if outcome is None:
                 self._lineage.began(self.stage)
-            else:
+            elif outcome.code != ExitCode.DONE or self.made is not None:
                 self._lineage.ended(self.stage, outcome)
         except Exception:  # in the words of a library, which may name what is secret
             remark("lineage: an event of this run cannot be told")

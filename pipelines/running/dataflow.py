@@ -48,16 +48,24 @@ def submits_only(options: PipelineOptions) -> bool:
     return is_dataflow(options) and bool(cloud.template_location)
 
 
-def set_dataflow_options(options: PipelineOptions) -> None:
-    """Sees that what Dataflow needs is given, and puts the defaults of a release where nothing is.
+def check_dataflow_options(options: PipelineOptions) -> None:
+    """Refuses what a job that is a release cannot be on Dataflow.
 
     Raises:
-        UserError: an option is missing, or refused.
+        UserError: such an option is given.
     """
     given = options.get_all_options(drop_default=True)
     for name, reason in _REFUSED.items():
         if given.get(name):
             raise UserError(f"--{name}: refused, since {reason}")
+
+
+def set_dataflow_options(options: PipelineOptions) -> None:
+    """Sees that what Dataflow needs is given, and puts the defaults of a release where nothing is.
+
+    Raises:
+        UserError: an option is missing.
+    """
     _check_needed(options)
     cloud, worker = options.view_as(GoogleCloudOptions), options.view_as(WorkerOptions)
     debug = options.view_as(DebugOptions)

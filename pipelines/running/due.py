@@ -67,9 +67,9 @@ class Due:
         if self.through < start:
             raise UserError(f"--through: {self.through} is before {start}, where the series begins")
         last = min((self.through - start).days + 1, periods + 1)
-        first = 1
-        while first < last and holds_release(run_folder(folder, first + 1)):
-            first += 1
+        # From the last one back: what is older may have been cleared away.
+        standing = (n for n in range(last, 0, -1) if holds_release(run_folder(folder, n)))
+        first = next(standing, 1)
         for period in range(first, last + 1):
             yield {**self.given, name: str(start + timedelta(days=period - 1))}
 

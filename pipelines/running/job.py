@@ -10,9 +10,11 @@ import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
+    AzureOptions,
     DebugOptions,
     GoogleCloudOptions,
     PipelineOptions,
+    S3Options,
     SetupOptions,
     StandardOptions,
     _BeamArgumentParser,
@@ -22,6 +24,7 @@ from apache_beam.runners.runner import PipelineResult, create_runner
 from pipelines.faults.stopping import postponed
 from pipelines.running.cancelling import cancel_job
 from pipelines.running.dataflow import (
+    check_dataflow_options,
     is_dataflow,
     refused_job,
     set_dataflow_options,
@@ -42,6 +45,11 @@ _REFUSED_RUNNERS = {
     "dask": "it was measured to leave out parts of a job without an error",
     "interactive": "it keeps copies of the exact counts",
 }
+SECRETS: dict[str, type[PipelineOptions]] = {
+    "s3_secret_access_key": S3Options,
+    "s3_session_token": S3Options,
+    "azure_connection_string": AzureOptions,
+}
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -53,16 +61,46 @@ def beam_options(arguments: list[str]) -> PipelineOptions:
     """
     _check_arguments(arguments)
     options = PipelineOptions(arguments)
-    standard = options.view_as(StandardOptions)
-    standard.runner = _named_runner(standard.runner or "")
-    _check_experiments(options)
-    if standard.streaming:
-        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
+    options.view_as(StandardOptions).runner = check_options(options)
     options.view_as(SetupOptions).save_main_session = False
-    unit_shards_of(options)  # refuses what is out of range
     if is_dataflow(options):
         set_dataflow_options(options)
     return options
+
+
+def check_options(options: PipelineOptions) -> str:
+    """Refuses what would break the guarantee, or show a secret.
+
+    Args:
+        options: Beam's, of a command or of anybody's pipeline.
+
+    Returns:
+        the runner to use.
+
+    Raises:
+        UserError: a runner or an option that cannot be used.
+        InputError: a number out of range.
+    """
+    standard = options.view_as(StandardOptions)
+    _check_secrets(options)
+    runner = _named_runner(standard.runner or "")
+    _check_experiments(options)
+    if standard.streaming:
+        raise UserError("--streaming: refused, since a release is a batch job, of rows that end")
+    unit_shards_of(options)  # refuses what is out of range
+    if is_dataflow(options):
+        check_dataflow_options(options)
+    return runner
+
+
+def _check_secrets(options: PipelineOptions) -> None:
+    """Refuses secrets among the options, which engines show and write down with the job."""
+    for name, kind in SECRETS.items():
+        if getattr(options.view_as(kind), name):
+            raise UserError(
+                f"--{name}: holds a secret, which would be in logs and in the job; set it in the "
+                "environment where workers run"
+            )
 
 
 def _check_experiments(options: PipelineOptions) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.cluster.processes import PROJECT, overview
 from deploy.cluster.start import groups_at_work, processes
@@ -37,11 +38,21 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
     ran("--stop", "--folder", folder)
 
 
+def rpc_port(cluster: Path) -> int:
+    """Where the job manager listens for its workers."""
+    settings = yaml.safe_load((cluster / "configuration" / "config.yaml").read_text())
+    return int(settings["jobmanager.rpc.port"])
+
+
 def test_start_release_stop(tmp_path: Path, cluster: Path, undisturbed: dict[str, bytes]) -> None:
     started = ran("--free-ports", "--folder", cluster)
     assert started.returncode == 0, started.stderr
     page = re.search(r"http://localhost:(\d+)", started.stdout)
     assert page is not None and overview(int(page[1]), "overview")["taskmanagers"] == 1
+    for port in (int(page[1]), rpc_port(cluster)):  # listens on 127.0.0.1 alone
+        socket.create_connection(("127.0.0.1", port)).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
     options = tuple(re.findall(r"^    (--\S+)", started.stdout, re.MULTILINE))
 
     (tmp_path / "launcher").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.release_folder import ReleaseFolder
+from pipelines.running.job import SECRETS
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Outcome, Workspace
@@ -541,6 +544,23 @@ def test_no_permission(workspace: Workspace) -> None:
 def test_bad_beam_option(workspace: Workspace, option: str, words: str) -> None:
     assert_refused(workspace, workspace.release(None, option), words)
     assert not workspace.output.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["s3_secret_access_key", "s3_session_token", "azure_connection_string"]
+)
+def test_secrets_among_the_options(workspace: Workspace, name: str) -> None:
+    outcome = workspace.release(None, f"--{name}=planted-secret")
+    assert_refused(workspace, outcome, f"--{name}: holds a secret", "set it in the environment")
+    assert "planted-secret" not in outcome.out + outcome.err
+    assert not workspace.output.exists()
+
+
+def test_all_secrets_among_the_options_of_beam() -> None:
+    """A new one of Beam's is found by its name."""
+    words = re.compile("secret|token|password|credential|connection_string|api_?key")
+    named = {name for name in PipelineOptions([]).get_all_options() if words.search(name)}
+    assert named == set(SECRETS)
 
 
 def test_a_missing_key_file_says_where_relative_paths_start(

@@ -1,15 +1,25 @@
 """`DPTree` by its URN: expanded by a service in another process, and run by a client."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import grpc
 import pytest
+from apache_beam.internal import pickler
+from apache_beam.portability.api import (
+    beam_artifact_api_pb2,
+    beam_artifact_api_pb2_grpc,
+    beam_expansion_api_pb2,
+    beam_expansion_api_pb2_grpc,
+    beam_runner_api_pb2,
+)
 from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
 
 from pipelines.beam_yaml.transform import URN
@@ -67,6 +77,44 @@ def test_a_release_by_its_urn(address: str, workspace: Workspace) -> None:
     expanded(address, section_of(workspace, output))
     release = ReleaseFolder(str(output)).release
     assert [question.name for question in release.plan.questions] == ["all", "places"]
+
+
+class Planted:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+def test_other_transforms_are_refused(address: str, tmp_path: Path) -> None:
+    planted = pickler.dumps(Planted(tmp_path / "planted"))
+    spec = beam_runner_api_pb2.FunctionSpec(urn="beam:transform:pickled_python:v1", payload=planted)
+    request = beam_expansion_api_pb2.ExpansionRequest(
+        namespace="a", transform=beam_runner_api_pb2.PTransform(unique_name="t", spec=spec)
+    )
+    with grpc.insecure_channel(address) as channel:
+        told = beam_expansion_api_pb2_grpc.ExpansionServiceStub(channel).Expand(request)
+    assert told.error == f"beam:transform:pickled_python:v1: this service expands {URN} alone"
+    assert not (tmp_path / "planted").exists()
+    pickler.loads(planted)
+    assert (tmp_path / "planted").exists()
+
+
+def test_no_files_are_served(address: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = beam_runner_api_pb2.ArtifactFilePayload(path=str(tmp_path / "file"))
+    asked = beam_artifact_api_pb2.GetArtifactRequest(
+        artifact=beam_runner_api_pb2.ArtifactInformation(
+            type_urn="beam:artifact:type:file:v1", type_payload=file.SerializeToString()
+        )
+    )
+    with grpc.insecure_channel(address) as channel:
+        stub = beam_artifact_api_pb2_grpc.ArtifactRetrievalServiceStub(channel)
+        with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
+            list(stub.GetArtifact(asked))
 
 
 def test_a_mistake_comes_back_with_its_sentence(address: str, workspace: Workspace) -> None:

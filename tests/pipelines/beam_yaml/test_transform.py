@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines.beam_yaml.transform import DPTree
 from pipelines.release_folder import ReleaseFolder
+from pipelines.running import job
 from pipelines.sections.error import ConfigurationError
 from pipelines.user_error import UserError
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
@@ -108,11 +111,51 @@ def test_example(workspace: Workspace) -> None:
     assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
 
 
-def test_runners_that_lose_rows_are_refused(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--experiments=enable_data_sampling", "since it shows rows"),
+        ("--dataflow_service_options=enable_data_sampling", "since it shows rows"),
+        ("--s3_secret_access_key=planted", "--s3_secret_access_key: holds a secret"),
+        ("--streaming", "since a release is a batch job"),
+    ],
+)
+def test_what_the_command_refuses_is_refused(
+    workspace: Workspace, option: str, sentence: str
+) -> None:
     section = section_of(workspace, workspace.folder / "own")
-    options = beam.options.pipeline_options.PipelineOptions(
-        ["--runner=" + RUNNER, "--experiments=enable_data_sampling"]
-    )
-    with pytest.raises(UserError, match="since it shows rows"):
+    options = PipelineOptions([f"--runner={RUNNER}", option])
+    with pytest.raises(UserError, match=sentence):
         beam.Pipeline(options=options) | beam.Create([beam.Row(x=1.0)]) | DPTree(**section)
     assert not (workspace.folder / "own").exists()
+
+
+@pytest.mark.parametrize(
+    ("runner", "sentence"),
+    [
+        ("DaskRunner", "it was measured to leave out parts of a job"),
+        ("InteractiveRunner", "it keeps copies of the exact counts"),
+    ],
+)
+def test_runners_that_lose_rows_are_refused(
+    workspace: Workspace, runner: str, sentence: str
+) -> None:
+    pipeline = beam.Pipeline(RUNNER)
+    pipeline.options.view_as(StandardOptions).runner = runner
+    with pytest.raises(UserError, match=sentence):
+        pipeline | DPTree(**section_of(workspace, workspace.folder / "own"))
+
+
+def test_options_of_dataflow_are_those_of_the_pipeline(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google's clients need not be here."""
+    monkeypatch.setattr(job, "create_runner", lambda name: None)
+    section = section_of(workspace, workspace.folder / "own")
+    needed = ("--project=p", "--region=r", "--temp_location=gs://b/t", "--sdk_container_image=i")
+    for given, sentence in (((), ""), (("--update",), "--update: refused")):
+        pipeline = beam.Pipeline(RUNNER, options=PipelineOptions([*needed, *given]))
+        pipeline.options.view_as(StandardOptions).runner = "DataflowRunner"
+        rows = pipeline | beam.Create([beam.Row(x=1.0, place="north")])
+        with pytest.raises(UserError, match=sentence) if sentence else nullcontext():
+            rows | DPTree(**section)

@@ -18,6 +18,7 @@ import pytest
 from openlineage.client.generated import base
 from openlineage.client.transport.file import FileTransport
 
+from pipelines.running import stage
 from transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
@@ -111,6 +112,20 @@ def test_a_run_that_fails_and_one_that_is_stopped(
     monkeypatch.setattr(parquet_rows, "batches", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     *_, stopped = told(workspace, code=143)
     assert stopped["eventType"] == "ABORT"
+
+
+def test_a_job_that_is_only_described_has_no_end(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "check_workers", lambda *_: None)
+    monkeypatch.setattr(stage, "run_job", lambda *_: None)  # a job server would write the jar
+    jar = workspace.folder / "job.jar"
+    file = workspace.folder / "lineage.jsonl"
+    options = ("--runner=FlinkRunner", f"--output_executable_path={jar}")
+    outcome = workspace.release(None, "--lineage", str(file), *options)
+    assert outcome.code == 0 and "cannot be told" not in outcome.err
+    (start,) = map(json.loads, file.read_text().splitlines())
+    assert start["eventType"] == "START"
 
 
 def test_the_run_that_started_it(again: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

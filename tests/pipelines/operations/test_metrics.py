@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pipelines.running import stage
 from transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
@@ -84,6 +85,20 @@ def test_two_inputs_that_differ_much_have_the_same_metrics(
     after = TIMES.sub(r"\1", released(workspace, elsewhere)[1])
     assert after == before and "_seconds{" in after
     assert not any(word in after for word in workspace.SENTINELS)
+
+
+def test_a_job_that_is_only_described(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "check_workers", lambda *_: None)
+    monkeypatch.setattr(stage, "run_job", lambda *_: None)  # a job server would write the jar
+    jar = workspace.folder / "job.jar"
+    options = ("--runner=FlinkRunner", f"--output_executable_path={jar}")
+    code, text = released(workspace, None, *options)
+    found = samples(text)
+    assert (code, found["dptrees_run_exit_code"][0][1]) == (0, 0)
+    assert found["dptrees_release_trees"][0][1] == 2
+    assert not {"dptrees_run_completed_timestamp_seconds", "dptrees_run_made"} & set(found)
 
 
 def broken(settings: dict[str, Any]) -> None:

@@ -46,6 +46,12 @@ def test_begins_with_the_last_one_that_stands(folder: Path) -> None:
     assert due("2013-01-02") == ["2013-01-02"]
 
 
+@pytest.mark.parametrize("standing", [(4, 5), (2, 3, 4, 5)])
+def test_older_periods_that_were_cleared_away(folder: Path, standing: tuple[int, ...]) -> None:
+    stand(folder, *standing)
+    assert due("2013-01-07") == ["2013-01-05", "2013-01-06", "2013-01-07"]
+
+
 def test_a_day_beyond_the_series_is_left_to_be_refused(folder: Path) -> None:
     stand(folder, *range(1, 15))
     assert due("2013-02-20") == ["2013-01-14", "2013-01-15"]
