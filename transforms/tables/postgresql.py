@@ -65,6 +65,8 @@ _STATES = (
     ("55P03", "another statement locks it, or waits to change it", True),
     ("57", "the server stopped it", True),
 )
+# What libpq says, before it asks a server, of a URL that it cannot read.
+_NO_URL = re.compile(r"invalid (?:URI|percent-encoded|port|integer|connection option|\w+ value)")
 _REFUSED = re.compile(r"authentication failed|pg_hba\.conf|FATAL: +(role|database) ")
 _COLUMNS = """
 SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END::text
@@ -251,6 +253,11 @@ class PostgresqlTable:
         try:
             yield
         except Error as error:
+            if error.sqlstate is None and _NO_URL.search(str(error)):
+                raise InputError(
+                    f"input.connection: {self.connection} holds a URL that PostgreSQL's client "
+                    "does not understand"
+                ) from None
             # Of a connection that is refused only a message tells why.
             refused = "28" if _REFUSED.search(str(error)) else "08"
             state = error.sqlstate or refused

@@ -15,6 +15,8 @@ import pytest
 from tests import postgresql
 from tests.optional import table_library
 from transforms.errors import InputError
+from transforms.secrets.scheme import SecretError
+from transforms.tables.connection import database_url
 from transforms.tables.postgresql import PostgresqlTable
 from transforms.tables.table import TableSplit
 
@@ -343,11 +345,54 @@ def test_a_file_of_the_url(server: postgresql.Server, tmp_path: Path) -> None:
     path.write_text(server.url("postgres") + "\n")
     path.chmod(0o644)
     table = PostgresqlTable(table="pg_class", connection=f"file:{path}")
-    with pytest.raises(InputError, match="can be read by others"), table.pinned():
-        pass
+    with pytest.raises(SecretError, match=r"input\.connection: .* can be read by others; allow"):
+        table.pinned().__enter__()
+    if os.geteuid() == 0:
+        path.chmod(0o600)
+        os.chown(path, 65534, 65534)
+        with pytest.raises(SecretError, match="belongs to user 65534"):
+            table.pinned().__enter__()
+        os.chown(path, 0, 0)
     path.chmod(0o600)
     with table.pinned() as found:
         assert "relname" in found.schema().names
     path.unlink()
-    with pytest.raises(InputError, match="No such file"), table.pinned():
-        pass
+    with pytest.raises(SecretError, match=f"input.connection: {path} does not exist :"):
+        table.pinned().__enter__()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres//reader:{}@db/visits",
+        "postgresql:/reader:{}@db/visits",
+        "postgresql://reader:{}@db:port/visits",
+        "postgresql://reader:{}@127.0.0.1:1/visits?nothing=1",
+        "postgresql://reader:{}%zz@127.0.0.1:1/visits",
+        "postgresql://reader:{}@127.0.0.1:1/visits?sslmode=nothing",
+        "postgresql://reader:{}@127.0.0.1:99999/visits",
+        "host=127.0.0.1 port=1 password={}",
+        "visits",
+    ],
+)
+def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("VISITS_URL", url.format(PASSWORD))
+    with pytest.raises(InputError, match=r"input\.connection: env:VISITS_URL holds") as caught:
+        VISITS.pinned().__enter__()
+    assert not caught.value.again
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://db/visits",
+        "postgresql://a,b:5433/visits",
+        "postgresql://u:p:?#@[::1]:5/visits?sslmode=require",
+        "postgresql:///visits",
+        "postgresql://%2Frun/visits",
+    ],
+)
+def test_what_is_a_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("VISITS_URL", f" {url}\n")
+    assert database_url("env:VISITS_URL") == url
