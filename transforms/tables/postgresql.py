@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -111,6 +111,9 @@ class PostgresqlTable:
         pages: of the table or its largest partition, once it is divided; 0 of a view.
     """
 
+    kind: ClassVar[str] = "postgresql"
+    held: ClassVar[bool] = True
+
     table: str
     connection: str
     snapshot: str | None = None
@@ -121,6 +124,16 @@ class PostgresqlTable:
     def name(self) -> str:
         """What it is called in messages."""
         return f"the PostgreSQL table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: a server has it."""
+        return ()
+
+    @property
+    def secret(self) -> str | None:
+        """Where the URL lies."""
+        return self.connection
 
     @contextmanager
     def pinned(self) -> Iterator["PostgresqlTable"]:
