@@ -19,7 +19,7 @@ from pipelines.proof.signature import SigningKey, sign_release
 from pipelines.proof.verified import Verified, raise_first
 from pipelines.release_folder import ReleaseFolder
 from pipelines.reporting import REPORT, write_report
-from pipelines.running.described import described
+from pipelines.running.described import check_described, described
 from pipelines.running.due import Due
 from pipelines.running.job import beam_options
 from pipelines.running.job_jar import check_job_jar
@@ -69,6 +69,7 @@ def run_release(
     options = beam_options(arguments)
     wanted = wanted or Wanted()
     check_job_jar(options, configuration, wanted)
+    check_described(options, configuration)
     with table_rows(configuration.table) as source:
         stage = Stage(
             configuration=configuration,

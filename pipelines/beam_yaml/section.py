@@ -64,6 +64,10 @@ def configuration_of_text(text: str) -> Configuration:
                 raise ConfigurationError(f"{SOURCE}: {key}: {rule}")
         values = {"input": _NO_FILES} | values
     configuration = checked_configuration(values, SOURCE, {})
+    if configuration.table is not None:
+        raise ConfigurationError(
+            f"{SOURCE}: input: tables do not go with DPTree; dptrees release does"
+        )
     if configuration.selection is not None:
         raise ConfigurationError(
             f"{SOURCE}: trees: keys: private {_OUTSIDE.format('before')}; list the keys"

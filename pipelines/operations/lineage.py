@@ -32,6 +32,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from dpcore import __version__
 from dpcore.release.guarantee import CHECKSUM, guarantee_numbers
+from pipelines.configuration import Configuration
 from pipelines.faults.exit_code import ExitCode
 from pipelines.faults.outcome import Outcome
 from pipelines.release_folder import read_manifest
@@ -100,7 +101,7 @@ class Lineage:
             eventType=state,
             run=Run(runId=self._run, facets=_ours(dict(_run_facets(stage, sentence)))),
             job=job,
-            inputs=list(_inputs(stage.configuration.input_paths, plan.columns)),
+            inputs=list(_inputs(stage.configuration, plan.columns)),
             outputs=[_output(stage, is_there=state is RunState.COMPLETE)],
             producer=_PRODUCER,
         )
@@ -135,12 +136,19 @@ def _ours(facets: dict[str, Any]) -> dict[str, Any]:
     return facets
 
 
-def _inputs(paths: Iterable[str], columns: Iterable[str]) -> Iterator[InputDataset]:
+def _inputs(configuration: Configuration, columns: Iterable[str]) -> Iterator[InputDataset]:
     names = [schema_dataset.SchemaDatasetFacetFields(name=name) for name in columns]
-    for path in paths:
-        namespace, name = dataset_name(path)
+    for namespace, name in _input_names(configuration):
         schema = schema_dataset.SchemaDatasetFacet(fields=names)
         yield InputDataset(namespace=namespace, name=name, facets=_ours({"schema": schema}))
+
+
+def _input_names(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """The names of what is read, as the configuration has them: no server is asked or told."""
+    table = configuration.table
+    yield from map(dataset_name, configuration.input_paths if table is None else table.paths)
+    if table is not None and not table.paths:
+        yield table.kind, table.table
 
 
 def _output(stage: Stage, *, is_there: bool) -> OutputDataset:

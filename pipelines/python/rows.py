@@ -163,6 +163,11 @@ class HeldSource:
     def __init__(self, batches: Sequence[pa.RecordBatch], number: int) -> None:
         self._batches, self._number = batches, number
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: they are held by this process."""
+        return ()
+
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Their size, once they are seen to have what a plan reads.
 

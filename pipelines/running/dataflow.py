@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
+from pipelines.configuration import Configuration
 from pipelines.faults.log import remark
 from pipelines.running.worker_memory import MACHINES, machine_for
 from pipelines.user_error import UserError
@@ -103,25 +104,49 @@ def _check_needed(options: PipelineOptions) -> None:
         )
 
 
-def check_dataflow_reach(options: PipelineOptions, key: str, paths: tuple[str, ...]) -> None:
+def check_dataflow_references(configuration: Configuration) -> None:
+    """Sees that workers of Dataflow can follow what a configuration refers to.
+
+    Args:
+        configuration: of the release.
+
+    Raises:
+        UserError: a secret or the ledger lies on this machine.
+    """
+    if place := _own_place(configuration.key.reference):
+        raise UserError(
+            f"key: workers of Dataflow have no {place} of yours, and an image must not hold a key: "
+            "put it into a secret manager and name it as key: gcp-secret://PROJECT/NAME/VERSION"
+        )
+    table, ledger = configuration.table, configuration.ledger
+    if table is not None and (place := _own_place(table.secret or "")):
+        raise UserError(
+            f"input.connection: workers of Dataflow have no {place} of yours, and an image must "
+            "not hold a password: write the rows to files, or to a table of BigQuery"
+        )
+    if ledger is not None and ledger.file is not None:
+        raise UserError(
+            f"ledger: {ledger}: lies on this machine, and workers of Dataflow, which record the "
+            "draw in it, cannot reach it; use postgresql://"
+        )
+
+
+def _own_place(reference: str) -> str:
+    """What of this machine a reference of a secret names; "" where it names a service."""
+    return {"file": "file", "env": "environment"}.get(reference.partition(":")[0], "")
+
+
+def check_dataflow_reach(options: PipelineOptions, paths: tuple[str, ...]) -> None:
     """Sees that workers of Dataflow can reach what a release reads and writes.
 
     Args:
         options: Beam's.
-        key: the reference of the release key.
         paths: of input and output.
 
     Raises:
         UserError: something lies on this machine, or a bucket is not there.
         InputError: Cloud Storage does not answer now.
     """
-    scheme = key.partition(":")[0]
-    if scheme in ("file", "env"):
-        raise UserError(
-            f"key: workers of Dataflow have no {'file' if scheme == 'file' else 'environment'} of "
-            "yours, and an image must not hold a key: put it into a secret manager and name it as "
-            "key: gcp-secret://PROJECT/NAME/VERSION"
-        )
     for path in paths:
         if is_local(path):
             raise UserError(

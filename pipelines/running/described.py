@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipelines.configuration import Configuration
 from pipelines.running.dataflow import submits_only
 from pipelines.running.job_jar import job_jar_of
+from pipelines.user_error import UserError
 
 _THEN = (
     "once it has run, the same command signs the release, settles the ledger and writes the page"
@@ -21,3 +23,20 @@ def described(options: PipelineOptions) -> str:
     if jar := job_jar_of(options):
         return f"{jar}: holds the job, and nothing has run; {_THEN}"
     return f"the job is described, and not run yet; {_THEN}" if submits_only(options) else ""
+
+
+def check_described(options: PipelineOptions, configuration: Configuration) -> None:
+    """Refuses to describe a job that could not run once this command has ended.
+
+    Args:
+        options: Beam's.
+        configuration: of the release.
+
+    Raises:
+        UserError: it reads what this command holds.
+    """
+    if configuration.table is not None and configuration.table.held and described(options):
+        raise UserError(
+            "input: the state of a PostgreSQL table lasts as long as this command, and the job "
+            "runs without it; write it to files"
+        )

@@ -17,7 +17,12 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.progress_bar import progress_bar
 from pipelines.proof.signature import SigningKey
-from pipelines.running.dataflow import check_dataflow_reach, is_dataflow, size_workers
+from pipelines.running.dataflow import (
+    check_dataflow_reach,
+    check_dataflow_references,
+    is_dataflow,
+    size_workers,
+)
 from pipelines.running.described import described
 from pipelines.running.job import check_filesystems, run_job, runs_here
 from pipelines.running.output import (
@@ -51,6 +56,10 @@ if TYPE_CHECKING:
 
 class Source(Protocol):
     """Rows that are no files of an input."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files or folders that workers find them by."""
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Their parts with their sizes, once they are seen to have what a plan reads."""
@@ -162,8 +171,9 @@ class Stage:
         """Sees that workers of Dataflow reach what there is, and chooses their machines."""
         configuration = self.configuration
         questions = {each.name: each for each in self.plan.questions}
-        paths = configuration.input_paths if self.source is None else ()
-        check_dataflow_reach(self.options, configuration.key.reference, (*paths, self.output))
+        check_dataflow_references(configuration)
+        paths = configuration.input_paths if self.source is None else self.source.paths
+        check_dataflow_reach(self.options, (*paths, self.output))
         leaves: Counter[bool] = Counter()
         for tree in configuration.trees:
             if tree.name in questions:

@@ -35,6 +35,15 @@ class TableRows:
             self._pinned = self._stack.enter_context(self._table.pinned())
         return self._pinned
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files or folders that workers find it by.
+
+        Raises:
+            InputError: it is not there.
+        """
+        return self.pinned.paths
+
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Its name and size, once it is seen to have what a plan reads.
 

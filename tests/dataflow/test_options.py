@@ -1,16 +1,20 @@
 """What Dataflow needs and what is refused, in one sentence each, before anything is asked of it."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dpcore.noise.randomness import ReleaseKey
 from pipelines.command import main
-from pipelines.running.dataflow import size_workers
+from pipelines.configuration import load_configuration
+from pipelines.running.dataflow import check_dataflow_references, size_workers
 from pipelines.running.job import beam_options
 from pipelines.running.worker_memory import machine_for, process_memory_of
 from pipelines.user_error import UserError
 from tests import google_cloud
+from tests.optional import table_library
 
 needs_google = google_cloud.needed()
 ALL = {
@@ -80,18 +84,92 @@ def test_the_runner_by_any_of_its_names(runner) -> None:
     ids=str,
 )
 def test_what_workers_cannot_reach(changed, words, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["release", written(tmp_path, changed), *options()]) == 2
+    assert words in capsys.readouterr().err
+
+
+def written(folder: Path, changed: dict[str, Any]) -> str:
+    """The path of a configuration; None takes a key out."""
     import yaml
 
     from tests.transforms.test_object_store import settings
 
-    monkeypatch.chdir(tmp_path)
-    key = tmp_path / "release.key"
+    key = folder / "release.key"
     key.write_text(ReleaseKey(bytes(32)).to_text())
-    chosen = settings(str(tmp_path / "rows.parquet"), "out", key) | changed
-    path = tmp_path / "release.yaml"
+    chosen = settings(str(folder / "rows.parquet"), "out", key) | changed
+    path = folder / "release.yaml"
     path.write_text(yaml.safe_dump({name: each for name, each in chosen.items() if each}))
-    assert main(["release", str(path), *options()]) == 2
+    return str(path)
+
+
+IN_A_SERVICE = {"key_file": None, "key": "aws-secretsmanager://eu-west-1/x"}
+POSTGRESQL = {"format": "postgresql", "table": "visits"}
+
+
+@needs_google
+@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_of_this_machine(kind, template, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"value": [1.0], "carrier": ["UA"]})
+    if kind == "delta":
+        table_library("deltalake").write_deltalake("lake", rows)
+        table = "lake"
+    else:
+        table = iceberg_file(tmp_path, rows)
+    source = {"format": kind, "table": table}
+    more = ["--template_location=gs://bucket/template"] if template else []
+    path = written(tmp_path, IN_A_SERVICE | {"input": source})
+    assert main(["release", path, *options(*more)]) == 2
+    words = f"{table}: lies on this machine, and workers of Dataflow cannot reach it"
     assert words in capsys.readouterr().err
+
+
+def iceberg_file(folder: Path, rows: pa.Table) -> str:
+    """The metadata file of an Iceberg table."""
+    place = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    catalog = table_library("pyiceberg.catalog").load_catalog("x", type="sql", **place)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.visits", schema=rows.schema)
+    table.append(rows)
+    return str(table.metadata_location)
+
+
+@needs_google
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"ledger": "sqlite:///budget.db", "dataset": "visits"},
+            "ledger: sqlite:///budget.db: lies",
+        ),
+        ({"input": POSTGRESQL | {"connection": "env:URL"}}, "connection: .* no environment of"),
+        ({"input": POSTGRESQL | {"connection": "file:url"}}, "connection: .* no file of yours"),
+    ],
+    ids=str,
+)
+def test_references_that_workers_cannot_follow(changed, words, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        check_dataflow_references(load_configuration(written(tmp_path, IN_A_SERVICE | changed)))
+
+
+@needs_google
+def test_references_that_workers_follow(tmp_path: Path) -> None:
+    ledger = {"ledger": "postgresql://me@db/budgets", "dataset": "visits"}
+    check_dataflow_references(load_configuration(written(tmp_path, IN_A_SERVICE | ledger)))
+
+
+@needs_google
+def test_a_refusal_reserves_nothing(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = "sqlite:///budget.db"
+    assert main(["ledger", "init", url, "--dataset", "visits", "--epsilon", "3"]) == 0
+    path = written(tmp_path, IN_A_SERVICE | {"ledger": url, "dataset": "visits"})
+    assert main(["release", path, *options()]) == 2
+    assert "workers of Dataflow, which record the draw in it" in capsys.readouterr().err
+    assert main(["ledger", "history", url]) == 0
+    assert "stored" not in capsys.readouterr().out
 
 
 def test_without_the_clients(monkeypatch) -> None:

@@ -16,7 +16,7 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 def read_private_file(
-    path: str, name: str = "key", kind: str = "release key", made_by: str = "keygen"
+    path: str, name: str = "key", kind: str = "release key", made_by: str | None = "keygen"
 ) -> str:
     """The text of a file that only its owner, the user who runs or root, can read.
 
@@ -24,7 +24,7 @@ def read_private_file(
         path: of the file.
         name: what it is called in the configuration.
         kind: what it holds.
-        made_by: the command of dptrees that makes such a file.
+        made_by: the command of dptrees that makes such a file; None: none does.
 
     Raises:
         SecretError: it is missing, another user's, readable by others or no text.
@@ -36,9 +36,8 @@ def read_private_file(
             return file.read(LARGEST_TEXT + 1)
     except FileNotFoundError:
         where = "" if os.path.isabs(path) else f" in {os.getcwd()}, where relative paths start"
-        raise SecretError(
-            f"{name}: {path} does not exist{where}; make it with: dptrees {made_by} {path}"
-        ) from None
+        made = "" if made_by is None else f"; make it with: dptrees {made_by} {path}"
+        raise SecretError(f"{name}: {path} does not exist{where}{made}") from None
     except UnicodeDecodeError:
         raise SecretError(f"{name}: {path} is not a {kind}") from None
     except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -33,6 +33,9 @@ class BigqueryTable:
         size: in bytes, as the service estimates it.
     """
 
+    kind: ClassVar[str] = "bigquery"
+    held: ClassVar[bool] = False
+
     table: str
     version: str | None = None
     billed: str | None = None
@@ -43,6 +46,16 @@ class BigqueryTable:
     def name(self) -> str:
         """What it is called in messages."""
         return f"the BigQuery table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: a server has it."""
+        return ()
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
 
     @contextmanager
     def pinned(self) -> Iterator["BigqueryTable"]:

@@ -1,9 +1,15 @@
 """The URL of a database by reference: what travels is where it lies, never what it holds."""
 
 import os
-import stat
+import re
 
 from transforms.errors import InputError
+from transforms.secrets.private_file import read_private_file
+
+_NAME = "input.connection"
+# All that libpq takes for a URL; it takes other texts for settings. It may name several servers.
+_HOST = r"(?:\[[^\]]*\]|[^:/?,\[\]]*)(?::[0-9]*)?"
+_URL = re.compile(rf"postgres(?:ql)?://(?:[^/@]*@)?{_HOST}(?:,{_HOST})*(?:[/?].*)?")
 
 
 def database_url(reference: str) -> str:
@@ -14,28 +20,19 @@ def database_url(reference: str) -> str:
 
     Raises:
         InputError: there is none; the message names the place alone.
+        SecretError: the file is missing, another user's, readable by others or no text.
 
     >>> os.environ["VISITS_URL"] = "postgresql://reader@db/visits"
     >>> database_url("env:VISITS_URL")
     'postgresql://reader@db/visits'
     """
     kind, _, place = reference.partition(":")
-    url = os.environ.get(place, "") if kind == "env" else _of_file(place)
-    if not url.strip():
-        raise InputError(f"input.connection: {reference} is not set, or empty, where rows are read")
-    return url.strip()
-
-
-def _of_file(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise InputError(
-                    f"input.connection: {path} can be read by others; allow its owner alone "
-                    "(chmod 600)"
-                )
-            return file.read()
-    except OSError as error:
-        raise InputError(f"input.connection: {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"input.connection: {path} is no text") from None
+    if kind == "env":
+        url = os.environ.get(place, "").strip()
+    else:
+        url = read_private_file(place, _NAME, "URL of a database", made_by=None).strip()
+    if not url:
+        raise InputError(f"{_NAME}: {reference} is not set, or empty, where rows are read")
+    if not _URL.fullmatch(url):
+        raise InputError(f"{_NAME}: {reference} holds no URL postgresql://USER@HOST/DATABASE")
+    return url

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -38,6 +38,9 @@ class DeltaTable:
         version: a number, or a moment; None: the newest one as the job starts.
     """
 
+    kind: ClassVar[str] = "delta"
+    held: ClassVar[bool] = False
+
     table: str
     version: str | None = None
 
@@ -45,6 +48,16 @@ class DeltaTable:
     def name(self) -> str:
         """What it is called in messages."""
         return f"the Delta table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its folder."""
+        return (self.table,)
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
 
     @contextmanager
     def pinned(self) -> Iterator["DeltaTable"]:

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -33,6 +33,9 @@ class IcebergTable:
         location: of the metadata file, once it is pinned.
     """
 
+    kind: ClassVar[str] = "iceberg"
+    held: ClassVar[bool] = False
+
     table: str
     catalog: str | None = None
     version: str | None = None
@@ -42,6 +45,17 @@ class IcebergTable:
     def name(self) -> str:
         """What it is called in messages."""
         return f"the Iceberg table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its metadata file, once it is known."""
+        found = self.location or self.table
+        return (found,) if found.endswith(_METADATA) else ()
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
 
     @contextmanager
     def pinned(self) -> Iterator["IcebergTable"]:

@@ -1,16 +1,20 @@
 """Tables and views of PostgreSQL, read by ADBC as Arrow.
 
-The launcher opens a transaction and exports its snapshot; every worker reads in this snapshot, so
-that all parts, and all retries, see the same rows, whatever is written meanwhile. It ends with the
-launcher's transaction: what asks later is told to try again. A table is read in ranges of its
-pages, which hold each row of a snapshot once; a view as a whole.
+The launcher opens a transaction, locks the table against what rewrites it, and exports a snapshot;
+every worker reads in this snapshot, so that all parts, and all retries, see the same rows, whatever
+is written meanwhile. It ends with the launcher's transaction: what asks later is told to try again.
+A table is read in ranges of its pages, which hold each row of a snapshot once; a view as a whole.
+
+A snapshot alone would not do: TRUNCATE, VACUUM FULL, CLUSTER and ALTER TABLE put other pages in the
+place of those that it knows.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from hashlib import sha256
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,7 +25,12 @@ from transforms.tables.table import UNTOLD, TableSplit
 
 # 64 MiB of pages of 8 KiB, which are read in a second or so.
 _SPLIT_PAGES, _PAGE = 8192, 2**13
-_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_JOIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Its snapshots are those of its statements: one that is exported after the lock is taken sees what
+# the lock was waited for. That of REPEATABLE READ would be older than the lock.
+_HOLD = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
+# Whoever waits to rewrite the table waits for the launcher, and workers would wait behind it.
+_LONGEST_WAIT = "60s"
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
 _TYPES = {
@@ -53,8 +62,11 @@ _STATES = (
     ("42P01", "it does not exist", False),
     ("3F", "it does not exist", False),
     ("53", "the server has no room", True),
+    ("55P03", "another statement locks it, or waits to change it", True),
     ("57", "the server stopped it", True),
 )
+# What libpq says, before it asks a server, of a URL that it cannot read.
+_NO_URL = re.compile(r"invalid (?:URI|percent-encoded|port|integer|connection option|\w+ value)")
 _REFUSED = re.compile(r"authentication failed|pg_hba\.conf|FATAL: +(role|database) ")
 _COLUMNS = """
 SELECT a.attname::text, CASE WHEN t.typtype = 'd' THEN b.typname ELSE t.typname END::text
@@ -66,12 +78,21 @@ WHERE a.attrelid = {0}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER B
 _PAGES = """
 SELECT CASE
   WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(c.oid)
-  WHEN c.relkind = 'p' AND NOT EXISTS (
-    SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE k.relkind = 'f')
+  WHEN c.relkind = 'p'
   THEN (SELECT coalesce(max(pg_relation_size(p.relid)), 0) FROM pg_partition_tree(c.oid) p
     WHERE p.isleaf)
   ELSE 0 END / current_setting('block_size')::bigint
 FROM pg_class c WHERE c.oid = {0}::regclass
+"""
+# What this transaction has locked, but for tables and views of the server's own: which relations,
+# in which files (those that are written anew get others), and how many of them are foreign.
+_LOCKED = """
+SELECT coalesce(string_agg(c.oid || ':' || coalesce(pg_relation_filenode(c.oid), 0), ' '
+  ORDER BY c.oid), '')::text, count(*) FILTER (WHERE c.relkind = 'f')
+FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r','m','p','f','v')
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND c.relnamespace <> 'pg_catalog'::regnamespace
 """
 # What an exported snapshot is called is not called so again before the server starts anew.
 _EXPORTED = "SELECT pg_export_snapshot() || ' ' || extract(epoch FROM pg_postmaster_start_time())"
@@ -86,12 +107,17 @@ class PostgresqlTable:
         table: its name as it is stored, with its schema or without.
         connection: where the URL of the database lies, ``env:NAME`` or ``file:PATH``.
         snapshot: that is read, once it is pinned.
+        locked: digest of the relations that are read, and of their files, once it is pinned.
         pages: of the table or its largest partition, once it is divided; 0 of a view.
     """
+
+    kind: ClassVar[str] = "postgresql"
+    held: ClassVar[bool] = True
 
     table: str
     connection: str
     snapshot: str | None = None
+    locked: str | None = None
     pages: int | None = None
 
     @property
@@ -99,18 +125,45 @@ class PostgresqlTable:
         """What it is called in messages."""
         return f"the PostgreSQL table {self.table}"
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: a server has it."""
+        return ()
+
+    @property
+    def secret(self) -> str | None:
+        """Where the URL lies."""
+        return self.connection
+
     @contextmanager
     def pinned(self) -> Iterator["PostgresqlTable"]:
         """The table in a snapshot that lasts as long as the block; see `Table`."""
-        with self._connected() as cursor:
-            cursor.execute("SET idle_in_transaction_session_timeout = 0")
-            cursor.execute(_BEGIN)
-            if _value(cursor, "SELECT current_setting('server_encoding')") == "SQL_ASCII":
-                raise InputError(
-                    f"input: {self.name} lies in a database of the encoding SQL_ASCII, which does "
-                    "not tell what its texts mean; UTF8 does"
+        with ExitStack() as held:
+            with self._telling():
+                cursor = held.enter_context(self._connected())
+                cursor.execute("SET idle_in_transaction_session_timeout = 0")
+                cursor.execute(_HOLD)
+                pinned = replace(
+                    self, locked=self._lock(cursor), snapshot=_value(cursor, _EXPORTED)
                 )
-            yield replace(self, snapshot=_value(cursor, _EXPORTED))
+            yield pinned  # what fails in the block is not the table's
+
+    def _lock(self, cursor: Any) -> str:
+        """Locks what is read, until the transaction ends; gives the digest of it."""
+        cursor.execute(f"SELECT FROM {self._quoted} LIMIT 0")
+        cursor.fetchall()
+        if _value(cursor, "SELECT current_setting('server_encoding')") == "SQL_ASCII":
+            raise InputError(
+                f"input: {self.name} lies in a database of the encoding SQL_ASCII, which does "
+                "not tell what its texts mean; UTF8 does"
+            )
+        locked, foreign = _locked(cursor)
+        if foreign:
+            raise InputError(
+                f"input: {self.name} has rows of a foreign table, which no snapshot of this server "
+                "holds: write them to a table (CREATE TABLE ... AS SELECT)"
+            )
+        return locked
 
     def schema(self) -> pa.Schema:
         """The columns of the table."""
@@ -147,6 +200,10 @@ class PostgresqlTable:
             cursor.execute(f"SELECT {wanted} FROM {self._quoted}{_where(split.token.decode())}")
             for batch in cursor.fetch_record_batch():
                 yield batch.cast(schema)
+            # A partition may have been attached meanwhile, or the launcher's lock have ended just
+            # before this transaction took its own.
+            if _locked(cursor)[0] != self.locked:
+                raise self._gone()
 
     @property
     def _quoted(self) -> str:
@@ -164,34 +221,43 @@ class PostgresqlTable:
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """A cursor in the snapshot that was exported."""
+        """A cursor in the snapshot that was exported, whose faults are told as the input's."""
         assert self.snapshot is not None
         snapshot, _, started = self.snapshot.partition(" ")
-        with self._connected() as cursor:
+        with self._telling(), self._connected() as cursor:
             same = _value(cursor, _STARTED) == started
-            cursor.execute(_BEGIN)
+            cursor.execute(_JOIN)
             if not same or not _joined(cursor, snapshot):
-                raise InputError(
-                    f"input: the state of {self.name} that the job reads is gone: the process that "
-                    "started the job holds it, and has ended or lost the server",
-                    again=True,
-                )
+                raise self._gone()
             yield cursor
+
+    def _gone(self) -> InputError:
+        return InputError(
+            f"input: the state of {self.name} that the job reads is gone: the process that started "
+            "the job holds it, and has ended or lost the server, or a partition was attached",
+            again=True,
+        )
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """A cursor of a connection of its own, whose faults are told as the input's."""
-        with reading_table(self.name, "sql"), self._of_server():
-            from adbc_driver_postgresql import dbapi
+        """A cursor of a connection of its own."""
+        from adbc_driver_postgresql import dbapi
 
-            url = database_url(self.connection)
-            with (
-                closing(dbapi.connect(url, autocommit=True)) as connection,
-                connection.cursor() as cursor,
-            ):
-                # So that texts of moments are the same whatever the user's own settings are.
-                cursor.execute("SET TIME ZONE 'UTC'")
-                yield cursor
+        url = database_url(self.connection)
+        with (
+            closing(dbapi.connect(url, autocommit=True)) as connection,
+            connection.cursor() as cursor,
+        ):
+            # So that texts of moments are the same whatever the user's own settings are.
+            cursor.execute("SET TIME ZONE 'UTC'")
+            cursor.execute(f"SET lock_timeout = '{_LONGEST_WAIT}'")
+            yield cursor
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tells the faults of the server as the input's."""
+        with reading_table(self.name, "sql"), self._of_server():
+            yield
 
     @contextmanager
     def _of_server(self) -> Iterator[None]:
@@ -200,6 +266,11 @@ class PostgresqlTable:
         try:
             yield
         except Error as error:
+            if error.sqlstate is None and _NO_URL.search(str(error)):
+                raise InputError(
+                    f"input.connection: {self.connection} holds a URL that PostgreSQL's client "
+                    "does not understand"
+                ) from None
             # Of a connection that is refused only a message tells why.
             refused = "28" if _REFUSED.search(str(error)) else "08"
             state = error.sqlstate or refused
@@ -257,3 +328,10 @@ def _joined(cursor: Any, snapshot: str) -> bool:
             raise
         return False
     return True
+
+
+def _locked(cursor: Any) -> tuple[str, int]:
+    """The digest of what a transaction has locked, and how many foreign tables there are."""
+    cursor.execute(_LOCKED)
+    relations, foreign = cursor.fetchone()
+    return sha256(str(relations).encode()).hexdigest(), int(foreign)

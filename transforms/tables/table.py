@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -19,7 +19,27 @@ class TableSplit(NamedTuple):
 
 
 class Table(Protocol):
-    """A table of one kind: a frozen dataclass that travels to workers, and holds no secret."""
+    """A table of one kind: a frozen dataclass that travels to workers, and holds no secret.
+
+    Attributes:
+        kind: its format in a configuration.
+        held: its state ends with the block of `pinned`, and not before the server removes it.
+    """
+
+    kind: ClassVar[str]
+    held: ClassVar[bool]
+
+    @property
+    def table(self) -> str:
+        """Its name or place, as the configuration has it."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files or folders that workers find it by; none of a service's."""
+
+    @property
+    def secret(self) -> str | None:
+        """The reference of what workers reach it with; None: what their environment grants."""
 
     @property
     def name(self) -> str:

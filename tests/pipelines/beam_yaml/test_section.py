@@ -55,6 +55,13 @@ def test_days_are_told_as_texts() -> None:
             "signing_key: x.pem",
             "signing_key: does not go with DPTree, which does nothing after the job",
         ),
+        ("input: {format: delta, table: lake/x}", "input: tables do not go with DPTree; dptrees"),
+        ("input: {format: iceberg, table: shop.x}", "input: tables do not go with DPTree"),
+        ("input: {format: bigquery, table: a.b.c}", "input: tables do not go with DPTree"),
+        (
+            "input: {format: postgresql, table: x, connection: env:URL}",
+            "input: tables do not go with DPTree",
+        ),
         ("colour: red", "colour: unknown key"),
         ("confidence: 2", "confidence: 2 must be a number above 0 and at most 0.9999"),
     ],

@@ -19,6 +19,8 @@ from openlineage.client.generated import base
 from openlineage.client.transport.file import FileTransport
 
 from pipelines.running import stage
+from pipelines.running.stage import Stage
+from pipelines.user_error import UserError
 from transforms.readers import parquet_rows
 
 if TYPE_CHECKING:
@@ -80,6 +82,47 @@ def test_a_release_is_told(workspace: Workspace) -> None:
     assert "version" not in start["outputs"][0]["facets"]
     told_of = output["facets"]["dptrees_privacy"]["guarantee"]
     assert told_of == {"neighbors": "add_remove", "unit": "row", "epsilon": "1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "namespace", "name"),
+    [
+        ({"format": "delta", "table": "s3://me:secret@lake/visits"}, "s3://lake", "visits"),
+        ({"format": "iceberg", "table": "shop.visits"}, "iceberg", "shop.visits"),
+        ({"format": "iceberg", "table": "/lake/1.metadata.json"}, "file", "/lake/1.metadata.json"),
+        ({"format": "bigquery", "table": "a.b.visits"}, "bigquery", "a.b.visits"),
+        (
+            {"format": "postgresql", "table": "web.visits", "connection": "env:VISITS_URL"},
+            "postgresql",
+            "web.visits",
+        ),
+    ],
+    ids=str,
+)
+def test_a_table_is_told(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str],
+    namespace: str,
+    name: str,
+) -> None:
+    """By the names of the configuration alone, whether it can be read or not."""
+    monkeypatch.setattr(Stage, "stands", lambda _: raise_stopped())
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = given
+
+    file = workspace.folder / "lineage.jsonl"
+    assert workspace.release(change, "--lineage", str(file)).code == 2
+    for line in file.read_text().splitlines():
+        check_form(event := json.loads(line))
+        (rows,) = event["inputs"]
+        assert (rows["namespace"], rows["name"]) == (namespace, name)
+        assert "secret" not in line and "VISITS_URL" not in line
+
+
+def raise_stopped() -> bool:
+    raise UserError("here it ends")
 
 
 def test_other_rows_give_the_same_events(workspace: Workspace, tmp_path: Path) -> None:

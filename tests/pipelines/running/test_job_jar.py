@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,20 @@ def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sente
     )
     assert outcome.code == 2
     assert sentence in outcome.err
+    assert not workspace.output.exists()
+
+
+def test_a_state_that_the_command_holds(workspace: Workspace, tmp_path: Path) -> None:
+    def change(settings: dict[str, Any]) -> None:
+        settings["input"] = {"format": "postgresql", "table": "x", "connection": "env:NO_URL"}
+
+    jar = f"--output_executable_path={tmp_path}/job.jar"
+    outcome = workspace.run("release", workspace.configure(change), "--runner=FlinkRunner", jar)
+    assert outcome.code == 2
+    assert outcome.err.endswith(
+        "input: the state of a PostgreSQL table lasts as long as this command, and the job runs "
+        "without it; write it to files\n"
+    )
     assert not workspace.output.exists()
 
 

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +15,10 @@ import pytest
 from tests import postgresql
 from tests.optional import table_library
 from transforms.errors import InputError
+from transforms.secrets.scheme import SecretError
+from transforms.tables.connection import database_url
 from transforms.tables.postgresql import PostgresqlTable
+from transforms.tables.table import TableSplit
 
 table_library("adbc_driver_postgresql")
 
@@ -77,6 +82,185 @@ def test_views_and_partitions(
         assert len(set(rows_of(table, ("id",)))) == len(rows_of(table, ("id",))) == 2500
 
 
+REWRITES = (
+    "TRUNCATE visits",
+    "VACUUM FULL visits",
+    "CLUSTER visits USING by_id",
+    "ALTER TABLE visits ALTER age TYPE int8",
+    "DROP TABLE visits",
+)
+
+
+def impatient(statement: str) -> None:
+    """Runs a statement that does not wait for locks."""
+    import psycopg
+
+    url = os.environ["VISITS_URL"]
+    with psycopg.connect(url, autocommit=True, options="-c lock_timeout=200") as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.fixture
+def lockless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: the lock on the table is given up at once."""
+    lock = PostgresqlTable._lock
+
+    def given_up(self: PostgresqlTable, cursor: Any) -> str:
+        digest = lock(self, cursor)
+        cursor.execute("ROLLBACK")
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return digest
+
+    monkeypatch.setattr(PostgresqlTable, "_lock", given_up)
+
+
+@pytest.mark.usefixtures("small_splits")
+@pytest.mark.parametrize("statement", REWRITES)
+def test_what_rewrites_the_table_waits(
+    run: Callable[[str], None], rows_of: RowsOf, statement: str
+) -> None:
+    import psycopg
+
+    run("CREATE INDEX by_id ON visits (id DESC)")
+    with VISITS.pinned() as table:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            impatient(statement)
+        assert len(rows_of(table, ("id",))) == 5000
+    impatient(statement)
+
+
+@pytest.mark.usefixtures("small_splits", "lockless")
+@pytest.mark.parametrize("statement", REWRITES[:4])
+@pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
+def test_without_the_lock_rows_would_be_lost(
+    run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, statement: str, checked: bool
+) -> None:
+    run("CREATE INDEX by_id ON visits (id DESC)")
+    run("DELETE FROM visits WHERE id <= 1500")
+    read: list[int] = []
+
+    def take(table: PostgresqlTable, splits: list[TableSplit]) -> None:
+        for split in splits:
+            for batch in table.batches(split, ["id"]):
+                read.extend(batch["id"].to_pylist())
+
+    if not checked:
+        monkeypatch.setattr("transforms.tables.postgresql._locked", lambda _: ("", 0))
+    with VISITS.pinned() as table:
+        splits = table.divided(["id"]).splits(["id"])
+        take(table, splits[:4])
+        impatient(statement)
+        if checked:
+            with pytest.raises(InputError, match="is gone") as caught:
+                take(table, splits[4:])
+            assert caught.value.again
+        else:
+            take(table, splits[4:])
+            assert sorted(read) != list(range(1501, 5001))
+
+
+def test_a_snapshot_is_of_the_time_after_the_lock(
+    run: Callable[[str], None], rows_of: RowsOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    def waited_for() -> None:
+        with psycopg.connect(os.environ["VISITS_URL"]) as writer:
+            writer.execute("TRUNCATE visits")
+            writer.execute("INSERT INTO visits SELECT g, g, 'y' FROM generate_series(1, 700) g")
+            begun.set()
+            time.sleep(0.5)
+
+    begun = threading.Event()
+    writer = threading.Thread(target=waited_for)
+    writer.start()
+    begun.wait()
+    with VISITS.pinned() as table:
+        writer.join()
+        run("DELETE FROM visits WHERE id < 100")
+        run("VACUUM visits")
+        assert len(rows_of(table, ("id",))) == 700
+    # As a transaction does whose snapshot is older than its lock.
+    monkeypatch.setattr(
+        "transforms.tables.postgresql._HOLD", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    )
+    begun.clear()
+    writer = threading.Thread(target=waited_for)
+    writer.start()
+    begun.wait()
+    with VISITS.pinned() as table:
+        writer.join()
+        assert len(rows_of(table, ("id",))) == 0
+
+
+def test_workers_do_not_wait_behind_who_waits_for_the_launcher(
+    run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.tables.postgresql._LONGEST_WAIT", "200ms")
+    with VISITS.pinned() as table:
+        (split,) = table.splits(["age"])
+        waiting = threading.Thread(target=run, args=("TRUNCATE visits",))
+        waiting.start()
+        time.sleep(0.5)
+        with pytest.raises(InputError, match="another statement locks it, or waits") as caught:
+            list(table.batches(split, ["age"]))
+        assert caught.value.again
+    waiting.join()
+
+
+PARTED = (
+    "CREATE TABLE parted (LIKE visits) PARTITION BY RANGE (id)",
+    "CREATE TABLE p0 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+    "CREATE TABLE p1 AS SELECT 10::int8 AS id, 1::int4 AS age, 'x' AS place",
+    "CREATE VIEW of_parted AS SELECT * FROM parted",
+)
+
+
+@pytest.mark.parametrize("name", ["parted", "of_parted"])
+def test_a_partition_that_is_attached_is_seen(run: Callable[[str], None], name: str) -> None:
+    for statement in PARTED:
+        run(statement)
+    with PostgresqlTable(table=name, connection="env:VISITS_URL").pinned() as table:
+        (split,) = table.splits(["age"])
+        assert not list(table.batches(split, ["age"]))
+        run("ALTER TABLE parted ATTACH PARTITION p1 FOR VALUES FROM (10) TO (20)")
+        with pytest.raises(InputError, match="a partition was attached") as caught:
+            list(table.batches(split, ["age"]))
+        assert caught.value.again
+
+
+def test_partitions_and_tables_of_views_are_locked(run: Callable[[str], None]) -> None:
+    import psycopg
+
+    for statement in PARTED:
+        run(statement)
+    with PostgresqlTable(table="of_parted", connection="env:VISITS_URL").pinned():
+        for statement in ("TRUNCATE p0", "DROP VIEW of_parted"):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                impatient(statement)
+
+
+@pytest.mark.parametrize("name", ["far", "of_far"])
+def test_foreign_tables_are_refused(run: Callable[[str], None], name: str) -> None:
+    run("CREATE EXTENSION file_fdw")
+    run("CREATE SERVER elsewhere FOREIGN DATA WRAPPER file_fdw")
+    run("CREATE FOREIGN TABLE far (age int4) SERVER elsewhere OPTIONS (filename '/dev/null')")
+    run("CREATE VIEW of_far AS SELECT * FROM far UNION ALL SELECT age FROM visits")
+    table = PostgresqlTable(table=name, connection="env:VISITS_URL")
+    with pytest.raises(InputError, match="has rows of a foreign table") as caught, table.pinned():
+        pass
+    assert not caught.value.again
+
+
+@pytest.mark.parametrize("error", [ValueError("a fault"), ConnectionResetError("of an engine")])
+def test_what_fails_while_it_is_held_is_not_the_table_s(
+    run: Callable[[str], None], error: Exception
+) -> None:
+    with pytest.raises(type(error)) as caught, VISITS.pinned():
+        raise error
+    assert caught.value is error
+
+
 def test_types(run: Callable[[str], None], rows_of: RowsOf) -> None:
     run("CREATE TYPE mood AS ENUM ('good', 'bad')")
     run("CREATE DOMAIN grade AS int CHECK (value > 0)")
@@ -130,8 +314,8 @@ def test_what_travels_holds_no_secret(
 
 def test_refused(run: Callable[[str], None]) -> None:
     none = PostgresqlTable(table="none", connection="env:VISITS_URL")
-    with none.pinned() as table, pytest.raises(InputError, match="read: it does not exist"):
-        table.schema()
+    with pytest.raises(InputError, match="read: it does not exist"), none.pinned():
+        pass
     unset = PostgresqlTable(table="visits", connection="env:NO_URL")
     with pytest.raises(InputError, match="env:NO_URL is not set"), unset.pinned():
         pass
@@ -161,11 +345,54 @@ def test_a_file_of_the_url(server: postgresql.Server, tmp_path: Path) -> None:
     path.write_text(server.url("postgres") + "\n")
     path.chmod(0o644)
     table = PostgresqlTable(table="pg_class", connection=f"file:{path}")
-    with pytest.raises(InputError, match="can be read by others"), table.pinned():
-        pass
+    with pytest.raises(SecretError, match=r"input\.connection: .* can be read by others; allow"):
+        table.pinned().__enter__()
+    if os.geteuid() == 0:
+        path.chmod(0o600)
+        os.chown(path, 65534, 65534)
+        with pytest.raises(SecretError, match="belongs to user 65534"):
+            table.pinned().__enter__()
+        os.chown(path, 0, 0)
     path.chmod(0o600)
     with table.pinned() as found:
         assert "relname" in found.schema().names
     path.unlink()
-    with pytest.raises(InputError, match="No such file"), table.pinned():
-        pass
+    with pytest.raises(SecretError, match=f"input.connection: {path} does not exist :"):
+        table.pinned().__enter__()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres//reader:{}@db/visits",
+        "postgresql:/reader:{}@db/visits",
+        "postgresql://reader:{}@db:port/visits",
+        "postgresql://reader:{}@127.0.0.1:1/visits?nothing=1",
+        "postgresql://reader:{}%zz@127.0.0.1:1/visits",
+        "postgresql://reader:{}@127.0.0.1:1/visits?sslmode=nothing",
+        "postgresql://reader:{}@127.0.0.1:99999/visits",
+        "host=127.0.0.1 port=1 password={}",
+        "visits",
+    ],
+)
+def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("VISITS_URL", url.format(PASSWORD))
+    with pytest.raises(InputError, match=r"input\.connection: env:VISITS_URL holds") as caught:
+        VISITS.pinned().__enter__()
+    assert not caught.value.again
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://db/visits",
+        "postgresql://a,b:5433/visits",
+        "postgresql://u:p:?#@[::1]:5/visits?sslmode=require",
+        "postgresql:///visits",
+        "postgresql://%2Frun/visits",
+    ],
+)
+def test_what_is_a_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("VISITS_URL", f" {url}\n")
+    assert database_url("env:VISITS_URL") == url
