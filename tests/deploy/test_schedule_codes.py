@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import runpy
+import signal
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +56,15 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Any:
     return runpy.run_path(str(SCHEDULE))["ReleaseOperator"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What is started in the background ignores SIGINT, and hands that on to its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("script", "kind"),
     [
