@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from deploy.cluster import worker_pool
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.processes import (
     ENGINES,
     PROJECT,
-    Ports,
-    Servers,
-    accepts_jobs,
     java,
-    job_options,
     job_server,
     overview,
-    staged,
 )
 
 LIB = ENGINES / "flink" / "lib"
@@ -41,18 +36,11 @@ def configuration(folder: Path, **changed: object) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlinkCluster:
-    """The processes of a cluster, of which each worker is a task manager and a worker pool.
+class FlinkCluster(Cluster):
+    """A session cluster: each worker is a task manager with two slots, and has a worker pool."""
 
-    Attributes:
-        servers: the processes.
-        ports: where they listen.
-        workers: how many there are, with two slots each.
-    """
-
-    servers: Servers
-    ports: Ports
-    workers: int
+    lib = LIB
+    worker = "task-manager"
 
     def start(self, **settings: object) -> None:
         """Start everything, with other settings than those of deploy/flink (`configuration`), and
@@ -70,28 +58,7 @@ class FlinkCluster:
         job_server(self.servers, "job-server", [*begun, DRIVER, *options], ports)
         self._wait(range(self.workers))
 
-    def start_worker(self, number: int) -> None:
-        """Start a worker that was killed, and wait until the cluster has it."""
-        self._start_worker(number)
-        self._wait([number])
-
-    def kill_worker(self, number: int) -> None:
-        """Kill a task manager and its pool, with no chance to clean up."""
-        self.servers.kill(f"task-manager-{number}")
-        self.servers.kill(f"worker-pool-{number}")
-
-    def options(self) -> tuple[str, ...]:
-        """The command's options for a job on the cluster, but for the parallelism."""
-        return job_options(
-            self.ports.job,
-            "--environment_type=EXTERNAL",
-            f"--environment_config={worker_pool.NAME}:{self.ports.pool}",
-            # Else every stage starts a process of its own, which first imports Beam.
-            "--environment_cache_millis=30000",
-            staged(LIB),
-        )
-
-    def _start_worker(self, number: int) -> None:
+    def _start_alone(self, number: int) -> None:
         folder = self.servers.folder
         memory = ("-Xmx600m", "-XX:MaxDirectMemorySize=1g", worker_pool.hosts(number, folder))
         runner = f"{RUNTIME}.taskexecutor.TaskManagerRunner"
@@ -99,16 +66,6 @@ class FlinkCluster:
             f"task-manager-{number}",
             [*java(LIB, folder, *memory), runner, "--configDir", str(folder / "configuration")],
         )
-        pool = worker_pool.command(number, self.ports.pool)
-        self.servers.start(f"worker-pool-{number}", pool)
 
-    def _wait(self, numbers: Iterable[int]) -> None:
-        pools = [f"{worker_pool.host(number)}:{self.ports.pool}" for number in numbers]
-        running = sum(name.startswith("worker-pool") for name in self.servers.running)
-        self.servers.wait(
-            lambda: (
-                overview(self.ports.page, "overview").get("taskmanagers", 0) >= running
-                and all(accepts_jobs(each) for each in pools)
-            ),
-            "the Flink cluster",
-        )
+    def _known(self) -> int:
+        return int(overview(self.ports.page, "overview").get("taskmanagers", 0))

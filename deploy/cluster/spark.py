@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deploy.cluster import worker_pool
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.processes import (
     ENGINES,
-    Ports,
-    Servers,
-    accepts_jobs,
     java,
-    job_options,
     job_server,
     overview,
-    staged,
 )
 
 LIB = ENGINES / "spark" / "lib"
@@ -24,20 +19,17 @@ DRIVER = "org.apache.beam.runners.spark.SparkJobServerDriver"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkCluster:
+class SparkCluster(Cluster):
     """The processes of a standalone cluster: each worker runs one executor a job, of one core, and
     has a worker pool.
 
     Attributes:
-        servers: the processes.
-        ports: where they listen.
-        workers: how many there are.
         properties: of Spark, for the job server's jobs.
     """
 
-    servers: Servers
-    ports: Ports
-    workers: int
+    lib = LIB
+    worker = "worker"
+
     properties: tuple[str, ...] = ()
 
     @property
@@ -68,27 +60,6 @@ class SparkCluster:
         command.append(f"--spark-master-url={self.url}")
         job_server(self.servers, "job-server", command, self.ports)
 
-    def start_worker(self, number: int) -> None:
-        """Start a worker that was killed, and wait until the cluster has it."""
-        self._start_worker(number)
-        self._wait([number])
-
-    def kill_worker(self, number: int) -> None:
-        """Kill a worker with its executor, and its pool, with no chance to clean up."""
-        self.servers.kill(f"worker-{number}")
-        self.servers.kill(f"worker-pool-{number}")
-
-    def options(self) -> tuple[str, ...]:
-        """The command's options for a job on the cluster."""
-        return job_options(
-            self.ports.job,
-            "--environment_type=EXTERNAL",
-            f"--environment_config={worker_pool.NAME}:{self.ports.pool}",
-            # Else every stage starts a process of its own, which first imports Beam.
-            "--environment_cache_millis=30000",
-            staged(LIB),
-        )
-
     def _start(self, name: str, role: str, *options: str, **environment: str) -> None:
         folder = self.servers.folder
         command = [*java(LIB, folder, "-Xmx300m"), f"{DEPLOY}.{role}"]
@@ -99,7 +70,7 @@ class SparkCluster:
         }
         self.servers.start(name, [*command, *options], **environment)
 
-    def _start_worker(self, number: int) -> None:
+    def _start_alone(self, number: int) -> None:
         work = ("--work-dir", str(self.servers.folder / f"work-{number}"))
         # As on machines of their own: a task that is tried twice at once runs on two hosts.
         host = ("--host", worker_pool.host(number))
@@ -108,16 +79,6 @@ class SparkCluster:
         named = worker_pool.hosts(number, self.servers.folder)
         worker = ("worker.Worker", *host, *size, *work, self.url)
         self._start(f"worker-{number}", *worker, JAVA_TOOL_OPTIONS=named)
-        pool = worker_pool.command(number, self.ports.pool)
-        self.servers.start(f"worker-pool-{number}", pool)
 
-    def _wait(self, numbers: Iterable[int]) -> None:
-        pools = [f"{worker_pool.host(number)}:{self.ports.pool}" for number in numbers]
-        running = sum(name.startswith("worker-pool") for name in self.servers.running)
-        self.servers.wait(
-            lambda: (
-                overview(self.ports.page, "json/").get("aliveworkers", 0) >= running
-                and all(accepts_jobs(each) for each in pools)
-            ),
-            "the Spark cluster",
-        )
+    def _known(self) -> int:
+        return int(overview(self.ports.page, "json/").get("aliveworkers", 0))
