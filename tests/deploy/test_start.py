@@ -20,7 +20,9 @@ def test_no_secrets_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monke
     assert given["PATH"].endswith(os.environ["PATH"]) and str(PROJECT) in given["PYTHONPATH"]
 
 
-def test_says_who_must_not_reach_it(tmp_path: Path) -> None:
+def test_says_who_must_not_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "grpc-context-1.0.jar").touch()  # the engines' jars are not fetched yet
+    monkeypatch.setattr(FlinkCluster, "lib", tmp_path)
     cluster = FlinkCluster(servers=Servers(tmp_path, {}), ports=USUAL, workers=1)
     warning = "\n".join(WARNING)
     assert warning in told(cluster)
