@@ -110,9 +110,12 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(spec: Spec) -> Kind:
-    """The kind of tree of a specification: as its domain says; ordered domains are of many kinds.
+    """The kind of tree of a specification: the one it names, else as its domain says; ordered
+    domains are of many kinds.
 
     >>> kind_of({"domain": {"kind": "integer"}}) is KINDS["ordered"]
     True
     """
+    if "kind" in spec:
+        return KINDS[str(spec["kind"])]
     return KINDS.get(str(spec["domain"].get("kind")), KINDS["ordered"])

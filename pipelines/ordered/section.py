@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.ordered.make import OrderedDomain
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.questions.workload import Noise, Terms
+from dpcore.questions.workload import Noise, Terms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
+from pipelines.ordered.mechanisms import MECHANISMS, OrderedAsked, ReadAs, uniform_levels
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
@@ -38,10 +38,10 @@ Quantile = Annotated[float, PlainValidator(rules.quantile)]
 
 
 class GuessSection(Section):
-    """A public guess of the distribution: so many rows, and the part of them below some values."""
+    """A public guess: so many rows in a tree, and the part of them below some values."""
 
     rows: Amount
-    below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)]
+    below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)] = ()
 
 
 class OrderedTree(KnownLeavesSection):
@@ -68,7 +68,7 @@ class OrderedTree(KnownLeavesSection):
     level_weights: Annotated[tuple[float, ...], PlainValidator(rules.weights)] = ()
     mechanism: Annotated[
         str,
-        PlainValidator(rules.choice("planned", "tree", "binary", "histogram", "independent")),
+        PlainValidator(rules.choice(*MECHANISMS)),
     ] = "planned"
     fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
     level_budgets: Annotated[
@@ -82,11 +82,17 @@ class OrderedTree(KnownLeavesSection):
         str | None, PlainValidator(rules.choice(*(each.value for each in Consistency)))
     ] = None
 
+    read_as: Annotated[
+        str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
+    ] = Field(None, alias="for")
+
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
-        for key, kind in (("guess", "quantiles"), ("widths", "ranges"), ("level_weights", "nodes")):
+        for key, kind in (("widths", "ranges"), ("level_weights", "nodes")):
             if getattr(self, key) and self.asked_objective != kind:
                 raise RuleBroken(f"belongs to the objective {kind}", at=f".{key}")
+        if self.guessed_parts and self.asked_objective != "quantiles":
+            raise RuleBroken("belongs to the objective quantiles", at=".guess.below")
         self._check_order()
         if self.asked_objective == "nodes":
             if self.fanouts is None:
@@ -110,6 +116,13 @@ class OrderedTree(KnownLeavesSection):
                 )
 
     @property
+    def guessed_parts(self) -> tuple[Fraction, tuple[tuple[object, float], ...]] | None:
+        """The guess of the distribution, where it says more than the number of rows."""
+        if self.guess is None or not self.guess.below:
+            return None
+        return self.guess.rows, self.guess.below
+
+    @property
     def asked_objective(self) -> str:
         """The one given; by default the counts of categories that have no order, else the CDF."""
         return self.objective or ("cdf" if self.domain.is_ordered else "counts")
@@ -122,7 +135,7 @@ class OrderedTree(KnownLeavesSection):
                 self.asked_objective,
                 self.domain,
                 quantiles=self.asked_quantiles,
-                guess=None if self.guess is None else (self.guess.rows, self.guess.below),
+                guess=self.guessed_parts,
                 widths=self.widths,
                 level_weights=self.level_weights,
             )
@@ -132,8 +145,13 @@ class OrderedTree(KnownLeavesSection):
                 {"guess": self.guess, "widths": self.widths, "level_weights": self.level_weights},
             ) from None
 
-    def workload(self) -> OrderedWorkload:
-        return OrderedWorkload(
+    def workload(self) -> Workload[Any]:
+        return MECHANISMS[self.mechanism](self.asked)
+
+    @property
+    def asked(self) -> OrderedAsked:
+        """What every mechanism is told."""
+        return OrderedAsked(
             name=self.name,
             domain=self.domain,
             keys=self.keys,
@@ -141,15 +159,17 @@ class OrderedTree(KnownLeavesSection):
             noise=Noise(self.noise),
             objective=self.planned_for,
             quantiles=self.asked_quantiles,
-            mechanism=self.mechanism,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,
             estimator=Estimator(self.estimation),
             consistency=self.asked_consistency,
+            read_as=None if self.read_as is None else ReadAs(self.read_as),
+            guessed_rows=None if self.guess is None else self.guess.rows,
+            chosen=frozenset(self.model_fields_set),
         )
 
     def rule_of(self, key: str, rule: str, terms: Terms) -> str:
-        if key != "estimation" or self.workload().public_total(terms):
+        if key != "estimation" or uniform_levels(self.mechanism, self.asked).public_total(terms):
             return rule
         return (
             f"{rule}; it is public under substitute, where the tree has no by and no "

@@ -19,7 +19,7 @@ def section_schema(model: type[BaseModel]) -> Schema:
     Args:
         model: its class.
     """
-    fields = model.model_fields
+    fields = {each.alias or name: each for name, each in model.model_fields.items()}
     required = tuple(name for name, field in fields.items() if field.is_required())
     known = {name: _value(field.annotation, field.metadata) for name, field in fields.items()}
     return section(known, required, (inspect.getdoc(model) or "").partition("\n\n")[0])

@@ -34,5 +34,6 @@ class Section(BaseModel):
         for key in given:
             if key in cls.misplaced:
                 raise RuleBroken(cls.misplaced[key], at=f".{key}")
-        rules.known_keys(given, cls.model_fields, cls.later)
+        known = [each.alias or name for name, each in cls.model_fields.items()]
+        rules.known_keys(given, known, cls.later)
         return given
