@@ -505,7 +505,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("widths", "[0]", "trees[0].widths[0]: 0 must be a whole number above 0"),
         ("level_weights", "[1, -1]", "trees[0].level_weights[1]: -1 must be a number from 0"),
         ("level_weights", "[0, 0]", "trees[0].level_weights: must hold a number above 0"),
-        ("guess", "{rows: 5, below: [[3, 0.5]]}", "trees[0].guess: belongs to the objective"),
+        ("guess", "{rows: 5, below: [[3, 0.5]]}", "trees[0].guess.below: belongs to the objective"),
         ("guess", "{rows: 5, below: [3]}", "trees[0].guess.below[0]: 3 must be a pair"),
         ("guess", "{rows: 0, below: [[3, 0.5]]}", "trees[0].guess.rows: 0 must be a number above"),
         ("fanouts", "[2, 1.5]", "trees[0].fanouts[1]: 1.5 must be a whole number above 0"),
@@ -1089,7 +1089,8 @@ def test_every_key_is_documented(section: type[section.Section]) -> None:
         *map(DOCUMENT.with_name, ("csv.md", "parameters.md", "series.md", "verify.md")),
     )
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    for key in [*section.model_fields, *section.later]:
+    names = [each.alias or name for name, each in section.model_fields.items()]
+    for key in [*names, *section.later]:
         assert f"| `{key}` |" in text, key
 
 
