@@ -9,13 +9,21 @@ Source: `dpcore.adaptive.solving`; for functionals of the leaves, `dpcore.trees.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from dpcore.adaptive.drawing import Kinds, first_variances
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import FromBelow, leaf_from_below, parents_from_below
+from dpcore.adaptive.roots import DrawnPrefixes
+from dpcore.adaptive.solving import (
+    FromBelow,
+    Holders,
+    leaf_from_below,
+    one_down,
+    parents_from_below,
+)
 from dpcore.arrays import Flags, Floats, Integers
 
 
@@ -87,6 +95,57 @@ class DrawnTree:
             return float("nan")
         return self._of_leaves(np.cumsum(changes[:-1]).astype(np.float64))
 
+    def prefixes(self, estimate: Floats) -> DrawnPrefixes:
+        """The prefixes of all leaves, as they were solved.
+
+        Args:
+            estimate: (K,) that was released of each.
+        """
+        holders, tree = self._holders(), self.plan.tree
+        stops = np.arange(1, tree.leaves + 1)[None]
+        found = DrawnPrefixes.of(holders, stops)
+        known = np.concatenate([[0.0], estimate])
+        inside = np.isnan(found.variance)
+        return replace(
+            found,
+            estimate=estimate[None],
+            low_estimate=known[np.where(inside, holders.start, holders.stop)],
+            high_estimate=known[holders.stop],
+        )
+
+    def _holders(self) -> Holders:
+        """Of the leaves, (1, K), with estimates and counts left at 0."""
+        tree, none = self.plan.tree, np.zeros((1, 1), dtype=np.int64)
+        zeros = np.zeros((1, 1))
+        found = Holders(
+            start=none,
+            stop=none + tree.leaves,
+            ended=self.ended[0][None],
+            count=none,
+            before_count=none,
+            estimate=zeros,
+            variance=zeros if self.plan.public_total else self._below[0].a[None],
+            before=zeros,
+            before_variance=zeros,
+            covariance=zeros,
+            alpha=zeros + 1.0,
+            before_alpha=zeros,
+        )
+        for level in range(tree.height):
+            nodes = _as_row(self._below[level]), _as_row(self._below[level + 1])
+            sizes = self._leaves_of(level + 1)
+            stops = np.cumsum(sizes)[None]
+            spans, ended = (stops - sizes, stops), self.ended[level + 1][None]
+            found = one_down(tree, level, found, nodes, spans, ended)
+        return found
+
+    def _leaves_of(self, level: int) -> Integers:
+        """(n,) how many leaves are below each node of a level."""
+        sizes = np.ones(self.plan.tree.leaves, dtype=np.int64)
+        for above in reversed(range(level, self.plan.tree.height)):
+            sizes = self.plan.tree.child_sum(above, sizes)
+        return sizes
+
     def _of_leaves(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaves, whose weights are equal inside each leaf of the
         drawn tree: alpha_v = sum alpha_c k_c, e_v = sum e_c + sum alpha_c^2 a_c - (sum alpha_c
@@ -125,3 +184,16 @@ class DrawnTree:
             own = None, variances[level]
             found.insert(0, parents_from_below(tree, level, found[0], own, leaf, split))
         return found
+
+
+def _as_row(level: FromBelow) -> FromBelow:
+    """(1, n) of (n,)."""
+    if level.split is None or level.sum_z is None or level.sum_a is None:
+        return FromBelow(z=level.z[None], a=level.a[None])
+    return FromBelow(
+        z=level.z[None],
+        a=level.a[None],
+        split=level.split[None],
+        sum_z=level.sum_z[None],
+        sum_a=level.sum_a[None],
+    )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,6 @@ from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import (
-    Forest,
     LevelSolution,
     Measurements,
     PrefixSolution,
@@ -45,15 +43,6 @@ from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
 from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
 from dpcore.uniform.widths import IntervalWidths
-
-
-class CdfForest(Forest, Protocol):
-    """A forest whose leaves have an order."""
-
-    def solve(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
-    ) -> tuple[list[LevelSolution], PrefixSolution]:
-        """As `Forest.solve`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +94,6 @@ class CdfQuestion(TreeQuestion):
         below, cells = self.cells_below(level), self.domain.cells
         return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, cells))
 
-    @property
-    @abstractmethod
-    def forest(self) -> CdfForest:
-        """The trees in chunks, with the prefixes that end in each."""
-
     @abstractmethod
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
         """The estimates of CDF points with their errors.
@@ -132,6 +116,7 @@ class CdfQuestion(TreeQuestion):
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
         levels, prefixes = self.forest.solve(chunk, measured, roots)
+        assert prefixes is not None  # leaves have an order
         total = self.released_total(roots)
         tables = {
             NODES: nodes_table(self, chunk.key, levels, total),
