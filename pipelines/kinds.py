@@ -87,6 +87,8 @@ KINDS: dict[str, Kind] = {
         summary_lines=ordered_summary,
         page=ordered_tree,
     ),
+    # An ordered tree that is divided where rows are, asked for by its mechanism.
+    "adaptive": Kind(section=None),
     "hierarchy": Kind(
         section=HierarchyTree,
         plan_entry=hierarchy_entry,

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dpcore.adaptive_ordered.question import adaptive_question_from_spec
+from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import threshold_question_from_spec
@@ -91,6 +93,10 @@ def _released_period(
 KINDS: dict[str, Kind] = {
     "ordered": Kind(
         _ordered, lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES))
+    ),
+    "adaptive": Kind(
+        lambda spec, terms: adaptive_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
     ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
     "sparse": Kind(

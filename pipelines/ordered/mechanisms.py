@@ -13,9 +13,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
+from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -72,7 +74,42 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
+# What a tree that is divided where rows are does not choose.
+_OF_WHOLE_LEVELS = {
+    "level_budgets": "the mechanism adaptive has its own",
+    "estimation": "the mechanism adaptive has one estimate only",
+    "consistency": "the mechanism adaptive has counts from the top only",
+    "widths": "the mechanism adaptive is for all ranges alike",
+    "level_weights": "the mechanism adaptive is not for levels of their own weight",
+}
+
+
+def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
+    """A tree that is divided only where rows are.
+
+    Raises:
+        Refusal: a choice that it does not have.
+    """
+    for key, rule in _OF_WHOLE_LEVELS.items():
+        if key in asked.chosen:
+            raise Refusal(key, rule)
+    return AdaptiveWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        quantiles=asked.quantiles,
+        counts=asked.read_as is ReadAs.COUNTS,
+        guessed_rows=None if asked.guessed_rows is None else float(asked.guessed_rows),
+        fanouts=asked.fanouts,
+    )
+
+
 MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
-    name: partial(uniform_levels, name)
-    for name in ("planned", "tree", "binary", "histogram", "independent")
+    **{
+        name: partial(uniform_levels, name)
+        for name in ("planned", "tree", "binary", "histogram", "independent")
+    },
+    "adaptive": adaptive,
 }
