@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpcore.noise.scales import scale_of
+from dpcore.trees.irregular import IrregularTree
 
 if TYPE_CHECKING:  # which calls this file
     from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
@@ -22,21 +25,36 @@ def adaptive_levels_of(question: AdaptiveHierarchyQuestion) -> list[dict[str, ob
     for level, name in enumerate(universe.level_names):
         noise = [
             {"chain": chain, **scale_of(law)}
-            for chain in plan.classes(level)
+            for chain in _chains(question, level)
             if (law := plan.law(level, chain)) is not None
         ]
+        public = level == 0 and plan.public_total
         said: dict[str, object] = {
             "level": level,
             "name": name,
             "nodes": universe.level_sizes[level],
             plan.budget.measure.value: str(plan.level_amounts[level]),
-            "noise": noise or ("none: public and exact" if level == 0 and plan.public_total else "not measured"),
+            "noise": noise or ("none: public and exact" if public else "not measured"),
         }
         if plan.decides(level):
             last, decision = plan.last_law(level), plan.decision_law(level)
             said["split_from"] = plan.thresholds[level]
             said["decided_by"] = "the measurement" if decision is None else scale_of(decision)
-            if last is not None:
-                said["measured_again"] = scale_of(last)
+            said["measured_again"] = None if last is None else scale_of(last)
         levels.append(said)
     return levels
+
+
+def _chains(question: AdaptiveHierarchyQuestion, level: int) -> list[int]:
+    """The lengths of the chains above the nodes of a level that are measured when reached."""
+    plan = question.plan
+    tree = plan.tree
+    assert isinstance(tree, IrregularTree)
+    if level == tree.height > 0:
+        # Leaves with one parent are alike.
+        lengths = np.where(tree.fanouts[-1] == 1, tree.chains[-1] + 1, 0)
+    else:
+        passed = np.broadcast_to(plan.passed_on(level), (tree.level_sizes[level],))
+        lengths = plan.chains(level)[~passed]
+    found: list[int] = np.unique(lengths).tolist()
+    return found

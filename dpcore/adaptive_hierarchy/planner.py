@@ -223,7 +223,7 @@ def _split_variances(plan: IrregularPlan) -> list[float]:
 
 
 def _ended_variances(plan: AdaptivePlan, ends: int) -> list[float]:
-    """(ends + 1,) the mean variances of the estimates if all nodes of a level end, and none above."""
+    """(ends + 1,) the mean variances of estimates if all nodes of a level end, and none above."""
     tree = plan.tree
     assert isinstance(tree, IrregularTree)
     measured = [_node_variances(plan, level, last=level == ends) for level in range(ends + 1)]

@@ -12,13 +12,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
+from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
 from dpcore.adaptive_hierarchy.planner import modelled_errors
 from dpcore.arrays import Floats
+from dpcore.errors.intervals import clipped_intervals
 from dpcore.hierarchy.domain import hierarchy_domain_from_spec
 from dpcore.hierarchy.universe import Universe
 from dpcore.hierarchy.universe_question import UniverseQuestion
@@ -46,6 +49,9 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
     kind = "adaptive_hierarchy"
     output_only = ("confidence", "weight", "weights", "guessed_rows")
     widths_kind = AdaptiveWidths
+    roots_kind = AdaptiveRoots
+    # The level of the node that was not split, itself or one above; null where it was split.
+    node_fields = (pa.field("ended", pa.int32()),)
 
     plan: AdaptivePlan
     weights: NodeWeights | None = None
@@ -59,7 +65,7 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
     @cached_property
     def widths(self) -> AdaptiveWidths:
         """Of the intervals."""
-        return adaptive_widths(self.plan, self.confidence)
+        return adaptive_widths(self.plan.budget.measure, self.confidence)
 
     @property
     def public_total(self) -> bool:
@@ -76,12 +82,44 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
         return modelled_errors(self.plan, self.guessed_rows, counts=self.counts).level_errors
 
     @property
+    def split_errors(self) -> tuple[float, ...]:
+        """(h + 1,) the root mean square errors of each level's estimates if every node is split."""
+        return modelled_errors(self.plan, None, counts=self.counts).level_errors
+
+    @property
     def predicted_rmse(self) -> float:
         """The root of the weighted mean, over levels, of the squares of `level_errors`."""
         weights = (1.0,) * len(self.level_errors)
         if self.weights is not None and any(self.weights.levels):
             weights = self.weights.levels
         return float(np.sqrt(np.average(np.square(self.level_errors), weights=weights)))
+
+    def margins(self, solved: LevelSolution) -> Floats:
+        assert isinstance(solved, DrawnLevel)
+        return self.widths.margin(solved.holder_variance)
+
+    def intervals(self, solved: LevelSolution, total: float | None) -> Intervals:
+        """As `TreeQuestion.intervals`; inside a node that was not split the standard error is not
+        known, and the ends are 0 and that node's high end."""
+        assert isinstance(solved, DrawnLevel)
+        inside = solved.inside
+        held, error, low, high = clipped_intervals(
+            solved.holder_estimate,
+            solved.holder_variance,
+            self.margins(solved),
+            np.inf if total is None else total,
+        )
+        return (
+            np.where(inside, solved.estimate, held),
+            np.where(inside, np.nan, error),
+            np.where(inside, 0.0, low),
+            high,
+        )
+
+    def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
+        assert isinstance(solved, DrawnLevel)
+        ended = np.broadcast_to(solved.ended, solved.estimate.shape).reshape(-1)
+        return [pa.array(ended.astype(np.int32), mask=ended < 0)]
 
     def entry(self) -> dict[str, object]:
         return (

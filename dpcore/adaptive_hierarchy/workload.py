@@ -55,9 +55,7 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
     def error_unit(self) -> str:
         return "rows"
 
-    def planned(
-        self, share: Share, terms: Terms
-    ) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
+    def planned(self, share: Share, terms: Terms) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
         """
         Raises:
             Refusal: the tree is too large to decide on its nodes.

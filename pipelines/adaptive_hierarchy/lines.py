@@ -1,4 +1,4 @@
-"""An adaptive hierarchy on the terminal: its plan, a target, and what was released."""
+"""An adaptive hierarchy on the terminal: its plan, and what was released."""
 
 from __future__ import annotations
 
