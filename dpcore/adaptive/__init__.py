@@ -4,4 +4,11 @@ Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, 
 is its own, and may change freely (a test keeps both).
 """
 
-FACE: dict[str, tuple[str, ...]] = {}
+FACE = {
+    "drawn": ("DrawnTree",),
+    "forest": ("AdaptiveForest",),
+    "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
+    "planner": ("plan_adaptive", "with_rule"),
+    "roots": ("AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
+    "widths": ("AdaptiveWidths", "adaptive_widths"),
+}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.solving import to_children
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.source import NoiseSource, add_noise
@@ -32,8 +33,11 @@ class Kinds(NamedTuple):
     @classmethod
     def of(cls, plan: AdaptivePlan, level: int, first: int, stop: int) -> Kinds:
         """Of the nodes ``first`` to ``stop`` - 1."""
-        whole = plan.chains(level), plan.passed_on(level)
-        return cls(*(each if each.size == 1 else each[first:stop] for each in whole))
+        chains, passed_on = plan.chains(level), plan.passed_on(level)
+        return cls(
+            chains if chains.size == 1 else chains[first:stop],
+            passed_on if passed_on.size == 1 else passed_on[first:stop],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +93,12 @@ class Draw:
                 break
             decisions = self._measured(level, kinds, exact, decides=True)
             found.append(_kept(decisions, reached & ~kinds.passed_on))
-            split = split_nodes(self.plan, level, kinds, *found[-2:], reached)
+            split = split_nodes(self.plan, level, kinds, deciding(found, depth), reached)
             last = self.plan.last_law(level)
             again = None if last is None else self._noisy(last, 2, level, 0, exact)
             found.append(_kept(again, reached & ~split))
             if depth < place.tree.height:
-                reached = place.tree.to_children(depth, split.view(np.int8)).astype(bool)
+                reached = to_children(place.tree, depth, split)
         return found
 
     def _measured(
@@ -103,8 +107,9 @@ class Draw:
         """The measurements of a level, or the numbers that only decide; class by class."""
         law_of = self.plan.decision_law if decides else self.plan.law
         if kinds.chains.size == 1:
-            law = law_of(level, int(kinds.chains[0]))
-            return None if law is None else self._noisy(law, int(decides), level, 0, exact)
+            chain = int(kinds.chains[0])
+            law = law_of(level, chain)
+            return None if law is None else self._noisy(law, int(decides), level, chain, exact)
         found = None
         for chain in np.unique(kinds.chains).tolist():
             law, mine = law_of(level, chain), (kinds.chains == chain) & ~kinds.passed_on
@@ -128,12 +133,7 @@ def _kept(values: Integers | None, kept: Flags) -> Integers | None:
 
 
 def split_nodes(
-    plan: AdaptivePlan,
-    level: int,
-    kinds: Kinds,
-    measured: Integers | None,
-    decisions: Integers | None,
-    reached: Flags,
+    plan: AdaptivePlan, level: int, kinds: Kinds, number: Integers | None, reached: Flags
 ) -> Flags:
     """(rows, n) which nodes of a level of parents are reached and split.
 
@@ -141,17 +141,24 @@ def split_nodes(
         plan: of the tree.
         level: of the nodes.
         kinds: of the nodes.
-        measured, decisions: (rows, n) or None, as `Draw.numbers` gives them.
+        number: (rows, n) those that decide; None where none does.
         reached: (rows, n).
     """
-    number = measured if decisions is None else decisions
     if number is None:
         return reached
     decides = np.array([plan.decides(level, chain) for chain in range(level + 1)])
     kept = kinds.passed_on | ~decides[kinds.chains]
-    return reached & (kept | (number >= plan.thresholds[level]))
+    split: Flags = reached & (kept | (number >= plan.thresholds[level]))
+    return split
+
+
+def deciding(numbers: Measurements, depth: int) -> Integers | None:
+    """Of all numbers of a part, those that decide at a level of parents."""
+    measured, decisions = numbers[3 * depth : 3 * depth + 2]
+    return measured if decisions is None else decisions
 
 
 def first_variances(plan: AdaptivePlan, level: int, kinds: Kinds) -> Floats:
     """(n,) or (1,) the variances of the measurements of a level; infinite where there are none."""
-    return np.where(kinds.passed_on, np.inf, plan.class_variances[level][kinds.chains])
+    variances: Floats = np.where(kinds.passed_on, np.inf, plan.class_variances[level][kinds.chains])
+    return variances

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcore.adaptive.drawing import Draw, PartPlace, first_variances, split_nodes
+from dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.solving import (
@@ -24,6 +24,7 @@ from dpcore.adaptive.solving import (
     leaf_from_below,
     one_down,
     parents_from_below,
+    to_children,
 )
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.noise.source import NoiseSource
@@ -131,9 +132,7 @@ class AdaptiveForest:
         top = self._root(below[0], exact[0])
         found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(spine.height + 1)]
-        solved = AdaptiveRoots.of_holders(
-            found[-1], spans[-1], (top.estimate, top.variance, top.count)
-        )
+        solved = AdaptiveRoots.of_holders(found[-1], spans[-1], top)
         return solved, [
             DrawnLevel.of(depth, 0, holders, span)
             for depth, (holders, span) in enumerate(zip(found[:-1], spans, strict=False))
@@ -187,10 +186,8 @@ class AdaptiveForest:
         splits = []
         for depth in range(height):
             kinds, level = place.kinds(plan, depth), place.first_level + depth
-            splits.append(
-                split_nodes(plan, level, kinds, *numbers[3 * depth : 3 * depth + 2], reached)
-            )
-            reached = place.tree.to_children(depth, splits[-1].view(np.int8)).astype(bool)
+            splits.append(split_nodes(plan, level, kinds, deciding(numbers, depth), reached))
+            reached = to_children(place.tree, depth, splits[-1])
         found = [bottom or self._leaves(place, numbers)]
         for depth in reversed(range(height)):
             level, measured, last = (

@@ -210,7 +210,8 @@ class AdaptivePlan:
         tree = self.tree
         if not isinstance(tree, IrregularTree) or level == tree.height:
             return np.zeros(1, dtype=bool)
-        return tree.fanouts[level] == 1
+        single: Flags = tree.fanouts[level] == 1
+        return single
 
     @cached_property
     def class_variances(self) -> tuple[Floats, ...]:

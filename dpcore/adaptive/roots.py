@@ -40,25 +40,25 @@ class AdaptiveRoots(RootSolutions):
 
     @classmethod
     def of_holders(
-        cls, holders: Holders, spans: tuple[Integers, Integers], totals: tuple[Floats, ...]
+        cls, holders: Holders, spans: tuple[Integers, Integers], top: Holders
     ) -> AdaptiveRoots:
         """From the holders of the roots, (rows, n).
 
         Args:
             holders: of the roots.
             spans: the roots' first leaves, and where they stop.
-            totals: (rows, 1) of each row's whole tree: estimate, variance and count.
+            top: (rows, 1) those of each row's whole tree.
         """
         start, stop = spans
         before_here = holders.before_count + holders.ends(start)
         found = {
             "estimate": holders.estimates_between(start, stop),
             "before": holders.before + holders.estimates_between(holders.start, start),
-            "total": totals[0],
+            "total": top.estimate,
             "count": holders.counts_between(start, stop),
             "before_count": before_here,
-            "total_count": totals[2],
-            "total_variance": totals[1],
+            "total_count": top.count,
+            "total_variance": top.variance,
             "start": holders.start,
             "stop": holders.stop,
             "ended": holders.ended,

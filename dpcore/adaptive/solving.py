@@ -24,6 +24,7 @@ Source: `dpcore.trees.least_squares`; derived here.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -157,17 +158,19 @@ def one_down(
     """
     parents, children = nodes
     assert parents.split is not None and parents.sum_z is not None and parents.sum_a is not None
-    kept = {
-        field.name: tree.to_children(depth, _full(getattr(above, field.name), parents.z.shape))
+    kept: dict[str, Any] = {
+        field.name: tree.to_children(
+            depth, np.broadcast_to(getattr(above, field.name), parents.z.shape)
+        )
         for field in fields(Holders)
     }
-    split = tree.to_children(depth, parents.split.view(np.int8)).astype(bool)
+    split = to_children(tree, depth, parents.split)
     a, total = children.a, tree.to_children(depth, parents.sum_a)
     k = a / total
     left_k, left_a = tree.left_sum(depth, k), tree.left_sum(depth, a)
     estimate = children.z + k * (kept["estimate"] - tree.to_children(depth, parents.sum_z))
     up, covariance = kept["variance"], kept["covariance"]
-    count = _split_counts(tree, depth, (estimate, a, kept["count"]), above.count, parents.split)
+    count = _split_counts(tree, depth, estimate, a, np.where(parents.split, above.count, 0))
     reached = {
         "start": np.broadcast_to(spans[0], k.shape),
         "stop": np.broadcast_to(spans[1], k.shape),
@@ -187,35 +190,32 @@ def one_down(
     return Holders(**{name: np.where(split, reached[name], kept[name]) for name in kept})
 
 
-def _full(values: Integers | Floats, shape: tuple[int, ...]) -> Integers | Floats:
-    return np.broadcast_to(values, shape)
-
-
 def _split_counts(
-    tree: Shape,
-    depth: int,
-    children: tuple[Floats, Floats, Integers],
-    counts: Integers,
-    split: Flags,
+    tree: Shape, depth: int, estimates: Floats, below: Floats, counts: Integers
 ) -> Integers:
-    """(rows, n) the final counts of the children of split parents of a level, 0 elsewhere.
+    """(rows, n) the final counts of children, near their estimates.
 
     Args:
         tree, depth: of the parents.
-        children: (estimates, a, the parents' counts), (rows, n) each.
-        counts: of the parents.
-        split: which of them are.
+        estimates, below: u and a of the children, (rows, n) each.
+        counts: of the parents; 0 where they are not split.
     """
-    estimates, below, _ = children
     found = np.zeros(estimates.shape, dtype=np.int64)
-    # A node of zero rows has children of zero rows.
-    busy = split & (counts > 0)
+    # A node of zero rows has children of zero rows: on sparse data this is most of them.
+    busy = counts > 0
     if not busy.any():
         return found
-    kept = tree.to_children(depth, busy.view(np.int8)).astype(bool)
+    kept = to_children(tree, depth, busy)
     sizes = np.broadcast_to(fanouts_of(tree, depth), busy.shape)[busy]
-    found[kept] = split_among_children(sizes, estimates[kept], below[kept], counts[busy])
+    found[kept] = split_among_children(
+        sizes, estimates[kept], np.broadcast_to(below, kept.shape)[kept], counts[busy]
+    )
     return found
+
+
+def to_children(tree: Shape, depth: int, flags: Flags) -> Flags:
+    """Repeats each parent's flag for its children: (rows, n_depth) -> (rows, n_{depth+1})."""
+    return tree.to_children(depth, flags.astype(np.int64)) > 0
 
 
 def fanouts_of(tree: Shape, depth: int) -> Integers:
