@@ -33,6 +33,7 @@ from dpcore.irregular.variances import NodeVariances
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Measure
 from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.shape import Shape
 
 # A node is split where its noisy count is at least so many times the error that splitting adds.
 _MULTIPLES = {Measure.EPSILON: 2.0, Measure.RHO: 1.5}
@@ -199,7 +200,7 @@ def _variance(law: NoiseLaw | None) -> float:
     return math.inf if law is None else law.variance
 
 
-def _even_counts(tree: IrregularTree, rows: float) -> list[float]:
+def _even_counts(tree: Shape, rows: float) -> list[float]:
     return [rows / size for size in tree.level_sizes]
 
 

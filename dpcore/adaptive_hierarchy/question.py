@@ -50,12 +50,21 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
     output_only = ("confidence", "weight", "weights", "guessed_rows")
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
+    errors_are_known = False
     # The level of the node that was not split, itself or one above; null where it was split.
     node_fields = (pa.field("ended", pa.int32()),)
 
     plan: AdaptivePlan
     weights: NodeWeights | None = None
     guessed_rows: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        chunking, tree = self.forest.chunking, self.plan.tree
+        if tree.height and chunking.split_level == tree.height:
+            raise ValueError(
+                f"domain: a node with more than {self.chunk_leaves} children needs a level between"
+            )
 
     @cached_property
     def forest(self) -> AdaptiveForest:
