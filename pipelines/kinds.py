@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.adaptive_hierarchy.lines import (
+    adaptive_hierarchy_entry,
+    adaptive_hierarchy_lines,
+    adaptive_hierarchy_summary,
+)
+from pipelines.adaptive_hierarchy.page import adaptive_hierarchy_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -96,6 +102,14 @@ KINDS: dict[str, Kind] = {
         target=hierarchy_target,
         summary_lines=hierarchy_summary,
         page=hierarchy_tree,
+        check_paths=check_asked,
+    ),
+    "adaptive_hierarchy": Kind(
+        section=None,
+        plan_entry=adaptive_hierarchy_entry,
+        plan_lines=adaptive_hierarchy_lines,
+        summary_lines=adaptive_hierarchy_summary,
+        page=adaptive_hierarchy_tree,
         check_paths=check_asked,
     ),
     "sparse": Kind(

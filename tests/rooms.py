@@ -24,7 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
     ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive"),
-    ("ordered",),
+    ("ordered", "adaptive_hierarchy"),
     ("hypercube", "adaptive_ordered"),
     ("release",),
 )

@@ -79,6 +79,8 @@ class TreeQuestion(Question):
     widths_kind: ClassVar[type[Widths]]
     # What a place is told of its roots.
     roots_kind: ClassVar[type[RootSolutions]] = RootSolutions
+    # Whether standard errors follow from the specification alone, and not from what came out, too.
+    errors_are_known: ClassVar[bool] = True
     # The columns that tables of nodes have beside `NODES_SCHEMA`.
     node_fields: ClassVar[tuple[pa.Field, ...]] = ()
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dpcore.adaptive_hierarchy.question import adaptive_hierarchy_question_from_spec
+from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
 from dpcore.adaptive_ordered.question import adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.hierarchy.question import hierarchy_question_from_spec
@@ -71,10 +73,19 @@ def _ordered(spec: Spec, terms: ReadTerms) -> Question:
     return ordered_question_from_spec(spec, terms.unit, terms.measure)
 
 
-def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
+def _universe(spec: Spec, terms: ReadTerms) -> Universe:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
-    universe = terms.read_universe(str(spec["domain"]["universe"]))
+    return terms.read_universe(str(spec["domain"]["universe"]))
+
+
+def _adaptive_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
+    universe = _universe(spec, terms)
+    return adaptive_hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
+
+
+def _hierarchy(spec: Spec, terms: ReadTerms) -> Question:
+    universe = _universe(spec, terms)
     if "thresholds" in spec:
         return threshold_question_from_spec(spec, universe)
     return hierarchy_question_from_spec(spec, terms.unit, terms.measure, universe)
@@ -99,6 +110,10 @@ KINDS: dict[str, Kind] = {
         lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
     ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
+    "adaptive_hierarchy": Kind(
+        _adaptive_hierarchy,
+        lambda question, read, tables: ReleasedAdaptiveHierarchy(question, read),
+    ),
     "sparse": Kind(
         lambda spec, terms: sparse_question_from_spec(spec),
         lambda question, read, tables: ReleasedSparse(question, read),

@@ -7,16 +7,17 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
+from dpcore.adaptive_hierarchy.workload import ADAPTIVE, AdaptiveHierarchyWorkload
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.relative_objective import METRICS, RelativeObjective
 from dpcore.hierarchy.workload import HierarchyWorkload
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.noise.source import MAX_COUNT
-from dpcore.questions.workload import Noise
+from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.sums import MeasureColumn
 from pipelines.hierarchy.domain import (
     HIERARCHY_SCHEMA,
@@ -31,6 +32,9 @@ from pipelines.sections.section import Section, Text
 from pipelines.sections.tree import KnownLeavesSection
 
 _ORDERED_ONLY = "belongs to an ordered domain"
+_COUNTS, _ESTIMATES = "counts", "estimates"
+# What an adaptive tree does not have.
+_SPLIT_ONLY = ("measure", "invariants", "level_budgets", "estimation", "node_weights")
 
 
 class MeasureSection(Section):
@@ -77,8 +81,11 @@ class HierarchyTree(KnownLeavesSection):
     kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
     guess: Any = None
     rows_at_most: int = MAX_COUNT
-    mechanism: Annotated[str, PlainValidator(rules.choice("planned", "tree", "thresholds"))] = (
-        "planned"
+    mechanism: Annotated[
+        str, PlainValidator(rules.choice("planned", "tree", "thresholds", ADAPTIVE))
+    ] = "planned"
+    read_as: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = Field(
+        None, alias="for"
     )
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     level_weights: Any = None
@@ -108,7 +115,21 @@ class HierarchyTree(KnownLeavesSection):
             )
         return self
 
-    def workload(self) -> HierarchyWorkload:
+    def workload(self) -> Workload[Any]:
+        if not self.may_adapt:
+            return self._split_workload(self.mechanism)
+        return AdaptiveHierarchyWorkload(
+            name=self.name,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            standard=self._split_workload("planned"),
+            counts=self.read_as != _ESTIMATES,
+            guessed_rows=self.guessed_rows,
+            is_open=self.mechanism != ADAPTIVE,
+        )
+
+    def _split_workload(self, mechanism: str) -> HierarchyWorkload:
         assert self.level_budgets != "optimal"
         return HierarchyWorkload(
             name=self.name,
@@ -119,7 +140,7 @@ class HierarchyTree(KnownLeavesSection):
             weights=self.weights,
             objective=self.relative if self.objective == "relative" else None,
             measure=None if self.measure is None else self.measure.measure,
-            mechanism=self.mechanism,
+            mechanism=mechanism,
             estimation=self.estimation,
             level_budgets=self.level_budgets,
             public_level=self.public_level,
@@ -143,7 +164,8 @@ class HierarchyTree(KnownLeavesSection):
                 raise RuleBroken("belongs to the objective nodes", at=".node_weights")
             self._check_rows()
         else:
-            for key in ("metric", "alpha", "kappa", "guess", "rows_at_most"):
+            _ = self.guessed_rows
+            for key in ("metric", "alpha", "kappa", "rows_at_most"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise RuleBroken("belongs to the objective relative", at=f".{key}")
             if self.mechanism == "thresholds":
@@ -154,6 +176,44 @@ class HierarchyTree(KnownLeavesSection):
                     raise RuleBroken("does not go with the mechanism thresholds", at=f".{key}")
         if self.mechanism == "planned" and self.estimation == "none":
             raise RuleBroken("none goes with the mechanism tree", at=".estimation")
+        self._check_adaptive()
+
+    def _check_adaptive(self) -> None:
+        """Refuses what adaptive trees do not have, and what only they have."""
+        if self.mechanism == ADAPTIVE:
+            if self.objective == "relative":
+                raise RuleBroken("adaptive goes with the objective nodes", at=".mechanism")
+            for key in _SPLIT_ONLY:
+                if getattr(self, key) is not None:
+                    raise RuleBroken("does not go with the mechanism adaptive", at=f".{key}")
+        elif self.guessed_rows is not None:
+            if self.mechanism != "planned":
+                raise RuleBroken("goes with the mechanisms planned and adaptive", at=".guess")
+            for key in _SPLIT_ONLY:
+                if getattr(self, key) is not None:
+                    raise RuleBroken(f"does not go with {key}", at=".guess")
+        elif self.read_as is not None:
+            raise RuleBroken(
+                "goes with the mechanism adaptive, and with planned where a guess has rows",
+                at=".for",
+            )
+
+    @property
+    def may_adapt(self) -> bool:
+        """Whether sparse nodes need not be split."""
+        return self.mechanism == ADAPTIVE or self.guessed_rows is not None
+
+    @cached_property
+    def guessed_rows(self) -> float | None:
+        """The guess of the rows of a tree, where errors are in rows."""
+        if self.guess is None or self.objective == "relative":
+            return None
+        if not isinstance(self.guess, dict) or set(self.guess) != {"rows"}:
+            raise RuleBroken(
+                "belongs to the objective relative; for nodes it is the rows of a tree, {rows: N}",
+                at=".guess",
+            )
+        return float(rules.at(".guess.rows", rules.amount, self.guess["rows"]))
 
     def _check_rows(self) -> None:
         if not 1 <= self.rows_at_most <= MAX_COUNT:

@@ -1,0 +1,263 @@
+"""Shares and thresholds of an adaptive hierarchy, and what can be said of its errors beforehand.
+
+No data is touched. What a node's count must be for its children to be worth their noise follows
+from the plan: splitting adds the noise of its children, n of them of variance s each, so a node is
+not split where its noisy count is below a multiple of sqrt(n s). The multiples were chosen by
+measurement (docs/census.md); the optimum is flat.
+
+With a public guess of the rows of a tree, plans are compared by a model: each level's rows spread
+evenly over its nodes. A node of c rows whose estimate has variance v is off by v; where counts are
+read by c^2 + c sqrt(v) at most, since no count is below 0. Levels that decide and where the rows of
+a node are fewer than the threshold are where nodes end: below them a node is off by its own count,
+beside its part of the noise. What a level that decides gets at least is found by trying: one where
+all nodes are split needs much of the budget, one where most end needs little, since what is left of
+the path measures them again.
+
+Source: derived here; compared with simulated releases in the tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.arrays import Floats
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.variances import NodeVariances
+from dpcore.noise.laws import NoiseLaw
+from dpcore.privacy.budget import Measure
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.shape import Shape
+
+# A node is split where its noisy count is at least so many times the error that splitting adds.
+_MULTIPLES = {Measure.EPSILON: 2.0, Measure.RHO: 1.5}
+# Of the budget, what levels that decide are given at least; the first where there is no guess.
+_LEAST_SHARES = (0.1, 0.05, 0.15)
+# Of a level's amount, what only decides where estimates are read.
+_DECISION_PART = Fraction(1, 5)
+# A tree that splits every node is left for one that the model calls so much better.
+_WORTH = 0.97
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan and the model's errors.
+
+    Attributes:
+        plan: of the adaptive tree.
+        level_errors: (h + 1,) the predicted root mean square errors of each level's nodes, in rows,
+            for the guess; where there is none, as if every node were split.
+        ends: the level at which the model expects nodes to end, the leaves' where there is no
+            guess.
+    """
+
+    plan: AdaptivePlan
+    level_errors: tuple[float, ...]
+    ends: int
+
+
+def plan_adaptive_hierarchy(
+    split: IrregularPlan,
+    weights: NodeWeights | None,
+    *,
+    counts: bool,
+    guessed_rows: float | None,
+) -> Planned:
+    """The best shares and thresholds for an adaptive tree over a hierarchy.
+
+    Args:
+        split: the best plan that splits every node; a public level is the root.
+        weights: what errors are worth by level; None: 1 for each level.
+        counts: counts are read, so measurements may decide; else a part of each level's amount
+            only decides, and estimates stay unbiased.
+        guessed_rows: a public guess of the rows of a tree (of each key), or None.
+
+    Returns:
+        Of the plans that were tried the one whose levels' errors have the smallest weighted
+        geometric mean: a change that makes one level better by a tenth may make another worse by
+        as much.
+    """
+    levels = _level_weights(split.tree, weights)
+    found = [
+        modelled_errors(
+            _with_thresholds(split, amounts, counts=counts), guessed_rows, counts=counts
+        )
+        for amounts in _candidates(split, guessed=guessed_rows is not None)
+    ]
+    return min(found, key=lambda each: _geometric_mean(each.level_errors, levels))
+
+
+def is_worth_it(
+    found: Planned,
+    split: IrregularPlan,
+    weights: NodeWeights | None,
+    *,
+    counts: bool,
+    guessed_rows: float,
+) -> bool:
+    """Whether an adaptive tree is expected to be better than one that splits every node.
+
+    Args:
+        found: the adaptive tree, planned for the guess.
+        split: the plan that splits every node.
+        weights: as for `plan_adaptive_hierarchy`.
+        counts: likewise.
+        guessed_rows: likewise.
+    """
+    levels = _level_weights(split.tree, weights)
+    own = _repaired(_split_variances(split), _even_counts(split.tree, guessed_rows), counts)
+    is_better = _geometric_mean(found.level_errors, levels) < _WORTH * _geometric_mean(own, levels)
+    return found.ends < split.tree.height and is_better
+
+
+def modelled_errors(plan: AdaptivePlan, guessed_rows: float | None, *, counts: bool) -> Planned:
+    """The errors of a plan by the model.
+
+    Args:
+        plan: any over an irregular tree.
+        guessed_rows: a public guess of the rows of a tree, or None.
+        counts: of counts, or of estimates.
+    """
+    height, sizes = plan.tree.height, plan.tree.level_sizes
+    if guessed_rows is None:
+        errors = tuple(math.sqrt(each) for each in _ended_variances(plan, height))
+        return Planned(plan=plan, level_errors=errors, ends=height)
+    rows = _even_counts(plan.tree, guessed_rows)
+    ends = next(
+        (
+            level
+            for level, threshold in enumerate(plan.thresholds)
+            if plan.decides(level) and rows[level] < threshold
+        ),
+        height,
+    )
+    variances = _ended_variances(plan, ends)
+    errors = _repaired(variances[: ends + 1], rows, counts)
+    last = errors[-1]
+    inside = tuple(
+        math.hypot(last * sizes[ends] / sizes[level], rows[level])
+        for level in range(ends + 1, height + 1)
+    )
+    return Planned(plan=plan, level_errors=(*errors, *inside), ends=ends)
+
+
+def _candidates(plan: IrregularPlan, *, guessed: bool) -> Iterator[tuple[Fraction, ...]]:
+    """Splits of the budget by the levels that decide: those above the leaves, from each on."""
+    tree, shares = plan.tree, np.array([float(each) for each in plan.level_amounts])
+    first = 0 if plan.public_level is None else plan.public_level + 1
+    # Levels of single children are never split by a decision.
+    deciding = [
+        level
+        for level in range(first, tree.height)
+        if tree.level_sizes[level + 1] > tree.level_sizes[level]
+    ]
+    if not deciding:
+        yield plan.level_amounts
+        return
+    for least in _LEAST_SHARES if guessed else _LEAST_SHARES[:1]:
+        for upmost in deciding if guessed else deciding[-1:]:
+            raised = shares / float(plan.budget.amount)
+            chosen = [level for level in deciding if level >= upmost]
+            raised[chosen] = np.maximum(raised[chosen], least)
+            yield plan.budget.split(raised / raised.sum())
+
+
+def _with_thresholds(
+    plan: IrregularPlan, amounts: tuple[Fraction, ...], *, counts: bool
+) -> AdaptivePlan:
+    """The adaptive plan of these amounts, each level's threshold from the noise below it."""
+    whole = AdaptivePlan(
+        tree=plan.tree,
+        unit=plan.unit,
+        budget=plan.budget,
+        level_amounts=amounts,
+        thresholds=(0,) * plan.tree.height,
+        decision_part=Fraction(0) if counts else _DECISION_PART,
+        public_total=plan.public_level == 0,
+        keyed=plan.keyed,
+    )
+    multiple = _MULTIPLES[plan.budget.measure]
+    thresholds = tuple(
+        round(multiple * _error_of_splitting(whole, level)) for level in range(plan.tree.height)
+    )
+    return replace(whole, thresholds=thresholds)
+
+
+def _error_of_splitting(plan: AdaptivePlan, level: int) -> float:
+    """The noise in the sum of what is measured next below a node of a level, in rows."""
+    below = next(low for low in range(level + 1, plan.tree.height + 1) if plan.level_amounts[low])
+    sizes = plan.tree.level_sizes
+    return math.sqrt(sizes[below] / sizes[level] * _variance(plan.law(below)))
+
+
+def _variance(law: NoiseLaw | None) -> float:
+    return math.inf if law is None else law.variance
+
+
+def _even_counts(tree: Shape, rows: float) -> list[float]:
+    return [rows / size for size in tree.level_sizes]
+
+
+def _repaired(variances: Sequence[float], rows: Sequence[float], counts: bool) -> tuple[float, ...]:
+    """Root mean square errors: of counts, those that come of keeping them nonnegative."""
+    return tuple(
+        math.sqrt(min(own, count**2 + count * math.sqrt(own)) if counts else own)
+        for own, count in zip(variances, rows, strict=False)
+    )
+
+
+def _split_variances(plan: IrregularPlan) -> list[float]:
+    """(h + 1,) the mean variances of the estimates of a plan that splits every node."""
+    if plan.tree.height == 0:
+        return [float(plan.class_variances[0][0])]
+    return NodeVariances(
+        tree=plan.tree,
+        variances=plan.variances_above_leaves,
+        leaf_variances=plan.leaf_variances,
+    ).level_means
+
+
+def _ended_variances(plan: AdaptivePlan, ends: int) -> list[float]:
+    """(ends + 1,) the mean variances of estimates if all nodes of a level end, and none above."""
+    tree = plan.tree
+    assert isinstance(tree, IrregularTree)
+    measured = [_node_variances(plan, level, last=level == ends) for level in range(ends + 1)]
+    if ends < tree.height:
+        # What is left of the path measures it again.
+        measured[-1] = 1 / (1 / measured[-1] + 1 / _variance(plan.last_law(ends)))
+    if ends == 0:
+        return [0.0 if plan.public_total else float(measured[0][0])]
+    if plan.public_total:
+        measured[0] = np.zeros(1)
+    starts = tree.child_starts[ends - 1][:-1]
+    means = NodeVariances(
+        tree=tree.top(ends), variances=measured[:-1], leaf_variances=measured[-1][starts]
+    ).level_means
+    return [float(each) for each in means]
+
+
+def _node_variances(plan: AdaptivePlan, level: int, *, last: bool) -> Floats:
+    """(n,) of the measurements of the nodes of a level, if all of them are reached."""
+    chains = np.broadcast_to(plan.chains(level), (plan.tree.level_sizes[level],))
+    passed = np.broadcast_to(plan.passed_on(level) & (not last), chains.shape)
+    found: Floats = np.where(passed, np.inf, plan.class_variances[level][chains])
+    return found
+
+
+def _level_weights(tree: IrregularTree, weights: NodeWeights | None) -> tuple[float, ...]:
+    if weights is None or not any(weights.levels):
+        return (1.0,) * (tree.height + 1)
+    return weights.levels
+
+
+def _geometric_mean(errors: Sequence[float], weights: Sequence[float]) -> float:
+    """Of errors above 0, weighted; a public root is off by nothing and says nothing."""
+    pairs = [(error, own) for error, own in zip(errors, weights, strict=True) if error and own]
+    total = sum(own for _, own in pairs)
+    return math.exp(sum(own * math.log(error) for error, own in pairs) / total) if total else 0.0

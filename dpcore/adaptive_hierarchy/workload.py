@@ -1,0 +1,102 @@
+"""What is asked of an adaptive tree over a hierarchy, and its plan once there is a budget.
+
+It stands around what is asked of a tree that splits every node: the same domain, keys and weights.
+Where the mechanism is left open, a public guess of the rows decides between the two, by the errors
+that are predicted for them and never by the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.workload import HierarchyWorkload, predicted_hierarchy_error
+from dpcore.irregular.node_weights import NodeWeights
+from dpcore.irregular.plan import IrregularPlan
+from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.refusal import Refusal
+
+ADAPTIVE = "adaptive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQuestion]):
+    """The counts of the nodes of a public universe, of which sparse ones are not split.
+
+    Args:
+        standard: the same tree with every node split; its best plan in rows, of all rows.
+        counts: counts are what is read, and not estimates.
+        guessed_rows: a public guess of the rows of a tree (of each key), or None.
+        is_open: the better of both is taken, for the guess.
+
+    Raises:
+        Refusal: a choice that adaptive trees do not have.
+    """
+
+    standard: HierarchyWorkload
+    counts: bool = True
+    guessed_rows: float | None = None
+    is_open: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = self.standard
+        for field in ("objective", "measure", "estimation", "level_budgets"):
+            if getattr(own, field) is not None:
+                raise Refusal(field, f"does not go with the mechanism {ADAPTIVE}")
+        if own.public_level is not None:
+            raise Refusal("invariants", f"does not go with the mechanism {ADAPTIVE}")
+        if self.is_open and self.guessed_rows is None:
+            raise Refusal("guess", f"is what an {ADAPTIVE} tree is chosen by")
+
+    @property
+    def error_unit(self) -> str:
+        return "rows"
+
+    def planned(self, share: Share, terms: Terms) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
+        """
+        Raises:
+            Refusal: the tree is too large to decide on its nodes.
+        """
+        standard = self.standard.planned(share, terms)
+        assert isinstance(standard, HierarchyQuestion)
+        if self.is_open and not self._is_worth_it(standard.plan):
+            return standard
+        return AdaptiveHierarchyQuestion(
+            name=self.name,
+            domain=self.standard.domain,
+            plan=self._found(standard.plan).plan,
+            keys=self.keys,
+            confidence=terms.confidence,
+            weight=self.weight,
+            weights=self.standard.weights,
+            guessed_rows=self.guessed_rows,
+        )
+
+    def predicted(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> float:
+        """The weighted root mean square error in rows: for the guess; without one, if every node is
+        split."""
+        if isinstance(question, HierarchyQuestion):
+            return predicted_hierarchy_error(question)
+        return question.predicted_rmse
+
+    def _found(self, split: IrregularPlan) -> Planned:
+        return plan_adaptive_hierarchy(
+            split, self._weights, counts=self.counts, guessed_rows=self.guessed_rows
+        )
+
+    def _is_worth_it(self, split: IrregularPlan) -> bool:
+        assert self.guessed_rows is not None
+        return is_worth_it(
+            self._found(split),
+            split,
+            self._weights,
+            counts=self.counts,
+            guessed_rows=self.guessed_rows,
+        )
+
+    @property
+    def _weights(self) -> NodeWeights | None:
+        return self.standard.weights

@@ -1,0 +1,1 @@
+"""Hierarchies whose sparse nodes are not split: their plan in words, their page."""

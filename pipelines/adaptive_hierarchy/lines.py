@@ -1,0 +1,112 @@
+"""An adaptive hierarchy on the terminal: its plan, and what was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
+from dpcore.adaptive_hierarchy.planner import modelled_errors
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
+from pipelines.answers.figures import significant
+from pipelines.plain.lines import (
+    NODES_SHOWN,
+    UNMEASURED,
+    heading,
+    key_number,
+    largest,
+    times_keys,
+    totals,
+)
+from pipelines.terminal_text import escaped
+
+
+def adaptive_hierarchy_entry(question: AdaptiveHierarchyQuestion) -> dict[str, Any]:
+    """The plan of one adaptive hierarchy as plain values.
+
+    ``if_all_split`` is exact: of the estimates where every node is split; of counts it is what they
+    have where no node is sparse. ``for_guess`` follows from the model of
+    `dpcore.adaptive_hierarchy.planner`, and ``ends`` is the level where it expects nodes to end.
+    """
+    plan, rows = question.plan, question.guessed_rows
+    split = modelled_errors(plan, None, counts=question.counts)
+    predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split.level_errors)}}
+    if rows is not None:
+        found = modelled_errors(plan, rows, counts=question.counts)
+        predicted["for_guess"] = {
+            "rows": rows,
+            "level_rmse": list(found.level_errors),
+            "nodes_rmse": question.predicted_rmse,
+            "ends": question.domain.tree.level_names[found.ends],
+        }
+    return {
+        "name": question.name,
+        "keys": key_number(question),
+        "mechanism": "adaptive",
+        "for": "counts" if question.counts else "estimates",
+        "levels": adaptive_levels_of(question),
+        "predicted": predicted,
+    }
+
+
+def adaptive_hierarchy_lines(
+    question: AdaptiveHierarchyQuestion, entry: Mapping[str, Any]
+) -> Iterator[str]:
+    """The plan of one adaptive hierarchy for a person."""
+    tree = question.domain.tree
+    yield ""
+    yield (
+        f"{question.name}: {question.plan.tree.leaves:,} leaves in a hierarchy, "
+        f"rows{times_keys(question)}; adaptive, for {entry['for']}: a node of few rows is not "
+        "split, and what is left of the budget measures it again"
+    )
+    names = [escaped(name) for name in tree.level_names]
+    width = max(map(len, names))
+    for level, name in enumerate(names):
+        yield (
+            f"  level {level} {name:<{width}}  {tree.level_sizes[level]:>12,} nodes, "
+            f"{_spent(question, level)}"
+        )
+    yield "  predicted errors, root mean square over the nodes of each level, root first:"
+    yield f"    {'if every node is split':<32} {_figures(entry['predicted']['if_all_split'])}"
+    if (guess := entry["predicted"].get("for_guess")) is not None:
+        title = f"{guess['rows']:,.0f} rows, spread evenly"
+        yield f"    {title:<32} {_figures(guess)}; nodes end at level {guess['ends']}"
+    yield "  the error inside a node that is not split depends on the data: at most its own rows"
+
+
+def adaptive_hierarchy_summary(tree: ReleasedAdaptiveHierarchy) -> Iterator[str]:
+    """The counts of the roots, and the largest nodes of the first level below that has several."""
+    question = tree.question
+    sizes = question.plan.tree.level_sizes
+    level = next((level for level, size in enumerate(sizes) if size > 1), None)
+
+    def below(label: str | None, blanks: str) -> Iterator[str]:
+        if level is not None:
+            name = question.domain.tree.level_names[level]
+            yield f"    the largest of {sizes[level]:,} nodes, {name}:"
+            yield from map(largest, tree.top(NODES_SHOWN, level, label))
+
+    yield from heading(question, question.domain.columns)
+    yield from totals(tree, "rows", below)
+
+
+def _figures(predicted: Mapping[str, Any]) -> str:
+    return "  ".join(significant(each) for each in predicted["level_rmse"])
+
+
+def _spent(question: AdaptiveHierarchyQuestion, level: int) -> str:
+    """What a level spends, its noise, and from which count on its nodes are split."""
+    plan = question.plan
+    law, amount = plan.law(level), float(plan.level_amounts[level])
+    spent = f"{plan.budget.measure.value} {amount:.4f}"
+    if law is None:
+        if level == 0 and plan.public_total:
+            return f"{spent}, public"
+        return f"{spent}, not measured; {UNMEASURED}"
+    noise = f"{spent}, std error {significant(math.sqrt(law.variance))}"
+    if not plan.decides(level):
+        return noise
+    return f"{noise}, split from {plan.thresholds[level]:,} rows"
