@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.exponential.lines import (
+    exponential_entry,
+    exponential_lines,
+    exponential_summary,
+)
+from pipelines.exponential.page import exponential_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -112,6 +118,14 @@ KINDS: dict[str, Kind] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=hypercube_tree,
+    ),
+    # Quantiles alone, of a tree over an ordered domain.
+    "exponential": Kind(
+        section=None,
+        plan_entry=exponential_entry,
+        plan_lines=exponential_lines,
+        summary_lines=exponential_summary,
+        page=exponential_tree,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": Kind(

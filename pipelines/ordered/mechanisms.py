@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
+from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
@@ -72,7 +73,45 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
+def exponential_quantiles(asked: OrderedAsked) -> ExponentialWorkload:
+    """Quantiles alone, chosen one after the other."""
+    return ExponentialWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        quantiles=asked.quantiles,
+    )
+
+
 MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
     name: partial(uniform_levels, name)
     for name in ("planned", "tree", "binary", "histogram", "independent")
+} | {"exponential": exponential_quantiles}
+
+_NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
+_QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF and no counts"
+# Of a mechanism the keys of a section that stand for nothing, and why.
+_NOT_ASKED: Mapping[str, Mapping[str, str]] = {
+    "exponential": {
+        **dict.fromkeys(("fanouts", "level_budgets", "estimation", "consistency"), _NO_TREE),
+        **dict.fromkeys(("objective", "read_as"), _QUANTILES_ALONE),
+        "guess": "the exponential mechanism is planned without one",
+        "noise": "the exponential mechanism adds none",
+    }
 }
+# What may be said all the same.
+_AS_IT_IS: Mapping[str, object] = {"objective": "quantiles", "noise": "best"}
+
+
+def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
+    """The first choice that a mechanism does not have, and why; None where there is none.
+
+    Args:
+        mechanism: of the section.
+        chosen: its keys that stand in it, with their values.
+    """
+    for key, reason in _NOT_ASKED.get(mechanism, {}).items():
+        if key in chosen and (key not in _AS_IT_IS or chosen[key] != _AS_IT_IS[key]):
+            return key, reason
+    return None
