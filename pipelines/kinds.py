@@ -17,6 +17,12 @@ from pipelines.adaptive_hierarchy.lines import (
     adaptive_hierarchy_summary,
 )
 from pipelines.adaptive_hierarchy.page import adaptive_hierarchy_tree
+from pipelines.exponential.lines import (
+    exponential_entry,
+    exponential_lines,
+    exponential_summary,
+)
+from pipelines.exponential.page import exponential_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -128,6 +134,14 @@ KINDS: dict[str, Kind] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=hypercube_tree,
+    ),
+    # Quantiles alone, of a tree over an ordered domain.
+    "exponential": Kind(
+        section=None,
+        plan_entry=exponential_entry,
+        plan_lines=exponential_lines,
+        summary_lines=exponential_summary,
+        page=exponential_tree,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": Kind(

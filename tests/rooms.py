@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
     ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive"),
     ("ordered", "adaptive_hierarchy"),
-    ("hypercube", "adaptive_ordered"),
+    ("hypercube", "adaptive_ordered", "exponential"),
     ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}

@@ -17,6 +17,7 @@ FACE = {
         "level_sensitivity",
         "noise_law",
         "prefix_sensitivity",
+        "rank_sensitivity",
         "sketch_sensitivity",
         "sum_sensitivity",
     ),

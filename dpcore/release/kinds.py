@@ -16,6 +16,8 @@ from dpcore.adaptive_hierarchy.question import adaptive_hierarchy_question_from_
 from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
 from dpcore.adaptive_ordered.question import adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
+from dpcore.exponential.question import exponential_question_from_spec
+from dpcore.exponential.released import ReleasedQuantiles
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import threshold_question_from_spec
@@ -121,6 +123,10 @@ KINDS: dict[str, Kind] = {
     "selection": Kind(
         lambda spec, terms: selection_question_from_spec(spec, terms.unit),
         lambda question, read, tables: ReleasedSelection(question, read),
+    ),
+    "exponential": Kind(
+        lambda spec, terms: exponential_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedQuantiles(question, tables[QUANTILES]),
     ),
     "hypercube": Kind(
         lambda spec, terms: hypercube_question_from_spec(spec),

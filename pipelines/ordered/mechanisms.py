@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Literal
 
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
-from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -74,25 +74,19 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
-# What a tree that is divided where rows are does not choose.
-_OF_WHOLE_LEVELS = {
-    "level_budgets": "the mechanism adaptive has its own",
-    "estimation": "the mechanism adaptive has one estimate only",
-    "consistency": "the mechanism adaptive has counts from the top only",
-    "widths": "the mechanism adaptive is for all ranges alike",
-    "level_weights": "the mechanism adaptive is not for levels of their own weight",
-}
+def exponential_quantiles(asked: OrderedAsked) -> ExponentialWorkload:
+    """Quantiles alone, chosen one after the other."""
+    return ExponentialWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        quantiles=asked.quantiles,
+    )
 
 
 def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
-    """A tree that is divided only where rows are.
-
-    Raises:
-        Refusal: a choice that it does not have.
-    """
-    for key, rule in _OF_WHOLE_LEVELS.items():
-        if key in asked.chosen:
-            raise Refusal(key, rule)
+    """A tree that is divided only where rows are."""
     return AdaptiveWorkload(
         name=asked.name,
         domain=asked.domain,
@@ -112,4 +106,39 @@ MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
         for name in ("planned", "tree", "binary", "histogram", "independent")
     },
     "adaptive": adaptive,
+    "exponential": exponential_quantiles,
 }
+
+_NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
+_QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF and no counts"
+# Of a mechanism the keys of a section that stand for nothing, and why.
+_NOT_ASKED: Mapping[str, Mapping[str, str]] = {
+    "adaptive": {
+        "level_budgets": "the mechanism adaptive has its own",
+        "estimation": "the mechanism adaptive has one estimate only",
+        "consistency": "the mechanism adaptive has counts from the top only",
+        "widths": "the mechanism adaptive is for all ranges alike",
+        "level_weights": "the mechanism adaptive is not for levels of their own weight",
+    },
+    "exponential": {
+        **dict.fromkeys(("fanouts", "level_budgets", "estimation", "consistency"), _NO_TREE),
+        **dict.fromkeys(("objective", "read_as"), _QUANTILES_ALONE),
+        "guess": "the exponential mechanism is planned without one",
+        "noise": "the exponential mechanism adds none",
+    },
+}
+# What may be said all the same.
+_AS_IT_IS: Mapping[str, object] = {"objective": "quantiles", "noise": "best"}
+
+
+def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
+    """The first choice that a mechanism does not have, and why; None where there is none.
+
+    Args:
+        mechanism: of the section.
+        chosen: its keys that stand in it, with their values.
+    """
+    for key, reason in _NOT_ASKED.get(mechanism, {}).items():
+        if key in chosen and (key not in _AS_IT_IS or chosen[key] != _AS_IT_IS[key]):
+            return key, reason
+    return None

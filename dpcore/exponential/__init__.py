@@ -1,0 +1,17 @@
+"""Quantiles by the exponential mechanism, one after the other down a tree of quantiles.
+
+Floor 6: imports from floors 1 to 5. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "margins": ("Margin", "rank_errors", "root_mean_square"),
+    "question": (
+        "ExponentialQuestion",
+        "WORDS",
+        "choices_of",
+        "exponential_question_from_spec",
+    ),
+    "released": ("ReleasedQuantiles",),
+    "workload": ("ExponentialWorkload",),
+}

@@ -1,0 +1,61 @@
+"""The choices of quantiles at the place that holds the counts: of whole histograms, key by key.
+
+Keeps `dpcore.trees.forest.Forest`. What is measured of a key is where its quantiles lie: their
+cells, then their shares. There is nothing above a histogram, and no number of rows is told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.exponential.choosing import ChosenQuantiles, chosen_quantiles
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.noise.source import NoiseSource
+from dpcore.trees.chunks import Chunk, UniformChunking
+from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dpcore.trees.whole_trees import WholeTrees
+
+
+class ExponentialForest(WholeTrees):
+    """Quantiles of histograms.
+
+    Args:
+        plan: of each.
+        keys: how many there are.
+        chunk_leaves: the most cells of a chunk.
+    """
+
+    def __init__(self, plan: ExponentialPlan, *, keys: int, chunk_leaves: int) -> None:
+        self.plan = plan
+        self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        stream = noise.of_counts(counts).stream(tree, chunk.key, chunk.index, 0)
+        rows = counts.reshape(chunk.rows, -1)
+        found = [chosen_quantiles(row, self.plan, stream) for row in rows]
+        return [
+            np.stack([each.cells for each in found]),
+            np.stack([each.shares for each in found]).view(np.int64),
+        ]
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return np.zeros(chunk.units)
+
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """None are told, not even to who gathers."""
+        return np.zeros(chunk.units, np.int64)
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution | None]:
+        return [], None
+
+
+def chosen_of(measured: Measurements) -> ChosenQuantiles:
+    """What `ExponentialForest.measure` chose, (keys, quantiles) each."""
+    cells, shares = measured
+    assert cells is not None and shares is not None
+    return ChosenQuantiles(cells, shares.view(np.float64))

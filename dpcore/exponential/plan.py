@@ -1,0 +1,143 @@
+"""The plan of quantiles by the exponential mechanism: what each choice spends, and its rate.
+
+Along every path down the tree of quantiles the choices share the budget in equal parts of what is
+left: one with h choices on the longest path from it spends 1 / h of it. A row takes part in the
+choices of one path, so the plan spends the budget, of pure epsilon as of rho, by adaptive and
+parallel composition.
+
+    epsilon   a choice whose ranges add up to L1 over all parts (`rank_sensitivity`) costs at most
+              (rate + SLACK) L1: the rate is epsilon / L1 - SLACK. By permute-and-flip it costs as
+              much: its loss is rate times twice the largest change of a distance, which is no more
+              than the range stated, since that is twice a bound of changes of either sign.
+    rho       a choice whose range is e is e^2 / 8-zCDP, so over all parts (rate + SLACK)^2 L2^2 / 8
+              (Cesar and Rogers; permute-and-flip has no such bound): the rate is
+              sqrt(8 rho / L2^2) - SLACK.
+    a unit    with v rows in a part, of which v_c lie in the parts below it: sums of v_c are at most
+              v, sums of squares at most v^2. So what it loses along all paths is at most what all
+              its rows would lose along the costliest.
+
+Weights are off by `weights.ERROR` of themselves, which is as if distances were off by that / rate:
+losses rise by at most 4 ERROR (1 + ERROR) < SLACK, in each part that a unit has rows in, of which
+each has a range of 1 or more.
+
+Source: McSherry and Talwar 2007; McKenna and Sheldon 2020, theorem 1; Cesar and Rogers, "Bounding,
+Concentrating, and Truncating", ALT 2021, lemma 3.4; Kaplan, Schnapp, Stemmer 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from dpcore.exponential.ranks import Rank, ranks_of
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.sensitivity import rank_sensitivity
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.refusal import Refusal
+from dpcore.trees.uniform import Tree
+
+# What a choice costs more, because weights are rounded.
+SLACK = Fraction(1, 2**28)
+# The least rate: distances that matter are below 2^46 steps of a part's denominator.
+_LEAST_RATE = Fraction(1, 2**20)
+_ROOT_BITS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialPlan:
+    """How quantiles are chosen.
+
+    Args:
+        cells: K, of each tree.
+        unit: what neighbours differ in.
+        budget: of all choices together.
+        quantiles: each above 0 and below 1, rising.
+        keyed: whether the tree stands once per key.
+
+    Raises:
+        Refusal: quantiles that are none, or not in order; a budget that is too small.
+
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = ExponentialPlan(
+    ...     cells=100, unit=ADD_REMOVE_ROW, quantiles=(Fraction(1, 2),),
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> round(float(plan.rate(plan.first)), 6)
+    1.0
+    """
+
+    cells: int
+    unit: PrivacyUnit
+    budget: Budget
+    quantiles: tuple[Fraction, ...]
+    keyed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.quantiles:
+            raise Refusal("quantiles", "the exponential mechanism needs some")
+        for quantile in self.quantiles:
+            if not 0 < quantile < 1:
+                raise Refusal(
+                    "quantiles",
+                    f"{float(quantile):g} is not above 0 and below 1, where the exponential "
+                    "mechanism finds quantiles",
+                )
+        if list(self.quantiles) != sorted(set(self.quantiles)):
+            raise Refusal("quantiles", "they must rise")
+        if min(self.rates.values()) < _LEAST_RATE:
+            raise Refusal("quantiles", "the budget is too small for the exponential mechanism")
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The cells below one root: a key's are chosen from together."""
+        return Tree(leaves=self.cells, fanouts=(self.cells,) if self.cells > 1 else ())
+
+    @cached_property
+    def first(self) -> Rank:
+        """The quantile that is chosen first, with those below it."""
+        return ranks_of(self.quantiles)
+
+    @cached_property
+    def amounts(self) -> Mapping[int, Fraction]:
+        """What the choice of each quantile spends, by its place."""
+        return _spent(self.first, self.budget.amount)
+
+    @cached_property
+    def rates(self) -> Mapping[int, Fraction]:
+        """The rate of the weights of each choice in distances of ranks, by the quantile's place."""
+        return {path[-1].place: self._rate(path[-1]) for path in self.first.paths()}
+
+    def rate(self, rank: Rank) -> Fraction:
+        """That of one choice."""
+        return self.rates[rank.place]
+
+    def _rate(self, rank: Rank) -> Fraction:
+        l1, l2_squared = rank_sensitivity(
+            self.unit, rank.part, whole=rank is self.first, keyed=self.keyed
+        )
+        amount = self.amounts[rank.place]
+        if self.budget.measure is Measure.EPSILON:
+            return amount / l1 - SLACK
+        return _root_below(8 * amount / l2_squared) - SLACK
+
+    @property
+    def flips(self) -> bool:
+        """Whether cells are chosen by permute-and-flip: under a pure epsilon."""
+        return self.budget.measure is Measure.EPSILON
+
+
+def _spent(rank: Rank, left: Fraction) -> dict[int, Fraction]:
+    own = left / rank.height
+    found = {rank.place: own}
+    for side in (rank.lower, rank.upper):
+        if side is not None:
+            found |= _spent(side, left - own)
+    return found
+
+
+def _root_below(square: Fraction) -> Fraction:
+    """A rational that is no more than the square root, and less by at most 2^-64."""
+    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
+    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)

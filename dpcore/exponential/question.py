@@ -1,0 +1,213 @@
+"""A question about quantiles alone: chosen by the exponential mechanism, without a CDF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.arrays import Integers
+from dpcore.exponential.choosing import STEPS, ChosenQuantiles
+from dpcore.exponential.forest import ExponentialForest, chosen_of
+from dpcore.exponential.margins import Margin, margins
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.tables import chosen_table
+from dpcore.ordered.make import OrderedDomain, make_domain
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import PrivacyUnit
+from dpcore.questions.entry import budget_entry, policies_of
+from dpcore.questions.parts import ChunkAnswer
+from dpcore.questions.place import Increments, Part
+from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES
+from dpcore.questions.tree_question import TreeQuestion
+from dpcore.refusal import Refusal
+from dpcore.rows.keys import keys_from_spec
+from dpcore.rows.packing import unpack
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
+
+WORDS = (
+    "Each quantile is a cell (or a place in one) drawn with a probability that falls exponentially "
+    "with the distance of its rank from the wanted one: the middle quantile among all rows, the "
+    "others among the rows between those drawn before. rank_margins says how many rows the ranks "
+    "are off at most, with the stated confidence each. No CDF and no counts are released."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialQuestion(TreeQuestion):
+    """Quantiles over an ordered domain, for each key.
+
+    Args:
+        quantiles: in the order in which they are told; the plan has them rising.
+
+    Raises:
+        Refusal: more cells than are held at one place.
+    """
+
+    kind = "exponential"
+    output_only = ("confidence", "weight")
+    tables = (NODES,)
+
+    domain: OrderedDomain
+    plan: ExponentialPlan
+    quantiles: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if sorted(map(exact_quantile, self.quantiles)) != list(self.plan.quantiles):
+            raise ValueError("quantiles: they are not those of the plan")
+        if self.domain.cells > self.chunk_leaves:
+            raise Refusal(
+                "domain",
+                f"{self.domain.cells} cells are too many for the exponential mechanism, which "
+                f"chooses among all at once: at most {self.chunk_leaves}",
+            )
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Of the quantiles among those of the plan."""
+        return [self.plan.quantiles.index(exact_quantile(each)) for each in self.quantiles]
+
+    @cached_property
+    def forest(self) -> ExponentialForest:
+        """The histograms, as many to a chunk as it holds."""
+        return ExponentialForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
+
+    def margins(self, solved: LevelSolution) -> NoReturn:
+        raise self._without_nodes()
+
+    @cached_property
+    def rank_margins(self) -> list[Margin]:
+        """How far off the ranks are at most, with the question's confidence, as told in order."""
+        found = margins(self.plan, self.confidence)
+        return [found[place] for place in self.order]
+
+    @property
+    def public_total(self) -> bool:
+        """No number of rows is told."""
+        return False
+
+    @property
+    def counts_rows(self) -> bool:
+        return not self.domain.counts_units
+
+    def of_units(self, rows: Integers) -> Increments | None:
+        cells = self.domain.of_units(rows)
+        return None if cells is None else Increments(cells)
+
+    def prepare(self) -> None:
+        """Nothing takes long."""
+
+    def recall(self, entry: Mapping[str, object]) -> None:
+        """Nothing took long."""
+
+    @property
+    def widths(self) -> NoReturn:
+        raise self._without_nodes()
+
+    def node_labels(self, level: int, nodes: Integers) -> NoReturn:
+        raise self._without_nodes()
+
+    def _without_nodes(self) -> ValueError:
+        return ValueError(f"tree {self.name} has quantiles alone, no nodes")
+
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
+        """No node is told; where the quantiles lie is told by the table of the whole tree."""
+        cells, shares = chosen_of(measured)
+        note = np.stack([cells, shares.view(np.int64)])
+        return ChunkAnswer({NODES: NODES_SCHEMA.empty_table()}, note)
+
+    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
+        found = [unpack(note).reshape(2, -1, len(self.quantiles)) for note in notes.values()]
+        cells, shares = np.concatenate(found, axis=1)
+        return {QUANTILES: chosen_table(self, ChosenQuantiles(cells, shares.view(np.float64)))}
+
+    def entry(self) -> dict[str, object]:
+        return (
+            {"name": self.name}
+            | budget_entry(self)
+            | {
+                "mechanism": "exponential",
+                "choices": choices_of(self.plan),
+                "rank_margins": [
+                    {"q": quantile, "rows": margin.rows, "share of all rows": margin.share}
+                    for quantile, margin in zip(self.quantiles, self.rank_margins, strict=True)
+                ],
+                "words": WORDS,
+                "policies": policies_of(self),
+            }
+        )
+
+    def spec(self) -> dict[str, object]:
+        """All that shapes the law of the answer, as plain JSON values;
+        `exponential_question_from_spec` reads it back."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "domain": self.domain.spec(),
+            "keys": None if self.keys is None else self.keys.spec(),
+            "budget": str(self.plan.budget.amount),
+            "quantiles": list(self.quantiles),
+            "steps": STEPS,
+            "confidence": self.confidence,
+            "weight": str(self.weight),
+            "chunk_leaves": self.chunk_leaves,
+        }
+
+
+def exact_quantile(quantile: float) -> Fraction:
+    """The decimal that a quantile was written as."""
+    return Fraction(repr(quantile))
+
+
+def choices_of(plan: ExponentialPlan) -> list[dict[str, object]]:
+    """What the choice of each quantile spends, and its law, in rising order."""
+    found = {path[-1].place: path for path in plan.first.paths()}
+    measure = plan.budget.measure.value
+    return [
+        {
+            "q": float(quantile),
+            "among": "all rows" if len(found[place]) == 1 else "the rows between others",
+            "part": str(found[place][-1].part),
+            measure: str(plan.amounts[place]),
+            "rate": float(plan.rates[place]),
+            "law": "permute-and-flip"
+            if plan.flips and found[place][-1].is_last
+            else "exponential mechanism",
+        }
+        for place, quantile in enumerate(plan.quantiles)
+    ]
+
+
+def exponential_question_from_spec(
+    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
+) -> ExponentialQuestion:
+    """The question of a specification, as `ExponentialQuestion.spec` tells it."""
+    if spec["steps"] != STEPS:
+        raise ValueError(f"steps: {spec['steps']} is not {STEPS}")
+    domain = make_domain(spec["domain"])
+    plan = ExponentialPlan(
+        cells=domain.cells,
+        unit=domain.counted(unit),
+        budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
+        quantiles=tuple(sorted(map(exact_quantile, spec["quantiles"]))),
+        keyed=spec["keys"] is not None,
+    )
+    return ExponentialQuestion(
+        name=spec["name"],
+        domain=domain,
+        plan=plan,
+        chunk_leaves=spec["chunk_leaves"],
+        keys=keys_from_spec(spec["keys"]),
+        quantiles=tuple(spec["quantiles"]),
+        confidence=spec["confidence"],
+        weight=Fraction(spec["weight"]),
+    )

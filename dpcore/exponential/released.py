@@ -1,0 +1,78 @@
+"""The answers about quantiles that were chosen: those that were asked for, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.exponential.question import ExponentialQuestion, exact_quantile
+from dpcore.questions.released import Answer, Released, Total
+
+
+class ReleasedQuantiles(Released):
+    """The quantiles of one tree.
+
+    Args:
+        question: the tree.
+        quantiles: the table of quantiles, of all trees.
+    """
+
+    question: ExponentialQuestion
+    unordered = "has the exponential mechanism's quantiles alone, which give no CDF"
+
+    def __init__(self, question: ExponentialQuestion, quantiles: pa.Table) -> None:
+        self.question, self._quantiles = question, quantiles
+
+    @property
+    def height(self) -> int:
+        return 0
+
+    def rows_in_all(self) -> Total | None:
+        """Rows are not counted."""
+        return None
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise self._without_counts("top")
+
+    def numbered_level(self, name: str | None) -> int:
+        raise self._without_counts("node")
+
+    def sum(self, paths: object, key: object = None) -> Answer:
+        raise self._without_counts("sum")
+
+    def quantiles(self, key: object = None) -> list[dict[str, Any]]:
+        """The released quantiles, rows of the quantiles table in the order they were asked for."""
+        keys, code = self.question.keys, 0
+        if (keys is None) != (key is None):
+            needed = "has no keys" if keys is None else "needs a key"
+            raise ValueError(f"key: tree {self._name} {needed}")
+        if keys is not None:
+            code = keys.code_of(key)
+        wanted = len(self.question.quantiles)
+        mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self._name)
+        rows: list[dict[str, Any]] = (
+            self._quantiles.filter(mine).slice(code * wanted, wanted).to_pylist()
+        )
+        return rows
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """One of the quantiles that were asked for."""
+        rows = self.quantiles(key)
+        try:
+            place = list(map(exact_quantile, self.question.quantiles)).index(
+                exact_quantile(float(quantile))
+            )
+        except ValueError:
+            told = ", ".join(f"{each:g}" for each in self.question.quantiles)
+            raise ValueError(
+                f"quantile: of tree {self._name} the exponential mechanism released those of "
+                f"{told} alone, not {quantile}"
+            ) from None
+        return dict(rows[place])
+
+    def _without_counts(self, asked: str) -> ValueError:
+        return ValueError(
+            f"{asked}: tree {self._name} has the exponential mechanism's quantiles alone, no counts"
+        )

@@ -1,0 +1,40 @@
+"""The table of quantiles that were chosen: the columns of every quantiles table, no intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.exponential.choosing import ChosenQuantiles
+from dpcore.questions.tables import tree_and_key
+
+if TYPE_CHECKING:  # which calls this file
+    from dpcore.exponential.question import ExponentialQuestion
+
+_INTERVAL = ("ci_low", "ci_high")
+
+
+def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.Table:
+    """The rows of the quantiles of all keys, (keys, quantiles) in ``chosen``.
+
+    How far their ranks may be off is told without the data (`dpcore.exponential.margins`), how far
+    their values are is not: the ends of intervals are null.
+    """
+    keys, wanted = chosen.cells.shape
+    # As they were asked for, not as they rise.
+    order = question.order
+    cells, shares = chosen.cells[:, order].reshape(-1), chosen.shares[:, order].reshape(-1)
+    values = question.domain.value_at(cells, shares)
+    unknown = pa.nulls(len(values), pa.float64())
+    is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+    names = zip(("tree", "key"), tree_and_key(question, 0, keys, wanted), strict=True)
+    return pa.table(
+        dict(names)
+        | {"q": pa.array(np.tile(np.asarray(question.quantiles, np.float64), keys))}
+        | {"value": values.cast(pa.float64(), safe=False) if is_number else unknown}
+        | dict.fromkeys(_INTERVAL, unknown)
+        | {"value_text": values.cast(pa.string())}
+        | {f"{name}_text": pa.nulls(len(values), pa.string()) for name in _INTERVAL}
+    )

@@ -1,0 +1,64 @@
+"""What is asked where quantiles alone are wanted, and its plan once there is a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcore.exponential.margins import rank_errors, root_mean_square
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.question import ExponentialQuestion, exact_quantile
+from dpcore.ordered.make import OrderedDomain
+from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.refusal import Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialWorkload(Workload[ExponentialQuestion]):
+    """Quantiles of an ordered domain, by the exponential mechanism.
+
+    Args:
+        domain: the map from rows to cells.
+        quantiles: each above 0 and below 1.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.ordered.make import make_domain
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
+    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> round(ages.predicted(ages.planned(one, Terms(unit=ADD_REMOVE_ROW))), 3)  # rows, of rank
+    1.414
+    """
+
+    domain: OrderedDomain
+    quantiles: tuple[float, ...]
+
+    @property
+    def error_unit(self) -> str:
+        return "rows"
+
+    def planned(self, share: Share, terms: Terms) -> ExponentialQuestion:
+        if self.domain.counts_units and self.keys is not None:
+            raise Refusal("domain", "a tree of units by their rows goes with no by")
+        plan = ExponentialPlan(
+            cells=self.domain.cells,
+            unit=self.domain.counted(terms.unit),
+            budget=share.budget,
+            quantiles=tuple(sorted(map(exact_quantile, self.quantiles))),
+            keyed=self.keys is not None,
+        )
+        return ExponentialQuestion(
+            name=self.name,
+            domain=self.domain,
+            plan=plan,
+            keys=self.keys,
+            quantiles=self.quantiles,
+            confidence=terms.confidence,
+            weight=self.weight,
+        )
+
+    def predicted(self, question: ExponentialQuestion) -> float:
+        """The standard deviation of ranks, root mean square over the quantiles, where rows lie
+        densely."""
+        return root_mean_square(rank_errors(question.plan))

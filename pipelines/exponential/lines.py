@@ -1,0 +1,93 @@
+"""Quantiles by the exponential mechanism on the terminal: their plan, and what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from dpcore.exponential.margins import Margin, rank_errors, root_mean_square
+from dpcore.exponential.question import ExponentialQuestion, choices_of
+from dpcore.exponential.released import ReleasedQuantiles
+from pipelines.answers.figures import column_value, significant
+from pipelines.plain.lines import KEYS_SHOWN, key_number, times_keys
+from pipelines.terminal_text import escaped
+
+
+def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
+    """The plan of quantiles as plain values: the choices in rising order, and how far ranks are
+    off."""
+    plan = question.plan
+    errors = rank_errors(plan)
+    told = {
+        place: margin for place, margin in zip(question.order, question.rank_margins, strict=True)
+    }
+    return {
+        "name": question.name,
+        "keys": key_number(question),
+        "mechanism": question.kind,
+        "levels": [],
+        "predicted": {"rank_rmse": root_mean_square(errors)},
+        "quantiles": [
+            choice
+            | {
+                "rank_error": errors[place],
+                "rank_margin": told[place]._asdict(),
+            }
+            for place, choice in enumerate(choices_of(plan))
+        ],
+        "candidates": [],
+    }
+
+
+def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
+    """What each choice spends, and how far off its rank will be."""
+    measure, confidence = question.plan.budget.measure.value, f"{100 * question.confidence:g} %"
+    yield ""
+    yield (
+        f"{question.name}: quantiles of {question.domain.cells:,} cells by the exponential "
+        f"mechanism, no CDF{times_keys(question)}"
+    )
+    for each in entry["quantiles"]:
+        margin = Margin(**each["rank_margin"])
+        yield (
+            f"  {100 * each['q']:>6g} %  {measure} {float(Fraction(each[measure])):.4f} among "
+            f"{each['among']}: rank off by {significant(each['rank_error'])} rows,"
+        )
+        yield f"            with {confidence} by at most {margin_text(margin)}"
+    yield (
+        "  The first number is a standard deviation where rows lie densely: less where cells hold "
+        "many"
+    )
+    yield "  rows each, more where few are spread over many cells. The second holds for any data."
+
+
+def margin_text(margin: Margin) -> str:
+    """How far off a rank is at most."""
+    share = f" and {margin.share:.2%} of all rows" if margin.share else ""
+    return f"{significant(margin.rows)} rows{share}".replace("%", " %")
+
+
+def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
+    """The quantiles of the first keys."""
+    question = tree.question
+    yield ""
+    yield (
+        f"{question.name} ({', '.join(question.columns)}; ranks are within so many rows with "
+        f"{100 * question.confidence:g} %)"
+    )
+    shown = min(KEYS_SHOWN, question.key_count)
+    for label in question.labels_between(0, shown):
+        name = "" if label is None else f"{escaped(label):<8}"
+        for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
+            value, _ = column_value(_value(row), None, None)
+            off = f"its rank within {margin_text(margin)}"
+            yield f"  {name}{100 * row['q']:>6g} %  {escaped(value):>10}  {off}"
+            name = " " * len(name)
+    if question.key_count > shown:
+        yield f"  ... and {question.key_count - shown} more keys"
+
+
+def _value(row: Mapping[str, Any]) -> object:
+    """The number of a row of the quantiles table, or its text where it is no number."""
+    return row["value_text"] if row["value"] is None else row["value"]

@@ -1,0 +1,108 @@
+"""Quantiles by the exponential mechanism on the page of a release: a table, and how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.exponential.question import WORDS, ExponentialQuestion, choices_of
+from pipelines.answers.figures import column_value
+from pipelines.exponential.lines import margin_text
+from pipelines.page.extent import MAX_QUANTILES, clip, left_out
+from pipelines.page.nodes import ReleasedTables
+from pipelines.page.numbers import percent
+from pipelines.page.policies import CELL_POLICIES, policies
+from pipelines.page.tree_page import Headline, PageRoom, TreePage
+
+_RANK = (
+    "rank",
+    "The number of rows below a value. That of a quantile's value is near the wanted one, by as "
+    "many rows as the table says at most, with the stated confidence for each by itself.",
+)
+
+
+def exponential_tree(
+    release: ReleasedTables, question: ExponentialQuestion, room: PageRoom
+) -> TreePage:
+    """The quantiles of the first keys, and the choices that they came from."""
+    table = release.quantiles()
+    assert table is not None
+    wanted = question.quantiles[: MAX_QUANTILES // room.trees]
+    keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
+    mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
+    texts = [_text(row) for row in mine.to_pylist()]
+    every = len(question.quantiles)
+    of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "about": _about(question),
+        "confidence": percent(question.confidence),
+        "titles": ["Quantile", "Rank off by at most", "Chosen among", "Law"],
+        "choices": _choices(question, len(wanted)),
+        "values": _values(question, wanted, of_key),
+        "left_out": left_out(keys, question.key_count, "keys"),
+        "words": WORDS,
+        "policies": list(policies(question, CELL_POLICIES)),
+    }
+    return TreePage(
+        said=said,
+        data={"kind": question.kind},
+        template="exponential/page.html.j2",
+        headline=_headline(question, of_key),
+        notes=(_RANK,),
+    )
+
+
+def _values(
+    question: ExponentialQuestion, wanted: tuple[float, ...], of_key: list[list[str]]
+) -> dict[str, Any]:
+    """A row for each key, or for each quantile where there are no keys."""
+    named = [f"{quantile:.6g}" for quantile in wanted]
+    if question.keys is None:
+        rows = [list(row) for row in zip(named, of_key[0], strict=True)]
+        return {"titles": ["Quantile", "Value"], "rows": rows}
+    labels = question.labels_between(0, len(of_key))
+    rows = [[clip(label), *row] for label, row in zip(labels, of_key, strict=True)]
+    return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
+
+
+def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
+    choices, rows = choices_of(question.plan), []
+    for place, margin in list(zip(question.order, question.rank_margins, strict=True))[:shown]:
+        choice = choices[place]
+        rows.append(
+            [
+                f"{choice['q']:.6g}",
+                margin_text(margin),
+                str(choice["among"]),
+                str(choice["law"]),
+            ]
+        )
+    return rows
+
+
+def _headline(question: ExponentialQuestion, of_key: list[list[str]]) -> Headline | None:
+    """The median, or else the first quantile; of keys none."""
+    if question.keys is not None:
+        return None
+    place = question.quantiles.index(0.5) if 0.5 in question.quantiles else 0
+    column = clip(question.domain.column)
+    name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
+    return Headline(figure=of_key[0][place], label=f"{name} of {column}")
+
+
+def _about(question: ExponentialQuestion) -> str:
+    domain = question.domain
+    text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
+    if question.keys is not None:
+        by = clip(", ".join(question.keys.columns))
+        text += f", once for each of {question.key_count:,} keys of {by}"
+    return f"{text}."
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    value = row["value_text"] if row["value"] is None else row["value"]
+    return clip(column_value(value, None, None)[0])
