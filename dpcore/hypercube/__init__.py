@@ -8,5 +8,5 @@ FACE = {
     "domain": ("HypercubeDomain", "cell_bits"),
     "question": ("HypercubeQuestion", "hypercube_question_from_spec"),
     "released": ("ReleasedHypercube",),
-    "workload": ("HypercubeWorkload",),
+    "workload": ("PLANNERS", "HypercubeWorkload"),
 }

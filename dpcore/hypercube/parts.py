@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.noise.laws import NoiseLaw
 from dpcore.partitions.least_squares import TreeEstimate, least_squares
-from dpcore.partitions.measurement import measured_variance
+from dpcore.partitions.mechanism import NodeVariances
 from dpcore.partitions.tree import GrownLevel, GrownTree, Nodes, children_of
 
 # The cells [start, stop) of a box along each axis.
@@ -49,16 +48,14 @@ class ReleasedPartition:
     Args:
         domain: of the tree.
         depths: (h + 1,) of the plan.
-        laws: (h + 1,) of the counts' noise; None where it does not follow from the plan (sketches),
-            so that errors of sums are not known.
-        public_total: the root is known.
+        variances: of what was measured; None where they do not follow from the plan (sketches), so
+            that errors of sums are not known.
         read: the rows of the nodes of a depth.
     """
 
     domain: HypercubeDomain
     depths: tuple[int, ...]
-    laws: tuple[NoiseLaw | None, ...] | None
-    public_total: bool
+    variances: NodeVariances | None
     read: Callable[[int], pa.Table]
 
     @cached_property
@@ -80,15 +77,22 @@ class ReleasedPartition:
             places.sort()
             nodes = children_of(above.nodes[places], bits)
             levels.append(self._level(place, nodes, np.repeat(places, 1 << bits)))
+        return self._told(GrownTree(levels=tuple(levels)))
+
+    def _told(self, tree: GrownTree) -> GrownTree:
+        """The tree with the variances of what was measured of its nodes."""
+        if self.variances is None:
+            return tree
+        levels = []
+        for place, (level, ends) in enumerate(zip(tree.levels, tree.leaves(), strict=True)):
+            own = np.where(ends, self.variances.ended[place], self.variances.split[place])
+            levels.append(replace(level, variance=np.where(level.variance > 0, own, 0.0)))
         return GrownTree(levels=tuple(levels))
 
     def _level(self, place: int, nodes: Nodes, parents: Integers) -> GrownLevel:
         depth = self.depths[place]
         filled = self.domain.has_cells(depth, nodes)
-        law = None if self.laws is None else self.laws[place]
-        known = 0.0 if place == 0 and self.public_total else math.inf
-        own = known if law is None else measured_variance(law.variance)
-        variance = np.where(filled, own, 0.0)
+        variance = np.where(filled, math.inf, 0.0)
         return GrownLevel(
             depth=depth, nodes=nodes, parents=parents, value=np.zeros(len(nodes)), variance=variance
         )
@@ -119,7 +123,7 @@ class ReleasedPartition:
     @cached_property
     def squares(self) -> TreeEstimate | None:
         """The variances of the estimates, without estimates; None where they are not known."""
-        return None if self.laws is None else least_squares(self.tree)
+        return None if self.variances is None else least_squares(self.tree)
 
     @cached_property
     def parts(self) -> Parts:

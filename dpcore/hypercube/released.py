@@ -19,7 +19,7 @@ from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.sampling import RowSampler
 from dpcore.hypercube.tables import interval, standard_margin
 from dpcore.ordered.domain import OrderedDomain
-from dpcore.partitions.plan import Estimation, Holding, PartitionPlan
+from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 
@@ -55,16 +55,10 @@ class ReleasedHypercube(Released):
     def partition(self) -> ReleasedPartition:
         """Its parts as arrays."""
         plan = self.question.plan
-        known = (
-            isinstance(plan, PartitionPlan)
-            and plan.estimation is not Estimation.EVEN_SHARES
-            and plan.holding is not Holding.SKETCH
-        )
         return ReleasedPartition(
             domain=self.question.domain,
             depths=plan.depths,
-            laws=plan.laws if known else None,
-            public_total=plan.public_total,
+            variances=plan.variances,
             read=lambda depth: self._read(NODES, self.question.name, 0, depth),
         )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.question import HypercubeQuestion
+from dpcore.partitions.adaptive_planner import plan_adaptive
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.planner import plan_partition, plan_privtree
@@ -15,6 +17,12 @@ from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Noise, Share, Terms, Way, Workload
 from dpcore.refusal import Refusal
 
+PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], Mechanism]] = {
+    "privhp": plan_partition,
+    "privtree": plan_privtree,
+    "adaptive": plan_adaptive,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class HypercubeWorkload(Workload[HypercubeQuestion]):
@@ -22,7 +30,8 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     Args:
         domain: the columns.
-        mechanism: "privhp" or "privtree"; what the paper's mechanisms choose is in the choices.
+        mechanism: "privhp", "privtree" or "adaptive"; what the paper's mechanisms choose is in the
+            choices.
         choices: of the plan.
     """
 
@@ -69,9 +78,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         )
 
     def _plan(self, setting: PartitionSetting) -> Mechanism:
-        if self.mechanism == "privtree":
-            return plan_privtree(setting, self.choices)
-        return plan_partition(setting, self.choices)
+        return PLANNERS[self.mechanism](setting, self.choices)
 
     def predicted(self, question: HypercubeQuestion) -> float:
         """About the standard error of a range of cells, in rows, were every node of the plan's

@@ -5,10 +5,12 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "adaptive": ("AdaptivePartitionPlan",),
+    "adaptive_planner": ("plan_adaptive",),
     "choices": ("PartitionChoices", "PartitionSetting", "SHARES"),
     "least_squares": ("TreeEstimate", "least_squares", "weighted_families"),
-    "measurement": ("CodeCounts", "Measurement", "NodeNoise", "measured_variance"),
-    "mechanism": ("EstimatedTree", "Mechanism"),
+    "measurement": ("CodeCounts", "Measurement", "NodeNoise"),
+    "mechanism": ("EstimatedTree", "Mechanism", "NodeVariances"),
     "mechanisms": ("mechanism_from_spec",),
     "plan": ("Estimation", "Holding", "LevelSketches", "PartitionPlan"),
     "planner": ("plan_partition", "plan_privtree"),

@@ -14,6 +14,8 @@ from dpcore.sketches.shape import SketchKind
 
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
 SPLIT_ERRORS = 4.0
+# The adaptive partition splits later: what it does not split is measured better.
+ADAPTIVE_SPLIT_ERRORS = 5.5
 # How a budget can be shared among levels.
 SHARES = ("planned", "equal", "lemma_5")
 
@@ -60,6 +62,8 @@ class PartitionChoices:
         hash_rows: j, of sketches; 1 by default.
         sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
         root: whether the root is measured; it costs a share. Even shares and `parts` need it.
+        decided_apart: whether numbers of their own decide what is split, so that estimates are
+            unbiased given the partition; of the adaptive partition.
     """
 
     rows: int | None = None
@@ -77,6 +81,7 @@ class PartitionChoices:
     hash_rows: int | None = None
     sketch: SketchKind | None = None
     root: bool = False
+    decided_apart: bool = False
 
     def __post_init__(self) -> None:
         if self.shares not in SHARES:
@@ -105,10 +110,15 @@ class PartitionChoices:
         halvings, Lemma 5, k nodes of each level, Algorithm 4. "pmm" is the same with all nodes.
 
         Raises:
-            Refusal: a choice that is out of range, or that PMM does not have.
+            Refusal: a choice that is out of range, or that PMM does not have; `decided_apart`,
+                which only "adaptive" has.
 
         Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
+        if mechanism == "adaptive":
+            return cls(**{"split_errors": ADAPTIVE_SPLIT_ERRORS} | given)
+        if "decided_apart" in given:
+            raise Refusal("decided_apart", "is a choice of mechanism adaptive alone")
         if mechanism in ("privhp", "privtree"):
             return cls(**given)
         paper: dict[str, Any] = {

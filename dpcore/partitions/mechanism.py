@@ -1,14 +1,14 @@
 """What every mechanism offers that makes a partition from noisy counts.
 
-Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project makes of them) and
-`dpcore.partitions.privtree`.
+Implemented by `dpcore.partitions.plan` (PrivHP, PMM, and what this project makes of them),
+`dpcore.partitions.privtree` and `dpcore.partitions.adaptive`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcore.arrays import Integers
 from dpcore.noise.laws import NoiseLaw
@@ -35,6 +35,19 @@ class EstimatedTree:
     counts: tuple[Integers, ...]
 
 
+class NodeVariances(NamedTuple):
+    """The variances of what is measured of the nodes of each level, in rows^2.
+
+    Attributes:
+        split: (h + 1,) of a node that was split; infinite where nothing is measured, 0 where the
+            count is known.
+        ended: (h + 1,) likewise of one that was not.
+    """
+
+    split: tuple[float, ...]
+    ended: tuple[float, ...]
+
+
 class Mechanism(ABC):
     """A plan of a partition.
 
@@ -59,6 +72,11 @@ class Mechanism(ABC):
     @abstractmethod
     def laws(self) -> tuple[NoiseLaw | None, ...]:
         """(h + 1,) the noise of each count of a level; None where none is measured."""
+
+    @property
+    def variances(self) -> NodeVariances | None:
+        """Of what is measured, from which those of sums follow; None where they do not."""
+        return None
 
     @property
     @abstractmethod

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.mechanism import Mechanism
 from dpcore.partitions.plan import PartitionPlan
 from dpcore.partitions.privtree import PrivTreePlan
 
 MECHANISMS: dict[str, Callable[[Mapping[str, Any]], Mechanism]] = {
+    "adaptive": AdaptivePartitionPlan.from_spec,
     "partition": PartitionPlan.from_spec,
     "privtree": PrivTreePlan.from_spec,
 }

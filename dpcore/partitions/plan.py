@@ -15,6 +15,7 @@ Source: Holland, Camtepe, Thapa, Xue, Algorithm 2 and Theorem 2 (corrected as ab
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -30,8 +31,8 @@ from dpcore.noise.scales import scale_of
 from dpcore.partitions.consistency import BestLinear, Consistency, EvenShares
 from dpcore.partitions.growth import GrowthRule, grow
 from dpcore.partitions.least_squares import least_squares
-from dpcore.partitions.measurement import Measurement
-from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.measurement import Measurement, measured_variance
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances
 from dpcore.partitions.tree import Hierarchy
 from dpcore.partitions.whole_counts import whole_counts
 from dpcore.privacy.budget import Budget, Measure
@@ -171,6 +172,16 @@ class PartitionPlan(Mechanism):
             else None
             for level, amount in enumerate(self.amounts)
         )
+
+    @property
+    def variances(self) -> NodeVariances | None:
+        """Not those of sketches, whose collisions differ, nor of counts that were shared out."""
+        if self.estimation is Estimation.EVEN_SHARES or self.sketches is not None:
+            return None
+        found = [math.inf if law is None else measured_variance(law.variance) for law in self.laws]
+        if self.public_total:
+            found[0] = 0.0
+        return NodeVariances(split=tuple(found), ended=tuple(found))
 
     def law(self, level: int) -> NoiseLaw | None:
         """The noise of each count, or cell, of a level."""

@@ -78,8 +78,8 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     >>> plan.depths, plan.holding.value
     ((0, 4, 8, 12, 16, 20, 24), 'sparse')
     """
-    depths = _depths(setting, choices)
-    most = _most(choices, setting, depths)
+    depths = level_depths(setting, choices)
+    most = most_split(choices, setting, depths)
     holding, sketches = _holding(setting, choices, depths, most)
     return PartitionPlan(
         depths=depths,
@@ -114,11 +114,7 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
     for name in ("most", "parts", "split_errors", "shares", "estimation"):
         if getattr(choices, name) != getattr(plain, name):
             raise Refusal(name, "PrivTree has no such choice")
-    if choices.of_sketches is not None or choices.holding is Holding.SKETCH:
-        raise Refusal(
-            choices.of_sketches or "holding",
-            "PrivTree compares exact counts, which a sketch does not have",
-        )
+    refuse_sketches(choices, "PrivTree compares exact counts, which a sketch does not have")
     if choices.depth is not None and choices.depth > setting.bits:
         raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
     apart = choices.bits_apart or min(setting.dimensions, 8)
@@ -133,12 +129,21 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         split_epsilon=half,
         count_epsilon=setting.budget.amount - half,
         unit=setting.unit,
-        dense=_is_dense(choices, finest),
+        dense=is_dense(choices, finest),
     )
 
 
-def _is_dense(choices: PartitionChoices, finest: int) -> bool:
-    """Whether PrivTree has a counter for every node of its finest level.
+def refuse_sketches(choices: PartitionChoices, why: str) -> None:
+    """
+    Raises:
+        Refusal: sketches are asked for.
+    """
+    if choices.of_sketches is not None or choices.holding is Holding.SKETCH:
+        raise Refusal(choices.of_sketches or "holding", why)
+
+
+def is_dense(choices: PartitionChoices, finest: int) -> bool:
+    """Whether a counter for every node of the finest level is held, where none is a sketch.
 
     Raises:
         Refusal: exact counts may pass a memory limit.
@@ -172,7 +177,7 @@ def useful_depth(setting: PartitionSetting, rows: int) -> int:
     return math.ceil(math.log2(max(2.0, epsilon * rows)))
 
 
-def _apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
+def bits_apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
     """Bits between levels: about the usual, in whole rounds of the columns where there are few."""
     if choices.bits_apart is not None:
         return choices.bits_apart
@@ -180,11 +185,11 @@ def _apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
     return usual if columns > 8 else columns * max(1, round(usual / columns))
 
 
-def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
+def level_depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
     """Of the levels, evenly apart as far as possible."""
     if choices.depth is not None and choices.depth > setting.bits:
         raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
-    apart, finest = _apart(setting, choices), choices.depth
+    apart, finest = bits_apart(setting, choices), choices.depth
     if finest is None:
         useful = useful_depth(setting, choices.rows or choices.rows_at_most or GUESSED_ROWS)
         if choices.shares == "lemma_5":
@@ -198,7 +203,9 @@ def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, 
     return (0, *(finest * level // levels for level in range(1, levels + 1)))
 
 
-def _most(choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]) -> int:
+def most_split(
+    choices: PartitionChoices, setting: PartitionSetting, depths: tuple[int, ...]
+) -> int:
     """k: as asked, or what suits the memory."""
     cells, memory = 1 << depths[-1], choices.memory or DEFAULT_MEMORY
     if choices.most is None:

@@ -147,7 +147,7 @@ class Densities:
         kept = _thinned(edges, most)
         places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
         low = high = None
-        if self.tree.partition.laws is not None:
+        if self.tree.partition.variances is not None:
             answers = [self.tree.sum_of([(0, int(kept[each]))], "") for each in places]
             low = np.array([answer.ci_low for answer in answers])
             high = np.array([answer.ci_high for answer in answers])

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget
 from pipelines.page.extent import clip
@@ -35,6 +36,15 @@ _GIVEN = (
     "It is given the partition: the noisy counts that made it chose which nodes are divided, and "
     "of this choice the intervals know nothing. Nodes that were divided tend to be estimated a "
     "little too high, those that were not a little too low."
+)
+_DECIDED_APART = (
+    "It is given the partition, and right for it: numbers of their own decided which nodes are "
+    "divided, so the estimates are unbiased and their standard errors exact."
+)
+_AGAIN = (
+    "A node that is not divided was measured a second time, with all of the budget that the levels "
+    "below it would have taken: every row's way from the whole to its part spends the same, "
+    "whatever came out."
 )
 _SKETCHED = (
     "Below the levels of counters it allows for the noise and not for other nodes in the same cell "
@@ -77,6 +87,7 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
     """The rows of the table of levels."""
     plan, partition = tree.question.plan, tree.partition
     errors = plan.spec().get("split", {}).get("errors")
+    thresholds = plan.spec().get("thresholds")
     ends = partition.tree.leaves()
     for place, (level, law) in enumerate(zip(plan.levels(), plan.laws, strict=True)):
         nodes = parts = 0
@@ -90,9 +101,13 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
         least = None
         if errors is not None and below is not None and not collide:
             least = errors * math.sqrt(below.variance)
+        if thresholds is not None and 0 < place < plan.height:
+            least = thresholds[place]
         amount = level.get(plan.measure.value)
         sketched = level.get("held") == "sketch"
         text = law_text(law, exact=plan.public_total and place == 0)
+        if isinstance(plan, AdaptivePartitionPlan) and law is not None and place < plan.height:
+            text += f"; of a part once more {law_text(plan.last_laws[place], exact=False)}"
         yield {
             "depth": f"{level['depth']}",
             "nodes": f"{nodes:,}",
@@ -117,12 +132,15 @@ def policies(question: HypercubeQuestion) -> Iterator[dict[str, str]]:
 def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
     """How to read the numbers."""
     spec = question.plan.spec()
+    adaptive = spec["mechanism"] == "adaptive"
     even = spec.get("estimation") == "even_shares"
-    given: tuple[Note, ...] = interval(_GIVEN)
+    apart = adaptive and _number(spec["decision_part"]) > 0
+    given: tuple[Note, ...] = interval(_DECIDED_APART if apart else _GIVEN)
     if spec.get("sketches"):
         given = (*given, ("interval", _SKETCHED))
     return (
         ("estimate", _EVEN_SHARES if even else _ESTIMATE),
+        *((("estimate", _AGAIN),) if adaptive else ()),
         *consistent_count(ADDS_UP),
         *given,
         STANDARD_ERROR,
@@ -145,6 +163,8 @@ def _nodes(tree: ReleasedHypercube) -> int:
 def _divided(spec: Mapping[str, Any]) -> str:
     """Which nodes are divided, in words."""
     split = spec.get("split")
+    if spec["mechanism"] == "adaptive":
+        return _adaptively(spec)
     if split is None:
         return (
             f"as PrivTree does: nodes whose count, less {spec['decay']:,} rows for each level "
@@ -161,6 +181,18 @@ def _divided(spec: Mapping[str, Any]) -> str:
     if split["most"] < 2 ** spec["levels"][-2]["depth"]:
         said.append(f"of each level at most the {split['most']:,} largest")
     return "; ".join(said) or "all nodes"
+
+
+def _adaptively(spec: Mapping[str, Any]) -> str:
+    """Which nodes of an adaptive partition are divided, in words."""
+    part = _number(spec["decision_part"])
+    whose = "the number that decides" if part else "the estimate"
+    said = [f"nodes of which {whose} exceeds the rows that the table of levels has"]
+    if part:
+        said.append(f"{100 * part:g} % of the budget above the last level is for these numbers")
+    if spec["most"] < 2 ** spec["levels"][-2]["depth"]:
+        said.append(f"of each level at most the {spec['most']:,} largest")
+    return "; ".join(said)
 
 
 def _held(spec: Mapping[str, Any], state_bytes: int | None) -> str:

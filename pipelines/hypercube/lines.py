@@ -8,11 +8,17 @@ from typing import Any
 
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import NODES_SHOWN, heading, largest
 from pipelines.target import Target
 from pipelines.terminal_text import escaped
 from pipelines.user_error import UserError
+
+ADAPTIVE_ERRORS = (
+    "how far off a box is depends on the data: on which nodes are split, and how evenly rows lie "
+    "in the others"
+)
 
 
 def hypercube_entry(question: HypercubeQuestion) -> dict[str, Any]:
@@ -45,9 +51,14 @@ def hypercube_lines(question: HypercubeQuestion, entry: Mapping[str, Any]) -> It
         text = "not measured" if error is None else f"std error {significant(error)}"
         if level["held"] == "sketch":
             text += " of a sketch cell"
+        if isinstance(plan, AdaptivePartitionPlan) and 0 < number < plan.height:
+            own = significant(math.sqrt(plan.variances.ended[number]))
+            text += f"; {own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
         if number == 0 and plan.public_total:
             text = "public"
         yield f"  level {level['depth']:<2} {text}"
+    if isinstance(plan, AdaptivePartitionPlan):
+        yield f"  {ADAPTIVE_ERRORS}"
     held = entry["plan"]["holding"]
     bound = "as many as rows touch" if plan.state_bytes is None else f"{plan.state_bytes:,} bytes"
     yield f"  exact counts are held {held}: {bound}"

@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dpcore.hypercube.domain import HypercubeDomain
-from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
 from dpcore.partitions.choices import SHARES, PartitionChoices
 from dpcore.partitions.plan import Estimation, Holding
 from dpcore.questions.workload import Noise
@@ -26,8 +26,14 @@ from pipelines.sections.section import Amount
 from pipelines.sections.tree import TreeSection
 
 # The keys of a configuration by the names of dpcore's choices, where they differ.
-_KEYS = {"most": "k", "hash_rows": "hashes", "holding": "counts", "estimation": "consistency"}
-MECHANISMS = ("privhp", "privhp_paper", "pmm", "privtree")
+_KEYS = {
+    "most": "k",
+    "hash_rows": "hashes",
+    "holding": "counts",
+    "estimation": "consistency",
+    "decided_apart": "for",
+}
+MECHANISMS = ("privhp", "privhp_paper", "pmm", "privtree", "adaptive")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -85,6 +91,9 @@ class HypercubeTree(TreeSection):
     }
     domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube), WithJsonSchema(box_schema())]
     mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "privhp"
+    read_as: Annotated[str | None, PlainValidator(rules.choice("counts", "estimates"))] = Field(
+        None, alias="for"
+    )
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
     rows: Whole = None
@@ -130,6 +139,7 @@ class HypercubeTree(TreeSection):
             "memory": self.memory,
             "width": self.width,
             "hash_rows": self.hashes,
+            "decided_apart": None if self.read_as is None else self.read_as == "estimates",
             "sketch": None if self.sketch is None else SketchKind(self.sketch),
         }
         try:
@@ -146,6 +156,6 @@ class HypercubeTree(TreeSection):
             domain=self.domain,
             weight=self.weight,
             noise=Noise(self.noise),
-            mechanism="privtree" if self.mechanism == "privtree" else "privhp",
+            mechanism=self.mechanism if self.mechanism in PLANNERS else "privhp",
             choices=self.choices,
         )

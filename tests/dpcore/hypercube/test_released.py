@@ -155,8 +155,7 @@ def test_nodes_are_read_back_whatever_the_order_of_rows() -> None:
     again = ReleasedPartition(
         domain=partition.domain,
         depths=partition.depths,
-        laws=partition.laws,
-        public_total=partition.public_total,
+        variances=partition.variances,
         read=shuffled,
     )
     for a, b in zip(partition.tree.levels, again.tree.levels, strict=True):

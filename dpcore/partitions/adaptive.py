@@ -1,0 +1,372 @@
+"""The adaptive partition: a node that is not split is measured again with all that is left.
+
+Levels 0..h have budgets b_0..b_h of sum b. A node of level l that is looked at is measured with
+b_l. Where its estimate does not exceed the level's threshold it is not split, and is measured once
+more, with b_{l+1} + ... + b_h; else all its children are looked at. What a partition of
+`dpcore.partitions.plan` would have spent below its parts is spent on them.
+
+Two ways to decide. By what was measured (`decision_part` 0): then estimates have all of the budget,
+and what is split is a little too high. Or by numbers of their own: of the budgets above the last
+level the part p goes to numbers that decide and nothing else, and 1 - p to what is estimated. Given
+the partition all that is estimated is then independent of it, so least squares is unbiased and its
+variances are exact.
+
+Guarantee. Let data sets differ in a unit's rows, and fix a transcript: the numbers that were
+released so far decide which are asked for next, so compare, number by number, the laws given all
+before. A measurement of node v with b_v has discrete Laplace noise of scale D / b_v, D the L1
+sensitivity of a level (`dpcore.privacy.sensitivity.level_sensitivity`), and its probability changes
+by a factor of at most exp(b_v |d_v| / D), d_v being what the rows change of its count. Let w_v sum
+the budgets of all that was asked of v. By construction the sum of w_v along the path from the root
+to any part is b, whatever came out, and a row is in the nodes of one path. So rows that change the
+counts by d = sum of paths with signs, at most D of them, change the transcript's probability by at
+most exp(sum_v w_v |d_v| / D) <= exp(b): of c rows D = c, and under ``substitute`` c paths are left
+and c entered, D = 2 c. (The root's count moves by at most c under either, so D = c there; what is
+left of the path then has b - w_0.) Where a node has no cells nothing is asked of it, and no row.
+
+Under a rho the noise of v has the variance D2 / (2 rho_v), and what is asked of v adds
+rho_v d_v^2 / D2 to the zero-concentrated loss. Let |d|^2 = sum_v w_v d_v^2, a squared norm in which
+each path has b. A sum of c paths has at most c^2 b by the triangle inequality; of two such sums the
+difference has at most 2 c^2 b, as their product is not negative: D2 = c^2, or 2 c^2 under
+``substitute``, which `level_sensitivity` is. What is asked for next may depend on what came out
+because the loss that is spent is at most b on every transcript (a privacy filter; for every order
+of Renyi divergence the conditional losses add up to at most its multiple of b).
+
+Source: the proof is derived here; Dwork, Roth 2014, Theorem 3.16, and McSherry 2009 (parallel
+composition); Feldman, Zrnic 2021 (filters); Cormode, Procopiuc, Srivastava, Shen, Yu 2012
+(decompositions whose counts get budgets by level); decisions/0025.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.noise.laws import NoiseLaw
+from dpcore.noise.scales import scale_of
+from dpcore.partitions.consistency import BestLinear, Running
+from dpcore.partitions.least_squares import least_squares
+from dpcore.partitions.measurement import Measured, Measurement, NodeNoise, measured_variance
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism, NodeVariances
+from dpcore.partitions.tree import GrownLevel, GrownTree, Hierarchy, Nodes, children_of
+from dpcore.partitions.whole_counts import whole_counts
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.sensitivity import level_sensitivity, noise_law
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePartitionPlan(Mechanism):
+    """How an adaptive partition is measured and grown. Holds no data.
+
+    Args:
+        depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
+        amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
+            not measured, or public, and always split.
+        thresholds: (h,) in rows: a node of the level is split if its estimate exceeds it; at least
+            0.
+        most: nodes of a level that are split at most, those with the largest estimates.
+        measure: of the amounts.
+        unit: what neighbours differ in.
+        decision_part: p, of the budgets above the last level for the numbers that decide; 0: what
+            is measured decides.
+        shrunk: whether counts are drawn towards even ones by how little is known.
+        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
+        dense: whether a counter for every node of the last level is held.
+
+    Raises:
+        ValueError: fields out of range, or that do not fit each other.
+
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = AdaptivePartitionPlan(
+    ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+    ...     thresholds=(0, 9), most=2**14, measure=Measure.EPSILON, unit=ADD_REMOVE_ROW)
+    >>> plan.laws[1], plan.last_laws[1], plan.spending.epsilon
+    (DiscreteLaplace(scale=Fraction(2, 1)), DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
+    >>> AdaptivePartitionPlan.from_spec(plan.spec()) == plan
+    True
+    """
+
+    depths: tuple[int, ...]
+    amounts: tuple[Fraction, ...]
+    thresholds: tuple[int, ...]
+    most: int
+    measure: Measure
+    unit: PrivacyUnit
+    decision_part: Fraction = Fraction(0)
+    shrunk: bool = False
+    public_total: bool = False
+    dense: bool = False
+
+    def __post_init__(self) -> None:
+        if self.depths[0] != 0 or len(self.depths) < 2:
+            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
+        if any(first >= second for first, second in pairwise(self.depths)):
+            raise ValueError(f"depths: {self.depths} do not rise")
+        if len(self.amounts) != len(self.depths):
+            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
+            raise ValueError("amounts: below the root each must be above 0")
+        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
+            raise ValueError("public_total: under substitute only, and the root then costs nothing")
+        if len(self.thresholds) != self.height or min(self.thresholds) < 0:
+            raise ValueError(f"thresholds: {self.thresholds} are not {self.height} of at least 0")
+        if self.most < 1:
+            raise ValueError(f"most: {self.most} is not at least 1")
+        if not 0 <= self.decision_part < 1:
+            raise ValueError(f"decision_part: {self.decision_part} is not at least 0 and below 1")
+
+    def _noise(self, level: int, amount: Fraction) -> NoiseLaw | None:
+        """Of a number of a node of a level that is asked with an amount."""
+        if not amount:
+            return None
+        sensitivity = level_sensitivity(self.unit, single_node=level == 0)
+        return noise_law(Budget(measure=self.measure, amount=amount), *sensitivity)
+
+    def _decides(self, level: int) -> Fraction:
+        """What a level spends on its decisions alone."""
+        return self.amounts[level] * self.decision_part if level < self.height else Fraction(0)
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of the first measurement of a node; None where there is none.
+
+        Raises:
+            ValueError: the noise would be too large for 64-bit counts.
+        """
+        return tuple(
+            self._noise(level, amount - self._decides(level))
+            for level, amount in enumerate(self.amounts)
+        )
+
+    @cached_property
+    def decision_laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of the numbers that decide and nothing else; None where none do."""
+        return tuple(self._noise(level, self._decides(level)) for level in range(self.height + 1))
+
+    @cached_property
+    def last_laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of the second measurement of a node that is not split; None at h."""
+        return tuple(
+            self._noise(level, sum(self.amounts[level + 1 :], Fraction()))
+            for level in range(self.height + 1)
+        )
+
+    @cached_property
+    def variances(self) -> NodeVariances:
+        laws = [measured_variance(law.variance) if law else math.inf for law in self.laws]
+        ended = [
+            own if last is None else 1 / (1 / own + 1 / measured_variance(last.variance))
+            for own, last in zip(laws, self.last_laws, strict=True)
+        ]
+        if self.public_total:
+            laws[0] = ended[0] = 0.0
+        return NodeVariances(split=tuple(laws), ended=tuple(ended))
+
+    @property
+    def spending(self) -> Spending:
+        """What any path spends.
+
+        Under a rho that is all that is told: which laws a unit moves depends on what came out, so
+        there is no certificate of them.
+        """
+        total = sum(self.amounts, Fraction())
+        if self.measure is Measure.EPSILON:
+            return Spending(epsilon=total)
+        return Spending(rho=total, moved=None)
+
+    @property
+    def state_bytes(self) -> int | None:
+        return 8 << self.depths[-1] if self.dense else None
+
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        assert isinstance(measurement, NodeNoise)  # which the question holds for it
+        tree = AdaptiveGrowth(plan=self, hierarchy=hierarchy, noise=measurement).tree()
+        found = least_squares(tree)
+        cells = None
+        if self.shrunk:
+            cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
+        estimates = [each.estimate for each in found.estimates]
+        counts = whole_counts(tree, estimates, found.below, cells)
+        return EstimatedTree(tree=tree, estimates=found.estimates, counts=tuple(counts))
+
+    def levels(self) -> list[dict[str, object]]:
+        """Each level's depth, budget, and the exact noise of each of its numbers."""
+        laws = zip(self.laws, self.decision_laws, self.last_laws, strict=True)
+        return [
+            {
+                "depth": depth,
+                self.measure.value: str(amount),
+                "held": "counters",
+                **_scale("", own),
+                **_scale("decision_", decision),
+                **_scale("last_", last),
+            }
+            for depth, amount, (own, decision, last) in zip(
+                self.depths, self.amounts, laws, strict=True
+            )
+        ]
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "mechanism": "adaptive",
+            "measure": self.measure.value,
+            **self.unit.spec(),
+            "public_total": self.public_total,
+            "levels": self.levels(),
+            "thresholds": list(self.thresholds),
+            "most": self.most,
+            "decision_part": str(self.decision_part),
+            "shrunk": self.shrunk,
+            "holding": "dense" if self.dense else "sparse",
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> AdaptivePartitionPlan:
+        """The plan that `spec` wrote.
+
+        Raises:
+            ValueError: the noise stored there is not that of its budgets.
+        """
+        measure = Measure(spec["measure"])
+        plan = cls(
+            depths=tuple(level["depth"] for level in spec["levels"]),
+            amounts=tuple(Fraction(level[measure.value]) for level in spec["levels"]),
+            thresholds=tuple(spec["thresholds"]),
+            most=spec["most"],
+            measure=measure,
+            unit=PrivacyUnit.from_spec(spec),
+            decision_part=Fraction(spec["decision_part"]),
+            shrunk=spec["shrunk"],
+            public_total=spec["public_total"],
+            dense=spec["holding"] == "dense",
+        )
+        if plan.spec() != dict(spec):
+            raise ValueError("spec: the scales are not those of the levels' budgets")
+        return plan
+
+
+def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
+    """The scale of a law, its name after what it is of."""
+    found = {} if law is None else scale_of(law)
+    return {f"{name}{key}": value for key, value in found.items()}
+
+
+def _combined(first: Floats, second: Floats) -> Floats:
+    """The variances of the best means of two measurements of counts, of which one is finite."""
+    found: Floats = 1 / (1 / first + 1 / second)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveGrowth:
+    """A partition on its way from the root.
+
+    Args:
+        plan: the plan.
+        hierarchy: the domain.
+        noise: exact counts with the noise of the first measurements.
+    """
+
+    plan: AdaptivePartitionPlan
+    hierarchy: Hierarchy
+    noise: NodeNoise
+
+    def tree(self) -> GrownTree:
+        """The grown tree with all that was measured of its nodes, decisions apart."""
+        nodes, parents = np.zeros(1, np.uint64), np.zeros(1, np.int64)
+        running: Running | None = None
+        levels: list[GrownLevel] = []
+        for level, depth in enumerate(self.plan.depths):
+            own = self._first(level, nodes)
+            told = self._decision(level, nodes) if self.plan.decision_part else own
+            running = _running(running, told)
+            places = self._split(level, nodes, running)
+            levels.append(self._ended(level, nodes, parents, own, places))
+            if not len(places):
+                break
+            apart = self.plan.depths[level + 1] - depth
+            running = Running(*(values[places] for values in running))
+            nodes, parents = children_of(nodes[places], apart), np.repeat(places, 1 << apart)
+        return GrownTree(levels=tuple(levels))
+
+    def _first(self, level: int, nodes: Nodes) -> Measured:
+        """What is measured of nodes of a level that are looked at."""
+        return self._known(level, nodes, self.noise)
+
+    def _decision(self, level: int, nodes: Nodes) -> Measured:
+        """The numbers that decide of nodes of a level; where none are a public total, or nothing.
+
+        At the last level nothing is decided.
+        """
+        if level == self.plan.height:
+            return Measured(np.zeros(len(nodes)), np.ones(len(nodes)))
+        return self._known(level, nodes, self._of(self.plan.decision_laws, "decision"))
+
+    def _of(self, laws: tuple[NoiseLaw | None, ...], purpose: str) -> NodeNoise:
+        """The same counts with noise of other laws, in streams of its own."""
+        return replace(self.noise, laws=laws, purpose=purpose)
+
+    def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> Measured:
+        """What is measured of nodes; 0, and known, of those without cells."""
+        depth = self.plan.depths[level]
+        filled = self.hierarchy.has_cells(depth, nodes)
+        value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
+        value[filled], variance[filled] = noise.at(level, depth, nodes[filled])
+        return Measured(value, variance)
+
+    def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
+        """(m,) the places of the nodes of a level that are split, rising.
+
+        A root of which nothing is known is split.
+        """
+        if level == self.plan.height:
+            return np.empty(0, np.int64)
+        able = self.hierarchy.is_divisible(self.plan.depths[level], nodes)
+        large = (running.estimate > self.plan.thresholds[level]) | np.isinf(running.variance)
+        places = np.flatnonzero(able & large)
+        if len(places) > self.plan.most:
+            order = np.argsort(-running.estimate[places], kind="stable")
+            places = np.sort(places[order[: self.plan.most]])
+        return places
+
+    def _ended(
+        self, level: int, nodes: Nodes, parents: Integers, own: Measured, split: Integers
+    ) -> GrownLevel:
+        """A level with what its nodes that are not split are measured again."""
+        value, variance = own
+        ended = variance > 0
+        ended[split] = False
+        places = np.flatnonzero(ended)
+        if level < self.plan.height and len(places):
+            last = self._of(self.plan.last_laws, "last")
+            again = last.at(level, self.plan.depths[level], nodes[places])
+            both = _combined(variance[places], again.variance)
+            # Of a root that was not measured before the second measurement tells all.
+            first = np.where(np.isinf(variance[places]), 0.0, value[places])
+            value[places] = both * (first / variance[places] + again.value / again.variance)
+            variance[places] = both
+        return GrownLevel(
+            depth=self.plan.depths[level],
+            nodes=nodes,
+            parents=parents,
+            value=value,
+            variance=variance,
+        )
+
+
+def _running(parents: Running | None, told: Measured) -> Running:
+    """The estimates that decide, from those of the parents that were split."""
+    if parents is None:
+        return Running(*told)
+    shape = len(parents.estimate), -1
+    below = BestLinear().children(parents, told.value.reshape(shape), told.variance.reshape(shape))
+    return Running(*(values.reshape(-1) for values in below))

@@ -1,0 +1,155 @@
+"""The whole law of what a tiny adaptive partition releases, by enumeration: which numbers are asked
+for next follows from those before, and all that any way through the tree asks for keeps epsilon.
+
+Every number that is asked for takes each value of a window in turn. Ways that release the same are
+one outcome, whose probabilities are added up. That an outcome is cut off by the window is of no
+matter: the inequality holds for the part of every outcome within it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.noise.laws import DiscreteLaplace
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dpcore.partitions.measurement import CodeCounts, Measured, NodeNoise
+from dpcore.partitions.tree import Nodes
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+
+# Of noisy counts.
+WINDOW = range(3)
+EPSILON = Fraction(3, 2)
+# Rows by cell, and a neighbour of each relation.
+ROWS = {0: 2, 1: 1}
+NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
+DOMAIN = HypercubeDomain(
+    axes=tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y")), depths=(1, 1)
+)
+SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
+
+
+def plan_of(unit: PrivacyUnit, *, root: bool, part: Fraction) -> AdaptivePartitionPlan:
+    """Halves, and the cells of the halves that are split."""
+    whole = EPSILON / 4 if root else Fraction(0)
+    return AdaptivePartitionPlan(
+        depths=(0, 1, 2),
+        amounts=(whole, EPSILON / 2 - whole, EPSILON / 2),
+        thresholds=(1, 0),
+        most=2,
+        measure=Measure.EPSILON,
+        unit=unit,
+        decision_part=part,
+    )
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One way: the values of the numbers in turn, and what was asked for."""
+
+    values: tuple[tuple[int, ...], ...]
+    asked: list[tuple[DiscreteLaplace, int, list[int]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prescribed(NodeNoise):
+    """Numbers in place of measured ones: the first of a run, then there are no more."""
+
+    run: Run
+
+    def at(self, level: int, depth: int, nodes: Nodes) -> Measured:
+        law = self.laws[level]
+        if law is None:
+            return Measured(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+        assert isinstance(law, DiscreteLaplace)
+        self.run.asked.append((law, depth, nodes.tolist()))
+        if len(self.run.asked) > len(self.run.values):
+            raise LookupError
+        value = np.array(self.run.values[len(self.run.asked) - 1], np.float64)
+        return Measured(value, np.full(len(nodes), law.variance))
+
+
+def ways(plan: AdaptivePartitionPlan) -> Iterator[tuple[Run, bytes]]:
+    """Every way through the tree, and the nodes, estimates and counts that it releases."""
+    nothing = CodeCounts.of(2, np.empty(0, np.uint64), np.empty(0, np.int64))
+    waiting: list[tuple[tuple[int, ...], ...]] = [()]
+    while waiting:
+        run = Run(values=waiting.pop())
+        noise = Prescribed(tree="t", counts=nothing, laws=plan.laws, source=SOURCE, run=run)
+        try:
+            found = plan.estimated(DOMAIN, noise)
+        except LookupError:
+            more = itertools.product(WINDOW, repeat=len(run.asked[-1][2]))
+            waiting += [(*run.values, values) for values in more]
+            continue
+        levels = zip(found.tree.levels, found.estimates, found.counts, strict=True)
+        told = [np.asarray(each).tobytes() for own, *rest in levels for each in (own.nodes, *rest)]
+        yield run, b"".join(told)
+
+
+def probability(run: Run, rows: dict[int, int]) -> float:
+    """Of the numbers that a way asked for."""
+    found = 1.0
+    for (law, depth, nodes), values in zip(run.asked, run.values, strict=True):
+        rate = float(1 / law.scale)
+        for node, value in zip(nodes, values, strict=True):
+            exact = sum(count for cell, count in rows.items() if cell >> (2 - depth) == node)
+            found *= math.tanh(rate / 2) * math.exp(-rate * abs(value - exact))
+    return found
+
+
+def largest_loss(plan: AdaptivePartitionPlan) -> float:
+    """max |log P / Q| over all outcomes."""
+    laws: dict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for run, outcome in ways(plan):
+        for place, rows in enumerate((ROWS, NEIGHBORS[plan.unit])):
+            laws[outcome][place] += probability(run, rows)
+    return max(abs(math.log(first / second)) for first, second in laws.values())
+
+
+@pytest.mark.parametrize(
+    ("root", "part"), [(False, Fraction(0)), (True, Fraction(0)), (False, Fraction(3, 10))]
+)
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_no_outcome_tells_more_than_epsilon(unit: PrivacyUnit, root: bool, part: Fraction) -> None:
+    loss = largest_loss(plan_of(unit, root=root, part=part))
+    assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
+
+
+PLANTED = {
+    "30 % less noise of what is measured first": ("laws", Fraction(7, 10)),
+    "30 % less noise of what is measured again": ("last_laws", Fraction(7, 10)),
+    "all of the budget for what is measured again": ("last_laws", Fraction(1, 2)),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_too_little_noise_is_found(
+    unit: PrivacyUnit, planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(unit, root=False, part=Fraction(0))
+    name, by = PLANTED[planted]
+    laws = tuple(law and replace(law, scale=law.scale * by) for law in getattr(plan, name))
+    monkeypatch.setitem(plan.__dict__, name, laws)
+    assert largest_loss(plan) > EPSILON * (1 + 1e-9)
+
+
+def test_a_decision_that_is_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers that decide beside a first measurement with all of its level's budget."""
+    plan = plan_of(ADD_REMOVE_ROW, root=False, part=Fraction(3, 10))
+    whole = plan_of(ADD_REMOVE_ROW, root=False, part=Fraction(0)).laws
+    monkeypatch.setitem(plan.__dict__, "laws", whole)
+    assert largest_loss(plan) > EPSILON * (1 + 1e-9)

@@ -1,0 +1,380 @@
+"""The adaptive partition against a readable one, node by node, with the same keyed noise; what its
+paths spend, and rows move, by enumeration; what is refused. Its whole law is in tests/audit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dpcore.partitions.mechanism import EstimatedTree
+from dpcore.partitions.mechanisms import mechanism_from_spec
+from dpcore.privacy.budget import Measure, Neighbors
+from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.privacy.spending import Spending
+from dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+
+Node = tuple[int, int]
+SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g")
+# Odd sides, so that some nodes have no cell, and some above the last level have one.
+SIDES = (11, 9)
+DEPTHS = (0, 2, 5, 8)
+PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=3)
+UNITS = (*ROW_UNITS, PERSON, replace(PERSON, neighbors=Neighbors.SUBSTITUTE))
+
+
+def plan_of(**given: Any) -> AdaptivePartitionPlan:
+    plain: dict[str, Any] = {
+        "depths": DEPTHS,
+        "amounts": (Fraction(0), Fraction(1), Fraction(3, 2), Fraction(2)),
+        "thresholds": (0, 8, 5),
+        "most": 2**14,
+        "measure": Measure.EPSILON,
+        "unit": ADD_REMOVE_ROW,
+    }
+    return AdaptivePartitionPlan(**plain | given)
+
+
+PLANS = {
+    "as measured": plan_of(),
+    "decided apart": plan_of(decision_part=Fraction(1, 4)),
+    "with a root": plan_of(amounts=(Fraction(1), Fraction(1), Fraction(3, 2), Fraction(1))),
+    "a root that is a part": plan_of(
+        amounts=(Fraction(1), Fraction(1), Fraction(1), Fraction(1)), thresholds=(9999, 8, 5)
+    ),
+    "of a rho": plan_of(measure=Measure.RHO, decision_part=Fraction(1, 5)),
+    "substituted": plan_of(unit=SUBSTITUTE_ROW),
+    "of a public number of rows": plan_of(unit=SUBSTITUTE_ROW, public_total=True),
+    "of persons": plan_of(unit=PERSON, amounts=tuple(map(Fraction, (3, 4, 5, 6)))),
+}
+
+
+@dataclass(kw_only=True)
+class Box:
+    """A box of whole numbers with rows in some of its cells, by brute force."""
+
+    domain: HypercubeDomain
+    cells: list[int]
+    rows: dict[int, int]
+
+    @classmethod
+    def of(cls, seed: int) -> Box:
+        rng = np.random.default_rng(seed)
+        domain = HypercubeDomain(
+            axes=tuple(
+                IntegerDomain(column=f"c{place}", lower=0, upper=side)
+                for place, side in enumerate(SIDES)
+            ),
+            depths=(4, 4),
+        )
+        every = zip(*itertools.product(*map(range, SIDES)), strict=True)
+        columns = {f"c{place}": pa.array(values) for place, values in enumerate(every)}
+        cells = sorted(domain.codes(columns).tolist())
+        counts = np.zeros(len(cells), np.int64)
+        counts[rng.choice(len(cells), 40, replace=False)] += rng.geometric(0.4, 40)
+        counts[rng.choice(len(cells), 4, replace=False)] += rng.integers(5, 60, 4)
+        rows = {cell: many for cell, many in zip(cells, counts.tolist(), strict=True) if many}
+        return cls(domain=domain, cells=cells, rows=rows)
+
+    def below(self, depth: int, node: int) -> list[int]:
+        """The cells of a node."""
+        return [cell for cell in self.cells if cell >> (self.domain.bits - depth) == node]
+
+    def count(self, depth: int, node: int) -> int:
+        return sum(self.rows.get(cell, 0) for cell in self.below(depth, node))
+
+    def grown(
+        self, plan: AdaptivePartitionPlan, noise_of: type[NodeNoise] = NodeNoise, nonce: int = 0
+    ) -> EstimatedTree:
+        codes = np.array(sorted(self.rows), np.uint64)
+        counts = np.array([self.rows[code] for code in sorted(self.rows)])
+        noise = noise_of(
+            tree="t",
+            counts=CodeCounts.of(self.domain.bits, codes, counts),
+            laws=plan.laws,
+            public_total=plan.public_total,
+            source=replace(SOURCE, nonce=bytes([nonce])),
+        )
+        return plan.estimated(self.domain, noise)
+
+
+BOX = Box.of(7)
+
+
+def number(law: NoiseLaw, purpose: str, depth: int, node: int, nonce: int) -> int:
+    """A noisy count of one node."""
+    source = replace(SOURCE, nonce=bytes([nonce]))
+    streams = source.node_streams("t", purpose, depth, np.array([node], np.uint64))
+    return BOX.count(depth, node) + int(law.sample(streams, 1)[0])
+
+
+def parts_of(found: EstimatedTree) -> dict[Node, bool]:
+    """Each node of a tree, and whether it is split."""
+    ends = zip(found.tree.levels, found.tree.leaves(), strict=True)
+    return {
+        (level, node): not end
+        for level, (own, leaves) in enumerate(ends)
+        for node, end in zip(own.nodes.tolist(), leaves.tolist(), strict=True)
+    }
+
+
+def decided(
+    plan: AdaptivePartitionPlan, found: EstimatedTree, nonce: int
+) -> dict[Node, tuple[float, float]]:
+    """The estimates that decide, node by node from the root down, and their variances."""
+    apart = plan.decision_part > 0
+    laws, purpose = (plan.decision_laws, "decision") if apart else (plan.laws, "count")
+    running: dict[Node, tuple[float, float]] = {}
+
+    def told(level: int, node: int) -> tuple[float, float]:
+        depth, law = plan.depths[level], laws[level]
+        if not BOX.below(depth, node):
+            return 0.0, 0.0
+        if law is None:
+            return (float(BOX.count(0, 0)), 0.0) if plan.public_total else (0.0, math.inf)
+        return float(number(law, purpose, depth, node, nonce)), law.variance
+
+    running[0, 0] = told(0, 0)
+    for (level, node), split in parts_of(found).items():
+        if not split or level + 1 == plan.height:
+            continue
+        fanout = 2 ** (plan.depths[level + 1] - plan.depths[level])
+        family = [told(level + 1, node * fanout + child) for child in range(fanout)]
+        total, spread = (sum(column) for column in zip(*family, strict=True))
+        known, variance = running[level, node]
+        if math.isinf(variance):
+            best, left = total, spread
+        else:
+            weight = variance / (variance + spread)
+            best, left = known + weight * (total - known), variance * (1 - weight)
+        for child, (value, own) in enumerate(family):
+            share = own / spread
+            running[level + 1, node * fanout + child] = (
+                value + share * (best - total),
+                own * (1 - share) + share**2 * left,
+            )
+    return running
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_split_exceeds_its_threshold(name: str) -> None:
+    plan = PLANS[name]
+    for nonce in range(3):
+        found = BOX.grown(plan, nonce=nonce)
+        running = decided(plan, found, nonce)
+        for (level, node), split in parts_of(found).items():
+            able = level < plan.height and len(BOX.below(plan.depths[level], node)) > 1
+            if not able:
+                assert not split
+                continue
+            estimate, variance = running[level, node]
+            assert split == (math.isinf(variance) or estimate > plan.thresholds[level])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_not_split_is_measured_again(name: str) -> None:
+    plan = PLANS[name]
+    found = BOX.grown(plan)
+    for (level, node), split in parts_of(found).items():
+        own, depth = found.tree.levels[level], plan.depths[level]
+        (place,) = np.flatnonzero(own.nodes == node)
+        value, variance = own.value[place], own.variance[place]
+        if not BOX.below(depth, node) or (level == 0 and plan.public_total):
+            assert variance == 0 and value == BOX.count(depth, node)
+            continue
+        numbers = []
+        for laws, purpose in ((plan.laws, "count"), (plan.last_laws, "last")):
+            law = laws[level]
+            if law is not None and not (split and purpose == "last"):
+                numbers.append((number(law, purpose, depth, node, 0), law.variance))
+        if not numbers:
+            assert math.isinf(variance)
+            continue
+        weights = [1 / spread for _, spread in numbers]
+        best = sum(weight * told for weight, (told, _) in zip(weights, numbers, strict=True))
+        assert value == pytest.approx(best / sum(weights))
+        assert variance == pytest.approx(1 / sum(weights))
+        told = plan.variances.split if split else plan.variances.ended
+        assert variance == pytest.approx(told[level])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Noted(NodeNoise):
+    """Noise that notes what was asked of which node."""
+
+    def at(self, level: int, depth: int, nodes: Any) -> Any:
+        for node in nodes.tolist():
+            NOTED.append((self.purpose, level, node, self.laws[level]))
+        return super().at(level, depth, nodes)
+
+
+NOTED: list[tuple[str, int, int, NoiseLaw | None]] = []
+
+
+def spent(law: NoiseLaw | None, sensitivity: tuple[int, int]) -> Fraction:
+    """What a number with this noise tells of a count that moves as much as that."""
+    if isinstance(law, DiscreteLaplace):
+        return sensitivity[0] / law.scale
+    if isinstance(law, DiscreteGaussian):
+        return sensitivity[1] / (2 * law.sigma_squared)
+    return Fraction(0)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_path_spends_the_budget(name: str) -> None:
+    """And nothing is drawn twice from one stream."""
+    plan = PLANS[name]
+    for nonce in range(3):
+        NOTED.clear()
+        found = BOX.grown(plan, Noted, nonce)
+        assert len({each[:3] for each in NOTED}) == len(NOTED)
+        paid: dict[Node, Fraction] = {}
+        for _, level, node, law in NOTED:
+            sensitivity = level_sensitivity(plan.unit, single_node=level == 0)
+            paid[level, node] = paid.get((level, node), Fraction(0)) + spent(law, sensitivity)
+        for (level, node), split in parts_of(found).items():
+            if split or not BOX.below(plan.depths[level], node):
+                continue
+            path = [
+                (above, node >> (plan.depths[level] - plan.depths[above]))
+                for above in range(level + 1)
+            ]
+            assert sum(paid.get(each, Fraction(0)) for each in path) == sum(plan.amounts)
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_unit_moves_more_than_the_budget(unit: PrivacyUnit, measure: Measure) -> None:
+    """All units of few rows on all trees of a small shape, by brute force; some move just that."""
+    plan = AdaptivePartitionPlan(
+        depths=(0, 1, 2),
+        amounts=(Fraction(1, 2), Fraction(1), Fraction(3, 2)),
+        thresholds=(0, 0),
+        most=4,
+        measure=measure,
+        unit=unit,
+    )
+    rows = range(unit.rows + 1)
+    units = [each for each in itertools.product(rows, repeat=4) if sum(each) <= unit.rows]
+    others = units if unit.substitutes else [(0, 0, 0, 0)]
+    most = Fraction(0)
+    for splits in itertools.product([False, True], repeat=3):
+        weights = _weights(plan, splits)
+        for one, two in itertools.product(units, others):
+            moved = np.subtract(one, two)
+            told = Fraction(0)
+            for (level, node), laws in weights.items():
+                change = abs(int(moved[node << (2 - level) : (node + 1) << (2 - level)].sum()))
+                for law in laws:
+                    own = change if measure is Measure.EPSILON else change**2
+                    told += own * spent(law, (1, 1))
+            most = max(most, told)
+    assert most == sum(plan.amounts)
+
+
+def _weights(
+    plan: AdaptivePartitionPlan, splits: tuple[bool, ...]
+) -> dict[Node, list[NoiseLaw | None]]:
+    """The laws of all numbers of each node of the tree in which some nodes are split."""
+    found = {(0, 0): [plan.laws[0]]}
+    if not splits[0]:
+        return {(0, 0): [plan.laws[0], plan.last_laws[0]]}
+    for node in range(2):
+        found[1, node] = [plan.laws[1]]
+        if splits[1 + node]:
+            found |= {(2, 2 * node + child): [plan.laws[2]] for child in range(2)}
+        else:
+            found[1, node].append(plan.last_laws[1])
+    return found
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_without_noise_it_is_the_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for law in (DiscreteLaplace, DiscreteGaussian):
+        monkeypatch.setattr(
+            law, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
+        )
+    plan = PLANS[name]
+    found = BOX.grown(plan)
+    for level, counts in zip(found.tree.levels, found.counts, strict=True):
+        assert counts.tolist() == [BOX.count(level.depth, node) for node in level.nodes.tolist()]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_counts_and_estimates_add_up(name: str) -> None:
+    found = BOX.grown(PLANS[name])
+    for place, above, level in found.tree.pairs():
+        split = level.split(above)
+        counts = found.counts[place].reshape(len(split), -1)
+        assert counts.min() >= 0
+        assert counts.sum(axis=1).tolist() == found.counts[place - 1][split].tolist()
+        sums = found.estimates[place].estimate.reshape(len(split), -1).sum(axis=1)
+        assert sums == pytest.approx(found.estimates[place - 1].estimate[split], abs=1e-9)
+
+
+def test_at_most_so_many_nodes_of_a_level_are_split() -> None:
+    found = BOX.grown(plan_of(most=2, thresholds=(0, 0, 0)))
+    sizes = [len(level) for level in found.tree.levels]
+    assert sizes == [1, 4, 16, 16]
+
+
+def test_trees_differ_from_draw_to_draw() -> None:
+    plan = plan_of(amounts=(0, Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)))
+    sizes = {len(parts_of(BOX.grown(plan, nonce=nonce))) for nonce in range(5)}
+    assert len(sizes) > 2 and min(sizes) > 1
+
+
+def test_spending_and_state() -> None:
+    plan = plan_of()
+    assert plan.spending == Spending(epsilon=Fraction(9, 2))
+    assert plan_of(measure=Measure.RHO).spending == Spending(rho=Fraction(9, 2), moved=None)
+    assert plan.state_bytes is None and plan_of(dense=True).state_bytes == 8 * 2**8
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_specification_is_read_back(name: str) -> None:
+    plan = PLANS[name]
+    spec = json.loads(json.dumps(plan.spec()))
+    assert mechanism_from_spec(spec) == plan
+    first, *rest = spec["levels"][1:]
+    key = "last_scale" if plan.measure is Measure.EPSILON else "last_sigma_squared"
+    for changed in (first | {key: "1/100"}, {**first, "decision_scale": "1/100"}):
+        with pytest.raises(ValueError, match=r"^spec: the scales are not those of the levels'"):
+            mechanism_from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"depths": (1, 2, 3, 4)}, "depths: (1, 2, 3, 4) do not begin with 0 and go on"),
+        ({"depths": (0, 2, 2, 4)}, "depths: (0, 2, 2, 4) do not rise"),
+        ({"depths": (0, 2, 4)}, "amounts: 4 for 3 levels"),
+        ({"amounts": (0, 1, 0, 1)}, "amounts: below the root each must be above 0"),
+        (
+            {"public_total": True},
+            "public_total: under substitute only, and the root then costs nothing",
+        ),
+        ({"thresholds": (0, 1)}, "thresholds: (0, 1) are not 3 of at least 0"),
+        ({"thresholds": (0, -1, 2)}, "thresholds: (0, -1, 2) are not 3 of at least 0"),
+        ({"most": 0}, "most: 0 is not at least 1"),
+        ({"decision_part": Fraction(1)}, "decision_part: 1 is not at least 0 and below 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        plan_of(**wrong)
+    assert str(caught.value) == told
