@@ -93,7 +93,9 @@ class Answers:
     Attributes:
         prefixes: (K,) the rows up to and with each cell; None: of quantiles alone.
         quantiles: the cell of each quantile; empty: read off the prefixes.
+        nodes: the rows of every node of a hierarchy, by its level; empty: those of the cells.
     """
 
     prefixes: Floats | None = None
     quantiles: dict[Fraction, int] = field(default_factory=dict)
+    nodes: dict[str, Floats] = field(default_factory=dict)

@@ -31,9 +31,9 @@ def noise(
     return rng.normal(0.0, reach / np.sqrt(2 * privacy.value * share), size)
 
 
-def identity(rng: np.random.Generator, counts: Floats, privacy: Privacy) -> Floats:
-    """Noise on every cell."""
-    return counts + noise(rng, privacy, counts.size)
+def identity(rng: np.random.Generator, counts: Floats, privacy: Privacy, parts: int = 1) -> Floats:
+    """Noise on every cell, under one of so many equal parts of the budget."""
+    return counts + noise(rng, privacy, counts.size, share=1 / parts)
 
 
 def uniform(rng: np.random.Generator, counts: Floats, privacy: Privacy) -> Floats:

@@ -17,6 +17,16 @@ class Origin(Enum):
     PAPER = "paper"
 
 
+class Tree(Enum):
+    """What is counted."""
+
+    ORDERED = "ordered"
+    HIERARCHY = "hierarchy"
+
+
+ANY_TREE = frozenset(Tree)
+
+
 class Absent(Exception):
     """A method is not installed, or has nothing for a budget: no number, and no fault."""
 
@@ -33,6 +43,7 @@ class Method:
         name: of its lines in the tables; what a release can be read as stands behind it.
         origin: where it comes from.
         run: gives releases, or raises `Absent`.
+        trees: of what it can answer: cells in a row, a hierarchy.
         asks: how many quantiles it is asked for, one release each; 0: it answers everything.
     """
 
@@ -40,3 +51,9 @@ class Method:
     origin: Origin
     run: Run
     asks: tuple[int, ...] = (0,)
+    trees: frozenset[Tree] = frozenset({Tree.ORDERED})
+
+    def answers(self, case: Case) -> bool:
+        """Whether it has something for a case."""
+        tree = Tree.HIERARCHY if case.data.levels else Tree.ORDERED
+        return case.asked in self.asks and tree in self.trees

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.cases import Answers, Case
-from benchmarks.accuracy.method import Absent, Method, Origin
+from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
 
 _PROGRAM = Path(__file__).with_name("package_releases.py")
 PYTHON = Path(__file__).resolve().parents[2] / "build" / "peers" / "bin" / "python"
 # More rows than this take some of them minutes a release.
 MOST_ROWS = {"OpenDP, quantiles": 100_000, "PyDP, percentiles": 100_000}
 _SEPARATE = (1, 3, 9)
+_HISTOGRAMS = ("OpenDP, histogram", "PipelineDP, counts")
 
 
 class Packages:
@@ -98,6 +99,12 @@ def package_methods(python: Path) -> tuple[Method, ...]:
         "PyDP, percentiles": _SEPARATE,
     }
     return tuple(
-        Method(name=name, origin=Origin.PACKAGE, run=partial(packages.run, name), asks=asked)
+        Method(
+            name=name,
+            origin=Origin.PACKAGE,
+            run=partial(packages.run, name),
+            asks=asked,
+            trees=ANY_TREE if name in _HISTOGRAMS else frozenset({Tree.ORDERED}),
+        )
         for name, asked in asks.items()
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -32,11 +32,16 @@ class DataSet:
         name: of the set.
         group: sets of one group have as many cells, or are as many as their values are.
         shape: (K,) what part of the rows each cell has.
+        levels: of a hierarchy, the first cell of every node, by the name of its level; the cells
+            are its leaves.
+        codes: of a hierarchy, the (K,) codes of its leaves.
     """
 
     name: str
     group: str
     shape: Floats
+    levels: Mapping[str, Integers] = field(default_factory=dict)
+    codes: tuple[str, ...] = ()
 
     def counts(self, rows: int) -> Integers:
         """(K,) the exact counts of this many rows, always the same."""
@@ -83,6 +88,30 @@ def _spiky(rng: np.random.Generator) -> Floats:
     return shape
 
 
+# Names of the levels of a GEOID, and their digits.
+LEVELS = {"state": 2, "county": 3, "tract": 6, "block group": 1, "block": 3}
+
+
+def _blocks(path: Path) -> DataSet:
+    """The people of each census block, as a hierarchy."""
+    with path.open(encoding="utf-8") as lines:
+        people = sorted((row["GEOID"], float(row["pop"])) for row in csv.DictReader(lines))
+    codes = tuple(code for code, _ in people)
+    counts = np.array([number for _, number in people])
+    digits, levels = 0, {}
+    for name, more in LEVELS.items():
+        digits += more
+        nodes = np.array([code[:digits] for code in codes])
+        levels[name] = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
+    return DataSet(
+        name="blocks of Rhode Island",
+        group="hierarchy",
+        shape=counts / counts.sum(),
+        levels=levels,
+        codes=codes,
+    )
+
+
 _SYNTHETIC: Mapping[str, Callable[[np.random.Generator], Floats]] = {
     "gamma": _gamma,
     "Zipf": _zipf,
@@ -119,7 +148,9 @@ def found_sets(data: Path = SHARED_DATA, flights: Path = FLIGHTS) -> list[DataSe
                 )
     for name, make in _SYNTHETIC.items():
         made.append((name, "4096", make(np.random.default_rng([_SEED, *name.encode()]))))
-    return [
+    found = [
         DataSet(name=name, group=group, shape=counts / counts.sum())
         for name, group, counts in made + native
     ]
+    blocks = data / "ri_2010_blocks.csv"
+    return [*found, _blocks(blocks)] if blocks.exists() else found

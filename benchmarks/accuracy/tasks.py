@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from benchmarks.accuracy.cases import QUANTILES, Answers, Case
+from benchmarks.accuracy.sets import LEVELS
 from dpcore.arrays import Floats, Integers
 
 RANGES = 2000
@@ -19,6 +20,8 @@ Norm = Literal["square", "absolute"]
 TASKS: Mapping[str, Norm] = {
     "ranges": "square",
     "prefixes": "square",
+    "nodes, all levels": "square",
+    **{f"nodes, {level}": "square" for level in LEVELS},
     **{f"{m} quantiles, rank": "absolute" for m in QUANTILES},
     **{f"{m} quantiles, value": "absolute" for m in QUANTILES},
 }
@@ -38,6 +41,8 @@ def errors_of(case: Case, answers: Answers) -> dict[str, float]:
 
     Nothing that was not asked for is judged.
     """
+    if case.data.levels:
+        return node_errors(case, answers)
     found: dict[str, float] = {}
     truth = case.counts.cumsum()
     if answers.prefixes is not None and not case.asked:
@@ -54,6 +59,20 @@ def errors_of(case: Case, answers: Answers) -> dict[str, float]:
             found[f"{number} quantiles, rank"] = rank
             found[f"{number} quantiles, value"] = value
     return found
+
+
+def node_errors(case: Case, answers: Answers) -> dict[str, float]:
+    """By level, the mean square error over its nodes, and the mean of these."""
+    nodes = answers.nodes
+    if not nodes:
+        assert answers.prefixes is not None
+        cells = np.diff(answers.prefixes, prepend=0.0)
+        nodes = {name: np.add.reduceat(cells, starts) for name, starts in case.data.levels.items()}
+    found = {
+        f"nodes, {name}": float(np.mean((nodes[name] - np.add.reduceat(case.counts, starts)) ** 2))
+        for name, starts in case.data.levels.items()
+    }
+    return {"nodes, all levels": float(np.mean([*found.values()])), **found}
 
 
 def cells_at(prefixes: Floats, wanted: Sequence[Fraction]) -> dict[Fraction, int]:
