@@ -144,7 +144,7 @@ def mwem(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
     """(K,) MWEM's estimate for the ranges of the task, a twentieth of epsilon on the total."""
     start, stop = ranges_of(counts.size)
     total = max(1.0, counts.sum() + rng.laplace(0.0, 20 / epsilon))
-    rounds = int(np.clip(total * epsilon / 200, 5, 60))
+    rounds = int(np.clip(np.sqrt(total * epsilon / 4), 5, 60))  # near the best of 5 to 60
     each = epsilon * 0.95 / (2 * rounds)
     exact = np.concatenate([[0.0], counts.cumsum()])
     truth = exact[stop] - exact[start]
