@@ -13,6 +13,7 @@ PRISM_VERSION := v2.77.0
 KUSTOMIZE_VERSION := v5.5.0
 AIRFLOW := build/airflow
 GCP := build/gcp
+PEERS := build/peers
 FAKE_GCS_VERSION := v1.56.1
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
@@ -22,7 +23,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -51,6 +52,8 @@ help:
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (some minutes)"
+	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
+	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
 	@echo "make golden      hashes of releases of every kind, to compare before and after a refactoring"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
@@ -299,6 +302,19 @@ reproduce: $(INSTALLED)
 audit: $(INSTALLED)
 	@echo "Auditing the guarantee (some minutes)"
 	@$(BIN)/python -m benchmarks.audit --write docs/audit.md
+
+$(PEERS)/installed: benchmarks/accuracy/peers.txt | $(BIN)/python
+	@echo "Installing the packages that benchmarks/accuracy compares with into $(PEERS)"
+	@$(BIN)/python -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+peers: $(PEERS)/installed
+
+accuracy: $(INSTALLED) $(FLIGHTS) $(PEERS)/installed
+	@echo "Measuring accuracy (hours; what was measured before is not measured again)"
+	@$(BIN)/python -m benchmarks.accuracy --write docs/accuracy.md
+	@sed -n '/measured: begin/,/## Every method/p' docs/accuracy.md
 
 golden: $(INSTALLED)
 	@$(BIN)/python -m tests.golden.hashes

@@ -1,0 +1,96 @@
+"""Measures the accuracy of this project's mechanisms, released packages and papers, in Markdown.
+
+python -m benchmarks.accuracy [--releases N] [--methods NAMES] [--rows ...] [--budgets ...]
+    [--sets NAMES] [--asked ...] [--tables] [--write docs/accuracy.md]
+
+Releases are kept in build/accuracy, and only those that are missing are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from fnmatch import fnmatch
+from pathlib import Path
+
+from benchmarks.accuracy.cases import Case, Privacy
+from benchmarks.accuracy.measure import measure
+from benchmarks.accuracy.method import Method
+from benchmarks.accuracy.ours import OURS
+from benchmarks.accuracy.packages import PYTHON, package_methods
+from benchmarks.accuracy.papers import PAPERS
+from benchmarks.accuracy.records import Records
+from benchmarks.accuracy.sets import FLIGHTS, PROJECT, SHARED_DATA, found_sets
+from benchmarks.accuracy.tables import document
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+KEPT = PROJECT / "build" / "accuracy" / "releases.jsonl"
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+BUDGETS = ("epsilon=1", "epsilon=0.1", "rho=0.5", "rho=0.005")
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--releases", type=int, default=50, help="of each point")
+    parser.add_argument("--methods", nargs="*", metavar="NAME", help="these alone; * is a wildcard")
+    parser.add_argument("--sets", nargs="*", metavar="NAME", help="these sets alone")
+    parser.add_argument("--rows", nargs="*", type=int, default=ROWS)
+    parser.add_argument("--budgets", nargs="*", default=BUDGETS, metavar="MEASURE=NUMBER")
+    parser.add_argument(
+        "--asked",
+        nargs="*",
+        type=int,
+        default=(0, 1, 3, 9, 99),
+        help="releases that answer everything (0) or this many quantiles alone",
+    )
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
+    parser.add_argument("--flights", type=Path, default=FLIGHTS, help="a folder of flights")
+    parser.add_argument("--peers", type=Path, default=PYTHON, help="the Python that has packages")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="where releases are kept")
+    parser.add_argument("--tables", action="store_true", help="measure nothing more")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to write")
+    return parser.parse_args(arguments)
+
+
+def _chosen(options: argparse.Namespace) -> list[Method]:
+    every = [*OURS, *package_methods(options.peers), *PAPERS]
+    if options.methods is None:
+        return every
+    return [each for each in every if any(fnmatch(each.name, wanted) for wanted in options.methods)]
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    sets = found_sets(options.data, options.flights)
+    return [
+        Case(data=data, rows=rows, privacy=Privacy.of(budget), asked=asked)
+        for budget in options.budgets
+        for rows in options.rows
+        for asked in options.asked
+        for data in sets
+        if options.sets is None or data.name in options.sets
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the tables or writes them between the marks of a page."""
+    options = _options(arguments)
+    start = time.perf_counter()
+    records = Records(options.kept)
+    if not options.tables:
+        measure(_chosen(options), _cases(options), options.releases, records)
+    tables = document(records)
+    if options.write is None:
+        print(tables)
+    else:
+        page = options.write.read_text(encoding="utf-8")
+        before, after = page.split(BEGIN)[0], page.split(END)[1]
+        options.write.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", encoding="utf-8")
+    print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

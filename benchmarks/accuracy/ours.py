@@ -1,0 +1,163 @@
+"""This project's mechanisms, each by what a configuration says of its tree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.accuracy.cases import QUANTILES, Answers, Case
+from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
+from benchmarks.accuracy.sets import LEVELS, PROJECT, DataSet
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.release.release import Release
+from pipelines.configuration import checked_configuration
+from pipelines.python.config import plain
+from pipelines.sections.error import ConfigurationError
+
+_TREE = "x"
+_KEY = ReleaseKey(b"accuracy: a public constant key.")
+Section = Callable[[Case], Mapping[str, Any]]
+
+
+def plan_of(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
+    """The plan of a release of one tree.
+
+    Raises:
+        Absent: this version does not know what the tree asks for, or not under this budget.
+    """
+    values = {
+        "release": "accuracy",
+        "output": "rows",
+        "key": "env:DPTREES_KEY",
+        "input": {"format": "parquet", "path": "rows"},
+        "privacy": {"neighbors": "add_remove", **privacy},
+        "trees": [{"name": _TREE, **tree}],
+    }
+    try:
+        return checked_configuration(plain(values), "configuration", {}).plan()
+    except ConfigurationError as error:
+        raise Absent(str(error)) from None
+
+
+def nonce_of(case: Case, number: int) -> bytes:
+    """Names a release, so that every one has noise of its own, and a later run the same."""
+    return f"{case.data.name} {case.rows} {case.privacy} {case.asked} {number}".encode()
+
+
+@lru_cache(maxsize=64)
+def _planned(tree: str, measure: str, amount: str) -> ReleasePlan:
+    return plan_of(json.loads(tree, parse_float=Decimal), {measure: Decimal(amount)})
+
+
+def _answers(release: Release, cells: int, levels: Sequence[str]) -> Mapping[str, Answers]:
+    told: dict[Fraction, int] = {}
+    if release.quantiles is not None:
+        for row in release.quantiles.select(["q", "value"]).to_pylist():
+            told[Fraction(row["q"]).limit_denominator(100)] = min(int(row["value"]), cells - 1)
+    if levels:
+        return _node_answers(release, levels)
+    try:
+        rows = release.part("cdf", _TREE, 0, 0)
+    except KeyError:  # a mechanism that answers quantiles alone
+        return {"": Answers(quantiles=told)}
+    read = {name: rows[name].to_numpy().astype(float) for name in ("count", "estimate")}
+    return {
+        "count": Answers(prefixes=read["count"], quantiles=told),
+        "estimate": Answers(prefixes=read["estimate"]),
+    }
+
+
+def _node_answers(release: Release, levels: Sequence[str]) -> Mapping[str, Answers]:
+    """Of a hierarchy in one chunk."""
+    rows = release.part("nodes", _TREE, 0, 0)
+    level, node = rows["level"].to_numpy(), rows["node"].to_numpy()
+    found = {}
+    for name in ("count", "estimate"):
+        numbers, nodes = rows[name].to_numpy().astype(float), {}
+        for place, each in enumerate(levels, 1):
+            here = level == place
+            nodes[each] = numbers[here][np.argsort(node[here])]
+        found[name] = Answers(nodes=nodes)
+    return found
+
+
+def _hierarchy(data: DataSet) -> Mapping[str, Any]:
+    """The domain of a hierarchy of codes, whose table is written beside what is measured."""
+    table = PROJECT / "build" / "accuracy" / "blocks.parquet"
+    if not table.exists():
+        table.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"code": data.codes}), table)
+    return {
+        "kind": "hierarchy",
+        "column": "code",
+        "digits": list(LEVELS.values()),
+        "levels": list(LEVELS),
+        "table": str(table),
+    }
+
+
+def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[str, Answers]]:
+    cells, levels = case.counts.size, tuple(case.data.levels)
+    if levels:
+        tree = {"domain": _hierarchy(case.data), **section(case)}
+    else:
+        domain = {"column": "x", "type": "number", "lower": 0, "upper": cells, "cells": cells}
+        quantiles = [float(each) for each in case.quantiles]
+        tree = {"domain": domain, "quantiles": quantiles, **section(case)}
+    plan = _planned(json.dumps(tree), case.privacy.measure, case.privacy.amount)
+    return [
+        _answers(
+            release_counts(plan, {_TREE: case.counts}, _KEY, nonce=nonce_of(case, number)),
+            cells,
+            levels,
+        )
+        for number in numbers
+    ]
+
+
+def _guess(case: Case) -> Mapping[str, Any]:
+    """A public guess of the rows, which is right."""
+    return {"guess": {"rows": case.rows}}
+
+
+def _method(
+    name: str,
+    section: Section,
+    *,
+    by_quantiles: bool = False,
+    trees: frozenset[Tree] = frozenset({Tree.ORDERED}),
+) -> Method:
+    asks = tuple(QUANTILES) if by_quantiles else (0,)
+    return Method(name=name, origin=Origin.OURS, run=partial(_run, section), asks=asks, trees=trees)
+
+
+OURS = (
+    _method("planned", lambda case: {}, trees=ANY_TREE),
+    _method(
+        "planned, leaves",
+        lambda case: {"level_weights": {[*case.data.levels][-1]: 1}},
+        trees=frozenset({Tree.HIERARCHY}),
+    ),
+    _method("tree", lambda case: {"mechanism": "tree"}, trees=frozenset({Tree.HIERARCHY})),
+    _method("planned, ranges", lambda case: {"objective": "ranges"}),
+    _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
+    _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
+    _method("adaptive", lambda case: {"mechanism": "adaptive"}, trees=ANY_TREE),
+    _method(
+        "adaptive, guess",
+        lambda case: {"mechanism": "adaptive", **_guess(case)},
+        trees=ANY_TREE,
+    ),
+    _method("exponential", lambda case: {"mechanism": "exponential"}, by_quantiles=True),
+    _method("factorised", lambda case: {"mechanism": "factorised"}),
+)

@@ -1,0 +1,256 @@
+"""The tables of what was measured, in Markdown, and where this project is not the best."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+
+import numpy as np
+
+from benchmarks.accuracy.method import Origin
+from benchmarks.accuracy.ours import OURS
+from benchmarks.accuracy.papers import PAPERS
+from benchmarks.accuracy.reasons import reason_of
+from benchmarks.accuracy.records import Error, Place, Records
+from benchmarks.accuracy.tasks import TASKS
+from benchmarks.reproduction.markdown import paragraph, table
+
+# How much worse than the best a point may be, beside twice the Monte Carlo error of both.
+ALLOWED = 1.06
+WORSE = "▲"
+NONE = "-"
+_NATIVE = ", native"
+_TITLES = {
+    "4096": "Histograms of 4,096 cells",
+    "native": "One cell a value: age (85) and hours (99)",
+    "hierarchy": "Nodes of a hierarchy: the 25,181 census blocks of Rhode Island",
+}
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Column:
+    """A point of the tables: every method is measured on the same sets."""
+
+    group: str
+    privacy: str
+    task: str
+    rows: int
+
+
+Found = Mapping[str, Error]
+
+
+def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
+    """The errors of each method over all sets of a point; those that lack a set are left out."""
+    points: dict[Column, dict[str, dict[str, Error]]] = defaultdict(lambda: defaultdict(dict))
+    for at, error in errors.items():
+        group = "native" if at.data.endswith(_NATIVE) else "4096"
+        if at.task.startswith("nodes"):
+            group = "hierarchy"
+        column = Column(group=group, privacy=at.privacy, task=at.task, rows=at.rows)
+        points[column][at.method][at.data] = error
+    found: dict[Column, Found] = {}
+    for column, methods in points.items():
+        sets = {data for by_set in methods.values() for data in by_set}
+        found[column] = {
+            name: over_sets(column.task, list(by_set.values()))
+            for name, by_set in methods.items()
+            if set(by_set) == sets
+        }
+    return found
+
+
+def over_sets(task: str, errors: Sequence[Error]) -> Error:
+    """The geometric mean of root mean squares; the mean of errors of quantiles, which may be zero.
+
+    >>> def error(mean):
+    ...     return Error(mean=mean, deviation=0.0, releases=2)
+    >>> over_sets("ranges", [error(1.0), error(4.0)]).mean
+    2.0
+    """
+    means = np.array([each.mean for each in errors])
+    deviations = np.array([each.deviation for each in errors])
+    if TASKS.get(task) == "square":
+        mean = exp(float(np.mean(np.log(means))))
+        deviation = mean * sqrt(float(np.sum((deviations / means) ** 2))) / means.size
+    else:
+        mean = float(means.mean())
+        deviation = sqrt(float(np.sum(deviations**2))) / means.size
+    return Error(mean=mean, deviation=deviation, releases=min(each.releases for each in errors))
+
+
+_OURS = tuple(each.name for each in OURS)
+_PAPERS = tuple(each.name for each in PAPERS)
+
+
+def origin_of(method: str) -> Origin:
+    """Where a line of the tables comes from."""
+    name = method.split(":")[0]
+    if name in _OURS:
+        return Origin.OURS
+    return Origin.PAPER if name in _PAPERS else Origin.PACKAGE
+
+
+def best_of(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None:
+    """The method of least error among these, if there is any."""
+    wanted = set(origins)
+    among = [(error.mean, name) for name, error in found.items() if origin_of(name) in wanted]
+    if not among:
+        return None
+    name = min(among)[1]
+    return name, found[name]
+
+
+def is_worse(ours: Error, other: Error) -> bool:
+    """Whether more than the allowance and the Monte Carlo errors lie between two errors.
+
+    >>> one = Error(mean=1.0, deviation=0.01, releases=50)
+    >>> is_worse(Error(mean=1.07, deviation=0.01, releases=50), one)
+    False
+    >>> is_worse(Error(mean=1.11, deviation=0.01, releases=50), one)
+    True
+    """
+    noise = 2 * sqrt(ours.deviation**2 + (ALLOWED * other.deviation) ** 2)
+    return ours.mean > ALLOWED * other.mean + noise
+
+
+def text_of(error: Error) -> str:
+    """An error with its Monte Carlo error.
+
+    >>> text_of(Error(mean=8.4321, deviation=0.12, releases=50))
+    '8.43 ± 0.12'
+    >>> text_of(Error(mean=1234.5, deviation=20.0, releases=50))
+    '1,234 ± 20'
+    """
+    digits = 0 if error.mean >= 100 else 1 if error.mean >= 10 else 2
+    return f"{error.mean:,.{digits}f} ± {error.deviation:,.{digits}f}"
+
+
+def document(records: Records) -> str:
+    """All tables: what is best at each point, where that is not this project, and every method."""
+    columns = columns_of(records.errors())
+    if not columns:
+        return "Nothing has been measured."
+    parts = [paragraph(_extent(columns))]
+    groups = [name for name in _TITLES if any(each.group == name for each in columns)]
+    for group in groups:
+        parts.append(f"## {_TITLES[group]}")
+        for privacy in _privacies(columns, group):
+            here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
+            parts += [f"### {privacy.replace('=', ' = ')}", _best_table(here)]
+    parts += ["## Where another method is better", _worse_list(columns)]
+    parts.append("## Every method")
+    for column_group in groups:
+        for privacy in _privacies(columns, column_group):
+            parts += _full_tables(columns, column_group, privacy)
+    return "\n\n".join(parts)
+
+
+def _extent(columns: Mapping[Column, Found]) -> str:
+    releases = [error.releases for found in columns.values() for error in found.values()]
+    count = f"{min(releases)}" if min(releases) == max(releases) else f"{min(releases)} or more"
+    return (
+        f"{count} releases a point. Errors of ranges, prefixes and ranks are rows times epsilon "
+        "(times the square root of 2 rho under rho), those of values thousandths of the domain; "
+        f"behind ± is the Monte Carlo standard error. {WORSE}: this project is worse than the best "
+        "other method by more than 6 % and twice the Monte Carlo error."
+    )
+
+
+def _privacies(columns: Mapping[Column, Found], group: str) -> list[str]:
+    found = {each.privacy for each in columns if each.group == group}
+    return sorted(found, key=lambda text: (text.split("=")[0], -float(text.split("=")[1])))
+
+
+def _tasks(columns: Iterable[Column]) -> list[str]:
+    there = {each.task for each in columns}
+    return [each for each in TASKS if each in there]
+
+
+def _best_table(here: Mapping[Column, Found]) -> str:
+    """Of each task: this project's best method, the best package and the best paper."""
+    rows = sorted({each.rows for each in here})
+    lines = []
+    for task in _tasks(here):
+        points = {each.rows: found for each, found in here.items() if each.task == task}
+        for label, origin in (
+            (f"{task}: this project", Origin.OURS),
+            ("released packages", Origin.PACKAGE),
+            ("papers", Origin.PAPER),
+        ):
+            cells = [_best_cell(points.get(each, {}), origin) for each in rows]
+            if set(cells) != {NONE}:
+                lines.append([label, *cells])
+    return table(["best of", *[f"{each:,} rows" for each in rows]], lines)
+
+
+def _best_cell(found: Found, origin: Origin) -> str:
+    best = best_of(found, [origin])
+    if best is None:
+        return NONE
+    name, error = best
+    mark = f" {WORSE}" if origin is Origin.OURS and _worse_than(found) else ""
+    return f"{text_of(error)}{mark} ({name})"
+
+
+def _worse_than(found: Found) -> tuple[str, Error] | None:
+    """The best other method, where it is better than this project's best."""
+    ours = best_of(found, [Origin.OURS])
+    other = best_of(found, [Origin.PACKAGE, Origin.PAPER])
+    if ours is None or other is None or not is_worse(ours[1], other[1]):
+        return None
+    return other
+
+
+def _worse_list(columns: Mapping[Column, Found]) -> str:
+    lines = []
+    for column, found in sorted(columns.items()):
+        if (other := _worse_than(found)) is None:
+            continue
+        ours = best_of(found, [Origin.OURS])
+        assert ours is not None
+        where = f"{column.task}, {column.privacy.replace('=', ' = ')}, {column.rows:,} rows"
+        lines.append(
+            [
+                f"{where} ({_TITLES[column.group].split(':')[0].lower()})",
+                f"{text_of(ours[1])} ({ours[0]})",
+                f"{text_of(other[1])} ({other[0]})",
+                f"{ours[1].mean / other[1].mean:.2f}" if other[1].mean else NONE,
+                reason_of(column.task, other[0]),
+            ]
+        )
+    points = sum(best_of(found, [Origin.OURS]) is not None for found in columns.values())
+    said = f"{len(lines)} of {points} points."
+    if not lines:
+        return said
+    return f"{said}\n\n" + table(["point", "this project", "best other", "ratio", "why"], lines)
+
+
+def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> list[str]:
+    parts = []
+    here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
+    for task in _tasks(here):
+        points = {each.rows: found for each, found in here.items() if each.task == task}
+        names = {name for found in points.values() for name in found}
+        order = sorted(names, key=lambda name: ([*Origin].index(origin_of(name)), name))
+        rows = sorted(points)
+        lines = [
+            [
+                f"{name} ({origin_of(name).value})" if origin_of(name) is not Origin.OURS else name,
+                *[_cell(points[each], name) for each in rows],
+            ]
+            for name in order
+        ]
+        title = f"#### {task}, {privacy.replace('=', ' = ')}, {_TITLES[group].lower()}"
+        parts += [title, table(["method", *[f"{each:,} rows" for each in rows]], lines)]
+    return parts
+
+
+def _cell(found: Found, name: str) -> str:
+    if name not in found:
+        return NONE
+    text = text_of(found[name])
+    best = min(each.mean for each in found.values())
+    return f"**{text}**" if found[name].mean == best else text
