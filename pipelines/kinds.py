@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -88,7 +89,13 @@ KINDS: dict[str, Kind] = {
         page=ordered_tree,
     ),
     # An ordered tree that is divided where rows are, asked for by its mechanism.
-    "adaptive": Kind(section=None),
+    "adaptive": Kind(
+        section=None,
+        plan_entry=adaptive_entry,
+        plan_lines=adaptive_lines,
+        target=adaptive_target,
+        summary_lines=ordered_summary,
+    ),
     "hierarchy": Kind(
         section=HierarchyTree,
         plan_entry=hierarchy_entry,

@@ -17,7 +17,6 @@ from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
-from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -74,25 +73,8 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
-# What a tree that is divided where rows are does not choose.
-_OF_WHOLE_LEVELS = {
-    "level_budgets": "the mechanism adaptive has its own",
-    "estimation": "the mechanism adaptive has one estimate only",
-    "consistency": "the mechanism adaptive has counts from the top only",
-    "widths": "the mechanism adaptive is for all ranges alike",
-    "level_weights": "the mechanism adaptive is not for levels of their own weight",
-}
-
-
 def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
-    """A tree that is divided only where rows are.
-
-    Raises:
-        Refusal: a choice that it does not have.
-    """
-    for key, rule in _OF_WHOLE_LEVELS.items():
-        if key in asked.chosen:
-            raise Refusal(key, rule)
+    """A tree that is divided only where rows are."""
     return AdaptiveWorkload(
         name=asked.name,
         domain=asked.domain,
@@ -113,3 +95,28 @@ MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
     },
     "adaptive": adaptive,
 }
+
+_OWN = "the mechanism adaptive has its own"
+# Of a mechanism the keys of a section that stand for nothing, and why.
+_NOT_ASKED: Mapping[str, Mapping[str, str]] = {
+    "adaptive": {
+        "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles; leave it "
+        "out",
+        "level_budgets": _OWN,
+        "estimation": _OWN,
+        "consistency": _OWN,
+    },
+}
+
+
+def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
+    """The first choice that a mechanism does not have, and why; None where there is none.
+
+    Args:
+        mechanism: of the section.
+        chosen: its keys that stand in it, with their values.
+    """
+    for key, reason in _NOT_ASKED.get(mechanism, {}).items():
+        if key in chosen:
+            return key, reason
+    return None
