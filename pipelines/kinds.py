@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
+from pipelines.adaptive.page import adaptive_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -95,6 +96,7 @@ KINDS: dict[str, Kind] = {
         plan_lines=adaptive_lines,
         target=adaptive_target,
         summary_lines=ordered_summary,
+        page=adaptive_tree,
     ),
     "hierarchy": Kind(
         section=HierarchyTree,
