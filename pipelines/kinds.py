@@ -23,6 +23,8 @@ from pipelines.exponential.lines import (
     exponential_summary,
 )
 from pipelines.exponential.page import exponential_tree
+from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
+from pipelines.adaptive.page import adaptive_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -100,7 +102,14 @@ KINDS: dict[str, Kind] = {
         page=ordered_tree,
     ),
     # An ordered tree that is divided where rows are, asked for by its mechanism.
-    "adaptive": Kind(section=None),
+    "adaptive": Kind(
+        section=None,
+        plan_entry=adaptive_entry,
+        plan_lines=adaptive_lines,
+        target=adaptive_target,
+        summary_lines=ordered_summary,
+        page=adaptive_tree,
+    ),
     "hierarchy": Kind(
         section=HierarchyTree,
         plan_entry=hierarchy_entry,

@@ -86,13 +86,17 @@ class CdfQuestion(TreeQuestion):
         cells = self.domain.of_units(rows)
         return None if cells is None else Increments(cells)
 
-    def cells_below(self, level: int) -> int:
-        """How many cells a node of a level covers, but for the last."""
-        return len(self.plan.tree.leaf_range(level, 0))
+    @property
+    def tree(self) -> Tree:
+        """Its shape."""
+        shape = self.plan.tree
+        assert isinstance(shape, Tree)
+        return shape
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
-        below, cells = self.cells_below(level), self.domain.cells
-        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, cells))
+        tree = self.tree
+        below = tree.leaves_below(level)
+        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
 
     @abstractmethod
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:

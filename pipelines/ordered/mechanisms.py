@@ -109,16 +109,14 @@ MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
     "exponential": exponential_quantiles,
 }
 
+_OWN = "the mechanism adaptive has its own"
 _NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
 _QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF and no counts"
 # Of a mechanism the keys of a section that stand for nothing, and why.
 _NOT_ASKED: Mapping[str, Mapping[str, str]] = {
     "adaptive": {
-        "level_budgets": "the mechanism adaptive has its own",
-        "estimation": "the mechanism adaptive has one estimate only",
-        "consistency": "the mechanism adaptive has counts from the top only",
-        "widths": "the mechanism adaptive is for all ranges alike",
-        "level_weights": "the mechanism adaptive is not for levels of their own weight",
+        "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
+        **dict.fromkeys(("level_budgets", "estimation", "consistency"), _OWN),
     },
     "exponential": {
         **dict.fromkeys(("fanouts", "level_budgets", "estimation", "consistency"), _NO_TREE),
@@ -128,7 +126,10 @@ _NOT_ASKED: Mapping[str, Mapping[str, str]] = {
     },
 }
 # What may be said all the same.
-_AS_IT_IS: Mapping[str, object] = {"objective": "quantiles", "noise": "best"}
+_AS_IT_IS: Mapping[str, Mapping[str, tuple[object, ...]]] = {
+    "adaptive": {"objective": ("cdf", "ranges", "quantiles")},
+    "exponential": {"objective": ("quantiles",), "noise": ("best",)},
+}
 
 
 def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
@@ -139,6 +140,6 @@ def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, s
         chosen: its keys that stand in it, with their values.
     """
     for key, reason in _NOT_ASKED.get(mechanism, {}).items():
-        if key in chosen and (key not in _AS_IT_IS or chosen[key] != _AS_IT_IS[key]):
+        if key in chosen and chosen[key] not in _AS_IT_IS[mechanism].get(key, ()):
             return key, reason
     return None
