@@ -69,7 +69,7 @@ def source(number: int, digest: bytes = b"") -> NoiseSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """All answers, with the keys in front: of each level and of prefixes, by the name of a field."""
+    """All answers by the name of a field, with the keys in front: of each level, of prefixes."""
 
     levels: list[dict[str, Any]]
     prefixes: dict[str, Any] | None
@@ -78,7 +78,7 @@ class Solved:
 
 def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solved:
     """Draws and solves a forest chunk by chunk through its messages, as the pipeline does."""
-    chunking, flat, keys = forest.chunking, counts.reshape(-1), forest.chunking.keys
+    flat, keys = counts.reshape(-1), forest.chunking.keys
     levels: list[list[Any]] = [[] for _ in forest.plan.tree.level_sizes]
     prefixes, told = [], []
     for chunks in _groups(forest):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_integers_add_up_and_are_spread_evenly(kind: str, seed: int) -> None:
         assert children.min() >= 0
     leaves, ended = solved.levels[-1]["count"][0], [each["ended"][0] for each in solved.levels]
     edges = DrawnTree(plan, ended).edges
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         assert np.ptp(leaves[start:stop]) <= 1
     if solved.prefixes is not None:
         np.testing.assert_array_equal(solved.prefixes["count"][0], np.cumsum(leaves))
