@@ -30,6 +30,7 @@ from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import predicted_level_rmse
 from dpcore.irregular.variances import NodeVariances
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Measure
@@ -112,7 +113,11 @@ def is_worth_it(
         guessed_rows: likewise.
     """
     levels = _level_weights(split.tree, weights)
-    own = _repaired(_split_variances(split), _even_counts(split.tree, guessed_rows), counts)
+    own = _repaired(
+        np.square(predicted_level_rmse(split)).tolist(),
+        _even_counts(split.tree, guessed_rows),
+        counts,
+    )
     is_better = _geometric_mean(found.level_errors, levels) < _WORTH * _geometric_mean(own, levels)
     return found.ends < split.tree.height and is_better
 
@@ -223,17 +228,6 @@ def _repaired(variances: Sequence[float], rows: Sequence[float], counts: bool) -
         math.sqrt(min(own, count**2 + count * math.sqrt(own)) if counts else own)
         for own, count in zip(variances, rows, strict=False)
     )
-
-
-def _split_variances(plan: IrregularPlan) -> list[float]:
-    """(h + 1,) the mean variances of the estimates of a plan that splits every node."""
-    if plan.tree.height == 0:
-        return [float(plan.class_variances[0][0])]
-    return NodeVariances(
-        tree=plan.tree,
-        variances=plan.variances_above_leaves,
-        leaf_variances=plan.leaf_variances,
-    ).level_means
 
 
 def _ended_variances(plan: AdaptivePlan, ends: int) -> list[float]:
