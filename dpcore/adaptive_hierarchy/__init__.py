@@ -5,6 +5,8 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "entry": ("adaptive_levels_of",),
+    "planner": ("modelled_errors",),
     "question": ("AdaptiveHierarchyQuestion", "adaptive_hierarchy_question_from_spec"),
     "released": ("ReleasedAdaptiveHierarchy",),
     "workload": ("ADAPTIVE", "AdaptiveHierarchyWorkload"),

@@ -7,9 +7,10 @@ measurement (docs/census.md); the optimum is flat.
 
 With a public guess of the rows of a tree, plans are compared by a model: each level's rows spread
 evenly over its nodes. A node of c rows whose estimate has variance v is off by v; where counts are
-read by c^2 + c sqrt(v) at most, since no count is below 0. Levels that decide and where the rows of
-a node are fewer than the threshold are where nodes end: below them a node is off by its own count,
-beside its part of the noise. What a level that decides gets at least is found by trying: one where
+read by c^2 + c sqrt(v) at most, since no count is below 0. Nodes end at the first level that
+decides and where their rows are fewer than the threshold, but for those that the noise of their
+decisions has split: below a node that is not split a node is off by its own count, beside its part
+of the noise. What a level that decides gets at least is found by trying: one where
 all nodes are split needs much of the budget, one where most end needs little, since what is left of
 the path measures them again.
 
@@ -29,6 +30,7 @@ from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
+from dpcore.irregular.planner import predicted_level_rmse
 from dpcore.irregular.variances import NodeVariances
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Measure
@@ -111,7 +113,11 @@ def is_worth_it(
         guessed_rows: likewise.
     """
     levels = _level_weights(split.tree, weights)
-    own = _repaired(_split_variances(split), _even_counts(split.tree, guessed_rows), counts)
+    own = _repaired(
+        np.square(predicted_level_rmse(split)).tolist(),
+        _even_counts(split.tree, guessed_rows),
+        counts,
+    )
     is_better = _geometric_mean(found.level_errors, levels) < _WORTH * _geometric_mean(own, levels)
     return found.ends < split.tree.height and is_better
 
@@ -124,27 +130,32 @@ def modelled_errors(plan: AdaptivePlan, guessed_rows: float | None, *, counts: b
         guessed_rows: a public guess of the rows of a tree, or None.
         counts: of counts, or of estimates.
     """
-    height, sizes = plan.tree.height, plan.tree.level_sizes
+    height = plan.tree.height
     if guessed_rows is None:
         errors = tuple(math.sqrt(each) for each in _ended_variances(plan, height))
         return Planned(plan=plan, level_errors=errors, ends=height)
     rows = _even_counts(plan.tree, guessed_rows)
-    ends = next(
-        (
-            level
-            for level, threshold in enumerate(plan.thresholds)
-            if plan.decides(level) and rows[level] < threshold
-        ),
-        height,
-    )
-    variances = _ended_variances(plan, ends)
-    errors = _repaired(variances[: ends + 1], rows, counts)
-    last = errors[-1]
-    inside = tuple(
-        math.hypot(last * sizes[ends] / sizes[level], rows[level])
-        for level in range(ends + 1, height + 1)
-    )
-    return Planned(plan=plan, level_errors=(*errors, *inside), ends=ends)
+    sparse = [
+        level
+        for level, threshold in enumerate(plan.thresholds)
+        if plan.decides(level) and rows[level] < threshold
+    ]
+    squares = _squares(plan, height, rows, counts)
+    for level in reversed(sparse):
+        # Some are split although their rows are few, as the noise of their decisions has it.
+        part = _part_above(plan, level, plan.thresholds[level] - rows[level])
+        squares = (1 - part) * _squares(plan, level, rows, counts) + part * squares
+    errors = tuple(np.sqrt(squares).tolist())
+    return Planned(plan=plan, level_errors=errors, ends=sparse[0] if sparse else height)
+
+
+def _squares(plan: AdaptivePlan, ends: int, rows: Sequence[float], counts: bool) -> Floats:
+    """(h + 1,) the mean squared errors of each level's nodes if all nodes of a level end."""
+    sizes = np.array(plan.tree.level_sizes, dtype=np.float64)
+    known = np.square(_repaired(_ended_variances(plan, ends), rows, counts))
+    inside = known[-1] * (sizes[ends] / sizes[ends + 1 :]) ** 2 + np.square(rows[ends + 1 :])
+    found: Floats = np.concatenate([known, inside])
+    return found
 
 
 def _candidates(plan: IrregularPlan, *, guessed: bool) -> Iterator[tuple[Fraction, ...]]:
@@ -200,6 +211,13 @@ def _variance(law: NoiseLaw | None) -> float:
     return math.inf if law is None else law.variance
 
 
+def _part_above(plan: AdaptivePlan, level: int, distance: float) -> float:
+    """The part of a level's nodes that are split, so many rows below the threshold; of the tails
+    of Laplace noise, which are wider than Gaussian ones."""
+    spread = math.sqrt(_variance(plan.decision_law(level) or plan.law(level)))
+    return 0.5 * math.exp(-math.sqrt(2) * distance / spread)
+
+
 def _even_counts(tree: Shape, rows: float) -> list[float]:
     return [rows / size for size in tree.level_sizes]
 
@@ -210,17 +228,6 @@ def _repaired(variances: Sequence[float], rows: Sequence[float], counts: bool) -
         math.sqrt(min(own, count**2 + count * math.sqrt(own)) if counts else own)
         for own, count in zip(variances, rows, strict=False)
     )
-
-
-def _split_variances(plan: IrregularPlan) -> list[float]:
-    """(h + 1,) the mean variances of the estimates of a plan that splits every node."""
-    if plan.tree.height == 0:
-        return [float(plan.class_variances[0][0])]
-    return NodeVariances(
-        tree=plan.tree,
-        variances=plan.variances_above_leaves,
-        leaf_variances=plan.leaf_variances,
-    ).level_means
 
 
 def _ended_variances(plan: AdaptivePlan, ends: int) -> list[float]:

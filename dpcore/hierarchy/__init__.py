@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "calendar": ("CALENDAR_LEVELS", "check_calendar", "universe_from_calendar"),
-    "domain": ("HierarchyDomain", "POLICIES"),
+    "domain": ("HierarchyDomain", "POLICIES", "hierarchy_domain_from_spec"),
     "entry": ("hierarchy_levels_of",),
     "leaves": (
         "MAX_DIGITS",

@@ -16,6 +16,6 @@ FACE = {
         "with_best_shares",
         "with_equal_shares",
     ),
-    "variances": ("plan_errors",),
+    "variances": ("NodeVariances", "plan_errors"),
     "widths": ("IrregularWidths", "irregular_widths", "node_margins"),
 }

@@ -1,0 +1,75 @@
+"""What the tests of adaptive hierarchies share: questions over small universes, and their
+releases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dpcore.release.in_memory import release_counts
+from dpcore.rows.keys import KeyList
+from tests.dpcore.hierarchy_questions import domain_of, release_plan_of
+
+# 4 groups of 5 codes each in 3 states, of which the last has a single group.
+GROUPS = universe_from_codes(
+    pa.array([f"{a}{b}{c}" for a in range(3) for b in range(1 if a == 2 else 4) for c in range(5)]),
+    (1, 1, 1),
+    levels=("state", "group", "block"),
+)
+DOMAIN = HierarchyDomain(universe=GROUPS, columns=("code",))
+
+
+def adaptive_question(
+    form: str | None = None,
+    *,
+    name: str = "places",
+    domain: HierarchyDomain | None = None,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+    budget: Budget | None = None,
+    keys: Sequence[str] = (),
+    public: bool = False,
+    counts: bool = True,
+    threshold: int = 12,
+    **fields: Any,
+) -> AdaptiveHierarchyQuestion:
+    """A question whose budget is split equally, and whose thresholds are all alike."""
+    domain = domain or (DOMAIN if form is None else domain_of(form))
+    budget = budget or Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    shape = domain.tree.shape
+    share = budget.amount / (shape.height + (not public))
+    plan = AdaptivePlan(
+        tree=shape,
+        unit=unit,
+        budget=budget,
+        level_amounts=(Fraction(0) if public else share,) + (share,) * shape.height,
+        thresholds=(threshold,) * shape.height,
+        decision_part=Fraction(0) if counts else Fraction(1, 5),
+        public_total=public,
+        keyed=bool(keys),
+    )
+    listed = KeyList(column="race", keys=tuple(keys)) if keys else None
+    return AdaptiveHierarchyQuestion(name=name, domain=domain, plan=plan, keys=listed, **fields)
+
+
+def released(
+    question: AdaptiveHierarchyQuestion, counts: np.ndarray[Any, Any], seed: int = 0
+) -> ReleasedAdaptiveHierarchy:
+    """A release of exact counts of the leaves, (keys * K,)."""
+    key = ReleaseKey(seed.to_bytes(32, "big"))
+    tree = release_counts(release_plan_of(question), {question.name: counts}, key).tree(
+        question.name
+    )
+    assert isinstance(tree, ReleasedAdaptiveHierarchy)
+    return tree

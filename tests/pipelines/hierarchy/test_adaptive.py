@@ -1,0 +1,199 @@
+"""Adaptive hierarchies by the command: plan, release, query, verify, export, the page; when a
+planned tree becomes one; every refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.hierarchy.question import HierarchyQuestion
+from pipelines.configuration import ConfigurationError, parse_configuration
+from pipelines.release_folder import ReleaseFolder
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.report_page import elements_of
+from tests.pipelines.test_querying import ask
+
+# 3 areas of 8 groups of 20 blocks; all rows are in the first group but for a few.
+CODES = [f"{number // 160}{number // 20 % 8}{number % 20:02}" for number in range(480)]
+ADD, RHO = {"epsilon": 1, "neighbors": "add_remove"}, {"rho": 0.5, "neighbors": "add_remove"}
+GUESS = {"rows": 700}
+
+
+class Blocks(Workspace):
+    """People of few blocks, and the table of all."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        pq.write_table(pa.table({"block": CODES}), folder / "blocks.parquet")
+        rng = np.random.default_rng(4)
+        places = np.concatenate([rng.integers(0, 20, 600), rng.integers(20, len(CODES), 100)])
+        people = pa.table(
+            {"block": [CODES[place] for place in places], "sex": ["f", "m"] * (len(places) // 2)}
+        )
+        for rows in self.rows.iterdir():
+            rows.unlink()
+        pq.write_table(people, self.rows / "people.parquet")
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        domain = {"kind": "hierarchy", "column": "block", "digits": [1, 1, 2]}
+        domain |= {"levels": ["area", "group", "block"]}
+        domain |= {"table": str(self.folder / "blocks.parquet")}
+        return {"name": "people", "domain": domain, "mechanism": "adaptive"}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {
+            "input": {"format": "parquet", "path": str(self.rows / "*.parquet")},
+            "privacy": ADD,
+            "trees": [
+                self.tree | {"guess": GUESS},
+                self.tree | {"name": "unbiased", "for": "estimates", "weight": 3},
+                self.tree | {"name": "keyed", "by": {"column": "sex", "keys": ["f", "m"]}},
+            ],
+        }
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A release. Tests only read it."""
+    made = Blocks(tmp_path_factory.mktemp("blocks"))
+    outcome = made.release()
+    assert outcome.code == 0, outcome.err
+    return made
+
+
+def nodes_of(workspace: Workspace, tree: str) -> list[dict[str, Any]]:
+    folder = ReleaseFolder(str(workspace.output))
+    rows: list[dict[str, Any]] = pa.Table.from_batches(folder.batches("nodes", tree)).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("tree", ["people", "unbiased", "keyed"])
+def test_its_nodes_say_where_they_ended(blocks: Blocks, tree: str) -> None:
+    rows = nodes_of(blocks, tree)
+    inside = [row for row in rows if row["ended"] is not None and row["ended"] < row["level"]]
+    assert inside and all(row["std_error"] is None and row["ci_low"] == 0 for row in inside)
+    assert all(row["std_error"] > 0 for row in rows if row not in inside)
+    totals = [row["count"] for row in rows if row["level"] == 0]
+    blocks_ = [row["count"] for row in rows if row["level"] == 3]
+    assert sum(totals) == sum(blocks_)
+
+
+def test_its_nodes_are_asked_for(blocks: Blocks) -> None:
+    rows = nodes_of(blocks, "people")
+    held = next(row for row in rows if row["level"] == 3 and row["ended"] == 2)["label"]
+    group, *children = ask(blocks, "node", "--path", held[:2], "--children", "--tree", "people")[
+        "answers"
+    ]
+    assert len(children) == 20 and all(child["std_error"] is None for child in children)
+    assert {child["ci_high"] for child in children} == {group["ci_high"]}
+    (whole,) = ask(blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children])[
+        "answers"
+    ]
+    assert whole["std_error"] == pytest.approx(group["std_error"])
+    (part,) = ask(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
+    assert part["std_error"] is None and part["ci_low"] <= part["estimate"] <= part["ci_high"]
+    top = ask(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
+    assert top[0]["label"] == "00"
+    narrow = ask(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
+    assert narrow["answers"][0]["ci_high"] < group["ci_high"]
+
+
+def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
+    verified = blocks.run("verify", blocks.output, "--key", blocks.key)
+    assert verified.code == 0, verified.out + verified.err
+    into = blocks.folder / "tables"
+    exported = blocks.run("export", blocks.output, "--to", "csv", "--into", into)
+    assert exported.code == 0, exported.err
+    page = elements_of((blocks.output / "report.html").read_text())
+    assert "a node of few rows is not split" in page.text
+    assert "700 rows in a tree, a public guess" in page.text
+    assert "Inside a node that was not split it goes from 0" in page.text
+    entry = ReleaseFolder(str(blocks.output)).manifest["trees"][0]  # type: ignore[index]
+    assert entry["mechanism"] == "adaptive" and entry["for"] == "counts"
+    assert entry["levels"][2]["split_from"] > 0 and "scale" in entry["levels"][2]["measured_again"]
+
+
+def test_its_plan_is_told(blocks: Blocks) -> None:
+    path = blocks.configure()
+    outcome = blocks.run("plan", path)
+    assert outcome.code == 0, outcome.err
+    assert "adaptive, for counts: a node of few rows is not split" in outcome.out
+    assert "700 rows, spread evenly" in outcome.out and "nodes end at level" in outcome.out
+    assert (
+        "split from" in outcome.out and '"if_all_split"' in blocks.run("plan", path, "--json").out
+    )
+
+
+def planned(workspace: Blocks, privacy: dict[str, Any], **changes: Any) -> Any:
+    settings = workspace.settings | {"privacy": privacy}
+    tree = workspace.tree | changes
+    settings["trees"] = [{key: value for key, value in tree.items() if value is not None}]
+    import yaml
+
+    return parse_configuration(yaml.safe_dump(settings), "a.yaml").plan().questions[0]
+
+
+def test_a_planned_tree_is_adaptive_where_the_guess_says_so(blocks: Blocks) -> None:
+    few = planned(blocks, ADD, mechanism=None, guess={"rows": 300})
+    many = planned(blocks, ADD, mechanism=None, guess={"rows": 10**8})
+    assert isinstance(few, AdaptiveHierarchyQuestion) and isinstance(many, HierarchyQuestion)
+    assert many == planned(blocks, ADD, mechanism=None)
+    assert isinstance(planned(blocks, ADD, guess={"rows": 10**8}), AdaptiveHierarchyQuestion)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [ADD, RHO, ADD | {"delta": 1e-6}, {"epsilon": 1, "neighbors": "substitute"}],
+    ids=["epsilon", "rho", "delta", "substitute"],
+)
+def test_every_guarantee_has_one(blocks: Blocks, privacy: dict[str, Any]) -> None:
+    question = planned(blocks, privacy, guess={"rows": 300})
+    assert isinstance(question, AdaptiveHierarchyQuestion)
+    assert question.plan.budget == question.budget
+
+
+ADAPTIVE = "does not go with the mechanism adaptive"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"measure": {"column": "sex", "lower": 0, "upper": 1}}, f"measure: {ADAPTIVE}"),
+        ({"invariants": "area"}, f"invariants: {ADAPTIVE}"),
+        ({"level_budgets": "equal"}, f"level_budgets: {ADAPTIVE}"),
+        ({"estimation": "least_squares"}, f"estimation: {ADAPTIVE}"),
+        ({"node_weights": {"": 1}}, f"node_weights: {ADAPTIVE}"),
+        (
+            {"objective": "relative", "alpha": 0.5},
+            "mechanism: adaptive goes with the objective nodes",
+        ),
+        ({"guess": {"rows": 0}}, "guess.rows: 0 must be"),
+        ({"guess": {"rows": 1, "row": 2}}, "guess.row: unknown key; did you mean rows?"),
+        ({"guess": [1, 2, 3, 4]}, "guess: belongs to the objective relative"),
+        ({"for": "people"}, "for: 'people' must be counts or estimates"),
+        (
+            {"mechanism": None, "for": "counts"},
+            "for: goes with the mechanism adaptive, and with planned where a guess has rows",
+        ),
+        (
+            {"mechanism": "tree", "guess": GUESS},
+            "guess: goes with the mechanisms planned and adaptive",
+        ),
+        (
+            {"mechanism": None, "guess": GUESS, "level_budgets": "equal"},
+            "guess: does not go with level_budgets",
+        ),
+    ],
+)
+def test_refusals(blocks: Blocks, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        planned(blocks, ADD, **changes)
+    assert str(refused.value).startswith(f"a.yaml: trees[0].{sentence}")
