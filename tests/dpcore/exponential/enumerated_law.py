@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.exponential import choosing
+from dpcore.exponential import choosing, places
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.randomness import RandomStream
 
@@ -34,7 +34,9 @@ def flip_law(weights: list[Fraction]) -> list[Fraction]:
                 continue
             more = [each * chance for each in others]
             fewer = [each * (1 - chance) for each in others]
-            others = [a + b for a, b in zip([*fewer, Fraction(0)], [Fraction(0), *more], strict=True)]
+            others = [
+                a + b for a, b in zip([*fewer, Fraction(0)], [Fraction(0), *more], strict=True)
+            ]
         found.append(weight * sum(each / (number + 1) for number, each in enumerate(others)))
     return found
 
@@ -81,25 +83,31 @@ class _Choices:
         return None
 
 
-def _runs(counts: tuple[int, ...], plan: ExponentialPlan) -> Iterator[tuple[_Choices, object]]:
+def _runs(
+    counts: tuple[int, ...], plan: ExponentialPlan, levels: int
+) -> Iterator[tuple[_Choices, object]]:
     prescribed: list[int] | None = []
+    places._turns.cache_clear()
     while prescribed is not None:
         run = _Choices(prescribed)
         with (
-            patch.object(choosing, "STEPS", STEPS),
-            patch.object(choosing, "_DOUBLINGS", DOUBLINGS),
+            patch.object(places, "STEPS", STEPS),
+            patch.object(places, "DOUBLINGS", DOUBLINGS),
+            patch.object(places, "LEVELS", levels),
+            patch.object(places, "chosen_by_weight", run.by_weight),
             patch.object(choosing, "chosen_by_weight", run.by_weight),
             patch.object(choosing, "permuted_and_flipped", run.by_flips),
         ):
             stream = RandomStream(bytes(32))
             yield run, choosing.chosen_quantiles(np.array(counts, np.int64), plan, stream)
         prescribed = run.following()
+    places._turns.cache_clear()
 
 
-def enumerated_law(counts: tuple[int, ...], plan: ExponentialPlan) -> Law:
+def enumerated_law(counts: tuple[int, ...], plan: ExponentialPlan, levels: int = 1) -> Law:
     """The exact probability of every outcome: the cells of the quantiles and the shares below."""
     law: Law = {}
-    for run, found in _runs(counts, plan):
+    for run, found in _runs(counts, plan, levels):
         outcome = tuple(found.cells.tolist()), tuple(found.shares.tolist())  # type: ignore[attr-defined]
         law[outcome] = law.get(outcome, Fraction(0)) + run.probability
     assert sum(law.values()) == 1

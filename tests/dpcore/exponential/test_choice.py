@@ -12,7 +12,7 @@ from dpcore.exponential.choice import chosen_by_weight, permuted_and_flipped, un
 from dpcore.noise.randomness import RandomStream, public_stream
 from tests.dpcore.exponential.enumerated_law import flip_law, weight_law
 
-WEIGHTS = np.array([0.5, 1.0, 2.0**-40, 0.125, 1.0, 0.7])
+WEIGHTS = np.array([0.5, 1.0, 2.0**-60, 0.125, 1.0, 0.7])
 DRAWS = 20_000
 # Of each test here, over all cells.
 FALSE_ALARM = 1e-6
@@ -50,21 +50,21 @@ class Prescribed(RandomStream):
 
 
 def test_a_choice_by_weight_is_decided_by_the_last_bit() -> None:
-    """Units of 2^-93: a number below the first weight is the first, the weight itself the next."""
-    weights = np.array([2.0**-40 * (1 + 2.0**-52), 0.25, 1.0])
-    first = int(Fraction(weights[0]) * 2**93)
-    total = sum(int(Fraction(each) * 2**93) for each in weights.tolist())
+    """Units of 2^-124: a number below the first weight is the first, the weight itself the next."""
+    weights = np.array([2.0**-60 * (1 + 2.0**-52), 0.25, 1.0])
+    first = int(Fraction(weights[0]) * 2**124)
+    total = sum(int(Fraction(each) * 2**124) for each in weights.tolist())
     size = (total - 1).bit_length()
     shift = 8 * ((size + 7) // 8) - size
-    for drawn, wanted in ((first - 1, 0), (first, 1), (first + 2**91, 2), (total - 1, 2)):
+    for drawn, wanted in ((first - 1, 0), (first, 1), (first + 2**122, 2), (total - 1, 2)):
         assert chosen_by_weight(weights, Prescribed(drawn << shift)) == wanted
 
 
 def test_sums_of_many_weights_are_exact() -> None:
     weights = np.full(2**17, 1.0 - 2.0**-53)
     assert chosen_by_weight(weights, RandomStream(bytes(32))) < 2**17
-    total = 2**17 * int(Fraction(1.0 - 2.0**-53) * 2**93)
-    shift = 8 * 14 - (total - 1).bit_length()
+    total = 2**17 * int(Fraction(1.0 - 2.0**-53) * 2**124)
+    shift = 8 * ((total.bit_length() + 7) // 8) - (total - 1).bit_length()
     assert chosen_by_weight(weights, Prescribed((total - 1) << shift)) == 2**17 - 1
 
 

@@ -18,7 +18,10 @@ NINE = tuple(Fraction(each, 10) for each in range(1, 10))
 
 
 def plan_of(
-    cells: int, quantiles: tuple[Fraction, ...], amount: Fraction, measure: Measure = Measure.EPSILON
+    cells: int,
+    quantiles: tuple[Fraction, ...],
+    amount: Fraction,
+    measure: Measure = Measure.EPSILON,
 ) -> ExponentialPlan:
     budget = Budget(measure=measure, amount=amount)
     return ExponentialPlan(cells=cells, unit=ADD_REMOVE_ROW, budget=budget, quantiles=quantiles)

@@ -15,7 +15,7 @@ import pytest
 
 from dpcore.exponential import choosing
 from dpcore.exponential import plan as planning
-from dpcore.exponential.choosing import STEPS, _Part, _sides
+from dpcore.exponential.choosing import _Part, _sides
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.randomness import RandomStream
 from dpcore.privacy.budget import Budget, Measure, Neighbors
@@ -106,7 +106,7 @@ def test_no_neighbours_lose_more_than_the_budget(
 
 
 # Cells without rows, just below the wanted rank: all that is likely moves one way.
-EMPTY = 3000
+EMPTY = 1500
 
 
 def crafted(part: Fraction, unit: PrivacyUnit) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +143,7 @@ def single_loss(plan: ExponentialPlan, pair: tuple[np.ndarray, np.ndarray]) -> f
 
 def _flips(weights: np.ndarray) -> np.ndarray:
     # Most of the integral is near 0: u is t^8.
-    nodes, masses = np.polynomial.legendre.leggauss(400)
+    nodes, masses = np.polynomial.legendre.leggauss(200)
     t = (nodes + 1) / 2
     with np.errstate(divide="ignore"):
         each = np.log1p(-weights[:, None] * t**8)
@@ -165,7 +165,7 @@ def test_a_rate_30_percent_too_large_is_found(
     # A choice that is e^2 / 8-zCDP has the range e.
     claimed = float(amount) if measure is Measure.EPSILON else math.sqrt(8 * amount)
     lost = single_loss(plan, pair) / claimed
-    assert 0.85 < lost <= 1
+    assert 0.8 < lost <= 1
     plan.__dict__["rates"] = {0: plan.rates[0] * 13 / 10}
     assert single_loss(plan, pair) / claimed > 1
 
@@ -187,13 +187,21 @@ def test_a_budget_spent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worst(plan_of(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))) > 1
 
 
-@pytest.mark.parametrize("numerator", [1, STEPS // 3 * 2 + 1, 2 * STEPS - 1])
+def test_places_in_two_turns_lose_no_more() -> None:
+    """A place of a run of a cell: four to a cell."""
+    plan = plan_of((Fraction(2, 5), Fraction(1, 2)), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan, levels=2))
+    pairs = [pair for pair in neighbours(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
+    assert max(largest_loss(law(one), law(two)) for one, two in pairs) <= 2
+
+
+@pytest.mark.parametrize("numerator", [1, 333, 500, 999])
 def test_a_row_more_is_a_row_more_on_one_side(numerator: int) -> None:
     for rows in range(50):
         sizes = []
         for own in (rows, rows + 1):
             part = _Part(0, np.array([2, own, 3], np.int64), 0.0, 1.0)
-            lower, upper = _sides(part, 1, numerator)
+            lower, upper = _sides(part, 1, Fraction(numerator, 1000))
             sizes.append((lower.counts[-1], upper.counts[0]))
             assert lower.counts.sum() + upper.counts.sum() == 5 + own
         moved = np.array(sizes[1]) - np.array(sizes[0])

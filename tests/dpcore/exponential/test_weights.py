@@ -34,18 +34,14 @@ def test_they_are_the_exponentials(rate: Fraction) -> None:
 
 
 @pytest.mark.parametrize("rate", RATES[:3])
-@pytest.mark.parametrize("nearest, step", [(0, 0), (3, 1), (0, 7), (100, 2**20), (5, 2**35)])
-def test_means_are_those_of_all_places(rate: Fraction, nearest: int, step: int) -> None:
+@pytest.mark.parametrize("step", [0, 1, 7, 2**20, 2**35])
+def test_means_are_those_of_all_places(rate: Fraction, step: int) -> None:
     """The sum of a geometric series, in rationals."""
-    found = Weights(rate).means(np.array([nearest]), np.array([step]), 12)[0]
-    each = [exactly(rate * (nearest + step * place)) for place in range(3)]
-    ratio = exactly(rate * step)
-    if step == 0:
-        wanted = each[0]
-    else:
-        wanted = each[0] * (1 - exactly(rate * step * 4096)) / (1 - ratio) / 4096
-    if wanted > Fraction(1, 10**80):
-        assert off(found, wanted) < ERROR
+    found = Weights(rate).means(np.array([step]), 12)[0]
+    wanted = Fraction(1)
+    if step:
+        wanted = (1 - exactly(rate * step * 4096)) / (1 - exactly(rate * step)) / 4096
+    assert off(found, wanted) < ERROR
 
 
 def test_a_weight_of_too_low_a_rate_is_found() -> None:
@@ -59,4 +55,4 @@ def test_they_are_the_same_bits_everywhere() -> None:
     assert [each.hex() for each in found.tolist()] == SEEN
 
 
-SEEN = ["0x1.ff7cfe5472385p-1", "0x1.78b56362cef38p-2", "0x1.6d0ebbb4cbc3dp-18"]
+SEEN = ["0x1.ff7cfe56f1a9ep-1", "0x1.78b56362cef37p-2", "0x1.240572f47cb87p-18"]
