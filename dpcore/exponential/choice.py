@@ -1,6 +1,6 @@
 """Exact choices among candidates by their weights: the laws are those of the weights to the bit.
 
-A weight is a float64, that is a whole number of units of 2^-93 where it is at least 2^-40, so its
+A weight is a float64, that is a whole number of units of 2^-124 where it is at least 2^-60, so its
 law is drawn without rounding: uniform whole numbers by rejection, and comparisons of whole numbers.
 
     chosen_by_weight      P(j) = w_j / sum of all w: the exponential mechanism
@@ -21,26 +21,28 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.randomness import RandomStream
 
-_LIMB = 31
+_LIMB, _LIMBS = 31, 4
 _MASK = 2**_LIMB - 1
-_COIN_BITS, _REST_BITS = 53, 40
+_COIN_BITS, _REST_BITS = 53, 64
 
 
 def chosen_by_weight(weights: Floats, stream: RandomStream) -> int:
     """The number of a candidate, chosen with a probability that is proportional to its weight.
 
     Args:
-        weights: (n,) from 2^-40 to 2, n at most 2^26.
+        weights: (n,) from 2^-60 to 2, n at most 2^26.
         stream: of this choice.
 
     >>> chosen_by_weight(np.array([1.0]), RandomStream(bytes(32)))
     0
     """
-    high, middle, low = _running_sums(weights)
+    limbs = _running_sums(weights)
 
     def upto(place: int) -> int:
-        limbs = int(high[place]), int(middle[place]), int(low[place])
-        return (limbs[0] << 2 * _LIMB) + (limbs[1] << _LIMB) + limbs[2]
+        found = 0
+        for limb in limbs:
+            found = (found << _LIMB) + int(limb[place])
+        return found
 
     last = len(weights) - 1
     drawn = uniform_below(upto(last), stream)
@@ -51,10 +53,10 @@ def permuted_and_flipped(weights: Floats, stream: RandomStream) -> int:
     """The number of a candidate, chosen by permute-and-flip.
 
     Args:
-        weights: (n,) from 2^-40 to 1, of which one is 1.
+        weights: (n,) from 2^-60 to 1, of which one is 1.
         stream: of this choice.
 
-    >>> permuted_and_flipped(np.array([2.0**-40, 1.0]), RandomStream(bytes(32)))
+    >>> permuted_and_flipped(np.array([2.0**-60, 1.0]), RandomStream(bytes(32)))
     1
     """
     scaled = weights * 2.0**_COIN_BITS
@@ -77,16 +79,17 @@ def uniform_below(bound: int, stream: RandomStream) -> int:
             return drawn
 
 
-def _running_sums(weights: Floats) -> tuple[Integers, Integers, Integers]:
-    """The sums of the weights up to each, in units of 2^-93 and limbs of 31 bits, of which the
-    first alone may have more."""
-    limbs = []
+def _running_sums(weights: Floats) -> list[Integers]:
+    """The sums of the weights up to each, (n,), in units of 2^-124 and limbs of 31 bits, of which
+    only the first may have more."""
+    limbs: list[Integers] = []
     rest = weights
-    for _ in range(3):
+    for _ in range(_LIMBS):
         rest = rest * 2.0**_LIMB
         whole = np.floor(rest)
         limbs.append(np.cumsum(whole.astype(np.int64)))
         rest = rest - whole
-    high, middle, low = limbs
-    middle = middle + (low >> _LIMB)
-    return high + (middle >> _LIMB), middle & _MASK, low & _MASK
+    for number in range(_LIMBS - 1, 0, -1):
+        limbs[number - 1] = limbs[number - 1] + (limbs[number] >> _LIMB)
+        limbs[number] = limbs[number] & _MASK
+    return limbs

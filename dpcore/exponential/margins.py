@@ -5,12 +5,13 @@ cell that was chosen for it. With n rows in all, K cells and the rate g of a cho
 
     a cell    weighs exp(-g d), and one of distance 0 weighs 1. So P(d >= x) <= K exp(-g x), by
               the exponential mechanism as by permute-and-flip.
-    a place   of K STEPS, one of which is no further than half a step of a cell, n / (2 STEPS), from
-              the wanted rank: P(d >= x + n / (2 STEPS)) <= K STEPS exp(-g x).
+    a place   of K PLACES, one of which has distance 0: P(d >= x) <= K PLACES exp(-g x). Its middle,
+              where rows are parted, is off by half its ranks more, at most n / (2 PLACES), and by
+              half a row, since sides have whole numbers of rows.
 
 Between two chosen places, off by e and e', the q-quantile wants a rank that is off by (1 - q) e +
-q e', and half a row more, since a place's sides have whole numbers of rows. The margins of a path
-each hold with their part of the probability, so all do together.
+q e'. The margins of a path each hold with their part of the probability, so all do together. The
+ranks of a cell are no further than those of a place in it.
 
 Where rows lie densely a choice is off by a two-sided exponential law of rate g: a standard
 deviation of sqrt(2) / g, along a path by the same sums. The model has this; it is less where cells
@@ -24,7 +25,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dpcore.exponential.choosing import STEPS
+from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
 from dpcore.exponential.weights import FLOOR
@@ -65,9 +66,8 @@ def _along(plan: ExponentialPlan, path: tuple[Rank, ...], failure: float) -> Mar
     for rank in path:
         part = float(rank.part)
         shifted = Margin(*((1 - part) * a + part * b for a, b in zip(low, high, strict=True)))
-        own = _own(plan, rank, failure)
-        wanted = Margin(shifted.rows + own.rows, shifted.share + own.share)
-        bound = Margin(wanted.rows + 0.5, wanted.share)
+        wanted = Margin(shifted.rows + _own(plan, rank, failure), shifted.share)
+        bound = Margin(wanted.rows + 0.5, wanted.share + 1 / (2 * PLACES))
         low, high = _beside(rank, path, bound, (low, high))
     return wanted
 
@@ -79,13 +79,12 @@ def _beside(
     return (bound, ends[1]) if path[-1].place > rank.place else (ends[0], bound)
 
 
-def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> Margin:
-    """How far one choice is off, with a probability of at most `failure` beyond."""
-    candidates = plan.cells * (1 if rank.is_last else STEPS)
+def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> float:
+    """How many rows one choice is off, with a probability of at most `failure` beyond."""
+    candidates = plan.cells * (1 if rank.is_last else PLACES)
     # What the floor of the weights adds.
-    left = failure - plan.cells * FLOOR
-    rows = math.log(candidates / left) / float(plan.rate(rank)) if left > 0 else math.inf
-    return Margin(rows, 0.0 if rank.is_last else 1 / (2 * STEPS))
+    left = failure - candidates * FLOOR
+    return math.log(candidates / left) / float(plan.rate(rank)) if left > 0 else math.inf
 
 
 def rank_errors(plan: ExponentialPlan) -> list[float]:

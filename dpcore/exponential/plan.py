@@ -40,8 +40,8 @@ from dpcore.refusal import Refusal
 from dpcore.trees.uniform import Tree
 
 # What a choice costs more, because weights are rounded.
-SLACK = Fraction(1, 2**28)
-# The least rate: distances that matter are below 2^46 steps of a part's denominator.
+SLACK = Fraction(1, 2**27)
+# The least rate: ranks fit in 64 bits where weights still fall.
 _LEAST_RATE = Fraction(1, 2**20)
 _ROOT_BITS = 64
 

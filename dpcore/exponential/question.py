@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.exponential.choosing import STEPS, ChosenQuantiles
+from dpcore.exponential.choosing import ChosenQuantiles
 from dpcore.exponential.forest import ExponentialForest, chosen_of
 from dpcore.exponential.margins import Margin, margins
+from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.tables import chosen_table
 from dpcore.ordered.make import OrderedDomain, make_domain
@@ -156,7 +157,7 @@ class ExponentialQuestion(TreeQuestion):
             "keys": None if self.keys is None else self.keys.spec(),
             "budget": str(self.plan.budget.amount),
             "quantiles": list(self.quantiles),
-            "steps": STEPS,
+            "places": PLACES,
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
@@ -191,8 +192,8 @@ def exponential_question_from_spec(
     spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
 ) -> ExponentialQuestion:
     """The question of a specification, as `ExponentialQuestion.spec` tells it."""
-    if spec["steps"] != STEPS:
-        raise ValueError(f"steps: {spec['steps']} is not {STEPS}")
+    if spec["places"] != PLACES:
+        raise ValueError(f"places: {spec['places']} is not {PLACES}")
     domain = make_domain(spec["domain"])
     plan = ExponentialPlan(
         cells=domain.cells,

@@ -8,7 +8,8 @@ point is used, except that of sums `math.fsum`, which rounds correctly too.
 
     ERROR   a table's entry is off by less than 2^-52 of itself, and a weight is a product of at
             most 62 entries: by less than 2^-45. The 2^i-th power of one, i < 12, by less than
-            2^(i - 45) (1 + 2^-20), so a product of 12 halves of 1 + power by less than 2^-31.
+            2^(i - 45) (1 + 2^-20), so a product of 12 halves of 1 + power by less than 2^-32, and
+            a weight times two of these by less than 2^-30.
 
 A product below 2^-1022 loses digits, or is 0: no weight is used by itself, but beside `FLOOR`.
 """
@@ -25,9 +26,9 @@ from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
 
 # How far a weight is from the exponential, in relative terms.
-ERROR = Fraction(1, 2**31)
+ERROR = Fraction(1, 2**30)
 # The least weight: what is far from the wanted rank is no likelier than this, beside 1.
-FLOOR = 2.0**-40
+FLOOR = 2.0**-60
 # A power is enclosed with so many bits more than a float64 has.
 _GUARD_BITS = 30
 _DIGIT_BITS, _DIGITS = 8, 8
@@ -63,17 +64,18 @@ class Weights:
             found = found * self._tables[digit][above & 255]
         return found
 
-    def means(self, nearest: Integers, steps: Integers, doublings: int) -> Floats:
-        """The mean weights of ``nearest + k steps`` over k from 0 to 2^doublings - 1.
+    def means(self, steps: Integers, doublings: int) -> Floats:
+        """The mean weights of ``k steps`` over k from 0 to 2^doublings - 1, (n,).
 
-        A geometric sum: with s = exp(-rate step) it is exp(-rate nearest) times the product of
-        (1 + s^(2^i)) / 2 over the doublings i: positive terms alone, so nothing cancels.
+        A geometric sum: with s = exp(-rate step) it is the product of (1 + s^(2^i)) / 2 over the
+        doublings i: positive terms alone, so nothing cancels.
 
         Args:
-            nearest, steps: at least 0, (n,).
+            steps: at least 0, (n,).
             doublings: at most 12.
         """
-        found, power = self.at(nearest), self.at(steps)
+        power = self.at(steps)
+        found = np.ones(len(power))
         for _ in range(doublings):
             found = found * ((1.0 + power) * 0.5)
             power = power * power

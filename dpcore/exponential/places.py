@@ -1,0 +1,100 @@
+"""Places inside cells, where a quantile parts the rows for those below and above it.
+
+A cell's rows are parted into STEPS runs of ranks of one length, each of these again, LEVELS times:
+its places. A place's distance is that of the wanted rank from its run, so the one that holds the
+wanted rank has 0, whatever number of rows the cell has. Every place has the weight of its distance
+divided by the number of places of a cell, so that an empty cell weighs as much as one of its kind.
+
+A place is chosen in turns: the cell by the mean weight of its places, the run within, and so on.
+Together that is one choice among all places. The mean over the places of a run that does not hold
+the wanted rank is a geometric series; of the one run of each turn that does, its parts are looked
+at one by one.
+
+A turn works in units of which 1 / (scale STEPS^turn) is a row. In these every run, and in those of
+the turns below every step from a run to the next, is as long as the cell is in units of the first.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.exponential.choice import chosen_by_weight
+from dpcore.exponential.weights import FLOOR, Weights, weights_of
+from dpcore.noise.randomness import RandomStream
+
+DOUBLINGS, LEVELS = 12, 2
+STEPS = 2**DOUBLINGS
+PLACES = STEPS**LEVELS
+# Distances beyond fit in no 64 bits, and weigh nothing: a rate is at least 2^-20 a row.
+_LARGEST = 2**62
+
+
+def chosen_place(
+    before: Integers, upto: Integers, rate: Fraction, scale: int, stream: RandomStream
+) -> tuple[int, Fraction]:
+    """A cell, and the share of its rows below the middle of the place chosen in it.
+
+    Args:
+        before, upto: (n,) where the ranks of cells begin and end, less the wanted one, in units of
+            which ``scale`` are a row.
+        rate: of the weights, in rows.
+        scale: at most 2^16.
+        stream: of this choice.
+    """
+    turns = _turns(rate, scale)
+    outside = np.maximum(np.maximum(before, -upto), 0)
+    rows = upto - before
+    weights = turns[0].at(outside) * _below(turns, 0, rows)
+    for cell in np.flatnonzero((before < 0) & (upto > 0)).tolist():
+        weights[cell] = math.fsum(_parts(turns, 1, int(before[cell]), int(rows[cell]))) / STEPS
+    chosen = chosen_by_weight(weights + FLOOR, stream)
+    start, length, number = int(before[chosen]), int(rows[chosen]), 0
+    for turn in range(1, LEVELS + 1):
+        part = chosen_by_weight(_parts(turns, turn, start, length) + FLOOR, stream)
+        start, number = STEPS * start + part * length, STEPS * number + part
+    return chosen, Fraction(2 * number + 1, 2 * STEPS**LEVELS)
+
+
+@lru_cache(maxsize=256)
+def _turns(rate: Fraction, scale: int) -> tuple[Weights, ...]:
+    """The weights in the units of every turn."""
+    return tuple(weights_of(rate / (scale * STEPS**turn)) for turn in range(LEVELS + 1))
+
+
+def _below(turns: tuple[Weights, ...], turn: int, rows: Integers) -> Floats:
+    """(n,) the mean weights of the places of runs, of which the nearest is at distance 0.
+
+    Args:
+        turns: from `_turns`.
+        turn: of the runs.
+        rows: (n,) their lengths.
+    """
+    found = np.ones(len(rows))
+    for weights in turns[turn + 1 :]:
+        found = found * weights.means(rows, DOUBLINGS)
+    return found
+
+
+def _parts(turns: tuple[Weights, ...], turn: int, start: int, rows: int) -> Floats:
+    """(STEPS,) the mean weights of the places of the parts of a run.
+
+    Args:
+        turns: from `_turns`.
+        turn: of the parts.
+        start: where the ranks of the run begin, less the wanted one, in the units of the run.
+        rows: the length of the run, in its units as in those of its parts of these.
+    """
+    starts = [STEPS * start + part * rows for part in range(STEPS)]
+    outside = [max(each, -each - rows, 0) for each in starts]
+    clipped = np.array([min(each, _LARGEST) for each in outside], np.int64)
+    found: Floats = turns[turn].at(clipped) * _below(turns, turn, np.array([rows], np.int64))
+    if turn < LEVELS:
+        for part, begin in enumerate(starts):
+            if begin < 0 < begin + rows:
+                found[part] = math.fsum(_parts(turns, turn + 1, begin, rows)) / STEPS
+    return found

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.exponential.weights import ERROR, Weights
+from dpcore.noise.exponential_bounds import exp_bounds
+
+RATES = [Fraction(1, 2**36), Fraction(1, 3000), Fraction(355, 113), Fraction(20)]
+
+
+def exactly(exponent: Fraction) -> Fraction:
+    low, high = exp_bounds(exponent, 400)
+    return Fraction(low + high, 2**401)
+
+
+def off(found: float, wanted: Fraction) -> Fraction:
+    """The relative error."""
+    return abs(Fraction(found) / wanted - 1)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_they_are_the_exponentials(rate: Fraction) -> None:
+    numbers = [0, 1, 2, 255, 256, 257, 99_999, 2**40 + 12345, 2**62]
+    numbers += [int(Fraction(each, 10) / rate) for each in (1, 37, 200)]
+    for number, found in zip(numbers, Weights(rate).at(np.array(numbers)), strict=True):
+        if rate * number < 200:
+            assert off(found, exactly(rate * number)) < Fraction(1, 2**45)
+        else:
+            assert 0 <= found < math.exp(-199)
+
+
+@pytest.mark.parametrize("rate", RATES[:3])
+@pytest.mark.parametrize("step", [0, 1, 7, 2**20, 2**35])
+def test_means_are_those_of_all_places(rate: Fraction, step: int) -> None:
+    """The sum of a geometric series, in rationals."""
+    found = Weights(rate).means(np.array([step]), 12)[0]
+    wanted = Fraction(1)
+    if step:
+        wanted = (1 - exactly(rate * step * 4096)) / (1 - exactly(rate * step)) / 4096
+    assert off(found, wanted) < ERROR
+
+
+def test_a_weight_of_too_low_a_rate_is_found() -> None:
+    """The comparison above sees what is off by a part in 2^40."""
+    wrong = Weights(Fraction(1, 3000) * (1 + Fraction(1, 2**40)))
+    assert off(wrong.at(np.array([60_000]))[0], exactly(Fraction(20))) > Fraction(1, 2**45)
+
+
+def test_they_are_the_same_bits_everywhere() -> None:
+    found = Weights(Fraction(1, 1000)).at(np.array([1, 1000, 12345]))
+    assert [each.hex() for each in found.tolist()] == SEEN
+
+
+SEEN = ["0x1.ff7cfe56f1a9ep-1", "0x1.78b56362cef37p-2", "0x1.240572f47cb87p-18"]
