@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -112,6 +113,14 @@ KINDS: dict[str, Kind] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=hypercube_tree,
+    ),
+    # An ordered domain whose section names the mechanism.
+    "factorised": Kind(
+        section=None,
+        plan_entry=factorised_entry,
+        plan_lines=factorised_lines,
+        target=factorised_target,
+        summary_lines=ordered_summary,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": Kind(

@@ -5,9 +5,10 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "dense": ("Read",),
     "forest": ("FactorisedForest", "errors_of"),
     "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "plan_strategy", "told_tree"),
+    "read": ("Read",),
     "strategies": ("strategy_from_spec",),
+    "widths": ("NormalWidths",),
 }

@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.optimum import prefix_gram, range_gram, rank_gram
+from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 
 # Of the entries: a column of norm 1 is a column of whole numbers of this norm.
@@ -31,39 +31,6 @@ _NEAREST = 0.4, 0.6
 # Products of whole numbers are exact in floating point below this.
 _EXACT = 2**53
 _DIGITS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Read:
-    """What is read of the cells: which G the strategy is best for.
-
-    Args:
-        kind: "cdf", "quantiles" (shares: the quantiles) or "ranges" (widths, in cells).
-        shares, widths: of these kinds.
-    """
-
-    kind: str
-    shares: tuple[float, ...] = ()
-    widths: tuple[int, ...] = ()
-
-    def gram(self, cells: int) -> Floats:
-        """G on so many cells."""
-        if self.kind == "quantiles":
-            return rank_gram(cells, self.shares)
-        if self.kind == "ranges":
-            return range_gram(cells, self.widths)
-        return prefix_gram(cells)
-
-    def spec(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {"kind": self.kind, "shares": list(self.shares), "widths": list(self.widths)}
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, object]) -> Read:
-        """The inverse of `spec`."""
-        shares, widths = spec["shares"], spec["widths"]
-        assert isinstance(shares, list) and isinstance(widths, list)
-        return cls(kind=str(spec["kind"]), shares=tuple(shares), widths=tuple(widths))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +68,7 @@ class DenseStrategy(Strategy):
 
     @property
     def largest(self) -> int:
-        return int(self._of.entries.max())
+        return int(np.abs(self._of.entries).max())
 
     @property
     def column_norm(self) -> int:
@@ -220,8 +187,7 @@ def _matrix(strategy: DenseStrategy) -> _Matrix:
 def _scaled(read: Read, weights: tuple[float, ...], scale: int) -> Floats:
     """The triangular factor of X, times the scale."""
     root = np.sqrt(np.array(weights))
-    gram = read.gram(len(weights))
-    values, vectors = np.linalg.eigh(root[:, None] * gram * root)
+    values, vectors = np.linalg.eigh(root[:, None] * read.gram(len(weights)) * root)
     roots = np.sqrt(np.maximum(values, 0.0))
     information = (vectors * roots) @ vectors.T / root[:, None] / root
     information /= information.diagonal().max()

@@ -13,12 +13,18 @@ Source: Rao 1973, section 4a.9 (least squares under a restriction).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.read import Read
+
+# Ranges of a width, or of all, whose errors are looked at.
+_LOOKED_AT = 2048
 
 
 class FactorisedErrors:
@@ -53,10 +59,31 @@ class FactorisedErrors:
         """(K,) of every prefix."""
         return self._less_total(self._strategy.prefix_variances * self._noise, self.alpha)
 
-    @property
-    def prefix_rmse(self) -> float:
-        """The root mean square error of a prefix, over all K, in rows."""
-        return float(np.sqrt(self.prefixes.mean()))
+    def rmse(self, read: Read) -> float:
+        """The root mean square error of what is read, in rows: of a prefix, over all K; of prefix -
+        q total, over these and the q; of a range, over the widths and the places of each."""
+        if read.kind == "ranges":
+            return math.sqrt(np.mean([self._mean_of(*each) for each in self._ranges(read)]))
+        found = self.prefixes
+        if read.kind == "quantiles":
+            shares = np.array(read.shares)[:, None]
+            found = found + self.total * (shares**2 - 2 * shares * self.alpha)
+        return math.sqrt(found.mean())
+
+    def _ranges(self, read: Read) -> Iterator[tuple[Integers, Integers]]:
+        """Ranges of each width, or of all, that are spread evenly."""
+        cells = self._tree.leaves
+        for width in read.widths:
+            starts = np.unique(np.linspace(0, cells - width, _LOOKED_AT).astype(np.int64))
+            yield starts, starts + width
+        if not read.widths:
+            # Multiples of the golden ratio and of the root of two are spread evenly together.
+            place = np.arange(1, _LOOKED_AT + 1) * np.array([[0.6180339887498949], [2**0.5]])
+            ends = np.sort((place % 1 * cells).astype(np.int64), axis=0)
+            yield ends[0], ends[1] + 1
+
+    def _mean_of(self, starts: Integers, stops: Integers) -> float:
+        return float(self.ranges(starts, stops).mean())
 
     @cached_property
     def levels(self) -> list[Floats]:

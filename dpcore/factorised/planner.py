@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dpcore.factorised.dense import DenseStrategy, Read, dense_strategy
+from dpcore.factorised.dense import DenseStrategy, dense_strategy
 from dpcore.factorised.optimum import optimal_weights
+from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
 from dpcore.trees.uniform import Tree
@@ -41,7 +42,8 @@ def plan_strategy(cells: int, read: Read) -> Strategy:
 
 def best_strategy(cells: int, read: Read) -> DenseStrategy:
     """The best strategy that there is, to a part in a thousand of the variance."""
-    return dense_strategy(read, tuple(optimal_weights(read.gram, cells).weights.tolist()))
+    found = optimal_weights(lambda size: read.on_fewer(cells, size).gram(size), cells)
+    return dense_strategy(read, tuple(found.weights.tolist()))
 
 
 def told_tree(cells: int) -> Tree:

@@ -27,7 +27,7 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def largest(self) -> int:
-        """max M_ij. No entry is negative."""
+        """max |M_ij|."""
 
     @property
     @abstractmethod
@@ -37,12 +37,11 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def column_distance(self) -> int:
-        """max_ij |m_i - m_j|^2 over pairs of columns, or a little more; at most twice the norm,
-        since no entry is negative."""
+        """max_ij |m_i - m_j|^2 over pairs of columns, or a little more."""
 
     @abstractmethod
     def measured(self, counts: Integers) -> Integers:
-        """M x modulo 2^64, (rows, K) -> (rows, K): exact below 2^63."""
+        """M x modulo 2^64, (rows, K) -> (rows, K): exact below 2^63 in size."""
 
     @abstractmethod
     def estimated(self, measurements: Integers) -> Floats:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dpcore.factorised_ordered.question import factorised_question_from_spec
+from dpcore.factorised_ordered.released import ReleasedFactorised
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import threshold_question_from_spec
@@ -104,6 +106,10 @@ KINDS: dict[str, Kind] = {
     "hypercube": Kind(
         lambda spec, terms: hypercube_question_from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
+    ),
+    "factorised": Kind(
+        lambda spec, terms: factorised_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
     ),
     "series": Kind(_series, _released_period),
 }

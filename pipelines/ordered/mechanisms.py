@@ -13,9 +13,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
+from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
+from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -72,7 +74,43 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
+# Choices of trees whose levels are measured, by the key that makes them.
+_OF_LEVELS = {
+    "fanouts": "fanouts",
+    "level_budgets": "level_budgets",
+    "level_weights": "level_weights",
+    "estimation": "estimation",
+    "asked_consistency": "consistency",
+    "consistency": "consistency",
+    "guess": "guess",
+    "read_as": "for",
+}
+
+
+def factorised(asked: OrderedAsked) -> FactorisedWorkload:
+    """A strategy past trees: weighted sums of cells.
+
+    Raises:
+        Refusal: a choice that only trees have.
+    """
+    for chosen, key in _OF_LEVELS.items():
+        if chosen in asked.chosen:
+            raise Refusal(key, "is for trees; the mechanism factorised measures no levels")
+    return FactorisedWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        objective=asked.objective,
+        quantiles=asked.quantiles,
+    )
+
+
 MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
-    name: partial(uniform_levels, name)
-    for name in ("planned", "tree", "binary", "histogram", "independent")
+    **{
+        name: partial(uniform_levels, name)
+        for name in ("planned", "tree", "binary", "histogram", "independent")
+    },
+    "factorised": factorised,
 }
