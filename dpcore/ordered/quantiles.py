@@ -14,7 +14,7 @@ Source: the design, section 5; Var D_b = Var P_b - 2 q alpha_b g_0 + q^2 g_0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,46 +76,71 @@ class Totals:
     """What the quantiles of subtrees need to know of the rest of their trees, (units,) each.
 
     Attributes:
-        estimate, variance: of the whole tree's count; 0 variance where it is public.
         count: the final count of the whole tree; before_count, of all left of the subtree.
     """
 
-    estimate: Floats
-    variance: float
     count: Integers
     before_count: Integers
 
 
+# Of a quantile: the low and the high ends of the intervals of D_b at every leaf, (units, n) each.
+Ends = Callable[[float], tuple[Floats, Floats]]
+
+
+def difference_ends(
+    prefixes: PrefixSolution,
+    total: Floats,
+    variance: float,
+    width: float | tuple[float, float],
+) -> Ends:
+    """The intervals of D_b from the variances of a plan.
+
+    Args:
+        prefixes: (units, n) the chunk's CDF points.
+        total: (units,) the estimates of the whole trees.
+        variance: of these; 0 where they are public.
+        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every share
+            of the total, so any quantile may be asked for.
+    """
+
+    def ends(quantile: float) -> tuple[Floats, Floats]:
+        difference = prefixes.estimate - quantile * total[:, None]
+        own = prefixes.variance + variance * (quantile**2 - 2 * quantile * prefixes.alpha)
+        margin = prefix_margin(width, own)
+        return difference - margin, difference + margin
+
+    return ends
+
+
 def chunk_quantiles(
     quantiles: Sequence[float],
-    prefixes: PrefixSolution,
+    counts: Integers,
     totals: Totals,
     *,
     first_leaf: int,
     leaves: int,
-    width: float | tuple[float, float],
+    ends: Ends,
 ) -> QuantileCells:
     """What the subtrees of a chunk tell of the quantiles of their trees.
 
     Args:
         quantiles: each in [0, 1].
-        prefixes: (units, n) the chunk's CDF points.
+        counts: (units, n) the final counts of the chunk's CDF points.
         totals: (units,) of the trees.
         first_leaf: the leaf, within its tree, of the chunk's first.
         leaves: K of the whole tree.
-        width: of the intervals, see `dpcore.errors.intervals.prefix_margin`; it covers every share
-            of the total, so any quantile may be asked for.
+        ends: of the intervals of D_b.
 
     Returns:
         (units, quantiles): a row for each subtree.
     """
-    units, size = prefixes.count.shape
+    units, size = counts.shape
     # Where a subtree is a whole tree, every row is another key's and starts anew.
     starts = np.zeros(units, np.int64) if size == leaves else first_leaf + size * np.arange(units)
     rows = []
     for quantile in quantiles:
-        reached, share = _value(quantile, prefixes, totals)
-        low, high = _interval(quantile, prefixes, totals, width)
+        reached, share = _value(quantile, counts, totals)
+        low, high = _interval(*ends(quantile))
         rows.append(
             QuantileCells(
                 cell=np.where(reached >= 0, starts + reached, -1),
@@ -127,34 +152,27 @@ def chunk_quantiles(
     return QuantileCells.from_array(np.stack([row.to_array() for row in rows], axis=-1))
 
 
-def _value(quantile: float, prefixes: PrefixSolution, totals: Totals) -> tuple[Integers, Floats]:
+def _value(quantile: float, counts: Integers, totals: Totals) -> tuple[Integers, Floats]:
     """(units,) the place of the leaf that holds the quantile, -1 where none of the subtree's does;
     and the share of its count below the quantile."""
     exact = quantile * totals.count
     nearest = np.rint(exact)  # 0.55 * 100 is a little above 55 in floating point
     whole = np.abs(exact - nearest) <= 1e-12 * np.maximum(nearest, 1.0)
     wanted = np.maximum(1, np.where(whole, nearest, np.ceil(exact))).astype(np.int64)
-    holds = (totals.before_count < wanted) & (wanted <= prefixes.count[:, -1])
-    reached = (prefixes.count >= wanted[:, None]).argmax(axis=1)
+    holds = (totals.before_count < wanted) & (wanted <= counts[:, -1])
+    reached = (counts >= wanted[:, None]).argmax(axis=1)
     rows = np.arange(len(reached))
-    before = np.where(
-        reached > 0, prefixes.count[rows, np.maximum(reached - 1, 0)], totals.before_count
-    )
-    inside = np.maximum(prefixes.count[rows, reached] - before, 1)
+    before = np.where(reached > 0, counts[rows, np.maximum(reached - 1, 0)], totals.before_count)
+    inside = np.maximum(counts[rows, reached] - before, 1)
     share = np.clip((quantile * totals.count - before) / inside, 0.0, 1.0)
     return np.where(holds, reached, -1), np.where(holds, share, 0.0)
 
 
-def _interval(
-    quantile: float, prefixes: PrefixSolution, totals: Totals, width: float | tuple[float, float]
-) -> tuple[Integers, Integers]:
+def _interval(lowest: Floats, highest: Floats) -> tuple[Integers, Integers]:
     """(units,) the place of the first leaf with D + w >= 0 (n where there is none), and of the last
     with D - w < 0 (-1 where there is none)."""
-    size = prefixes.count.shape[1]
-    difference = prefixes.estimate - quantile * totals.estimate[:, None]
-    variance = prefixes.variance + totals.variance * (quantile**2 - 2 * quantile * prefixes.alpha)
-    margin = prefix_margin(width, variance)
-    not_below, below = difference + margin >= 0, difference - margin < 0
+    size = highest.shape[1]
+    not_below, below = highest >= 0, lowest < 0
     low = np.where(not_below.any(axis=1), not_below.argmax(axis=1), size)
     high = np.where(below.any(axis=1), size - 1 - below[:, ::-1].argmax(axis=1), -1)
     return low, high

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
+from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.ordered.errors import widths_of
 from dpcore.ordered.make import OrderedDomain, make_domain
-from dpcore.ordered.quantiles import QuantileCells
+from dpcore.ordered.quantiles import Ends, QuantileCells, difference_ends
 from dpcore.ordered.tables import cdf_table, quantiles_table, solved_quantiles
 from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure
@@ -25,11 +28,17 @@ from dpcore.questions.parts import ChunkAnswer
 from dpcore.questions.place import Increments, Part
 from dpcore.questions.tables import CDF as CDF_TABLE
 from dpcore.questions.tables import NODES, QUANTILES, nodes_table
-from dpcore.questions.tree_question import TreeQuestion
+from dpcore.questions.tree_question import Intervals, TreeQuestion
 from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
-from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
+from dpcore.trees.forest import (
+    Forest,
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+)
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.entry import levels_of
 from dpcore.uniform.forest import UniformForest
@@ -38,12 +47,118 @@ from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, move
 from dpcore.uniform.widths import IntervalWidths
 
 
+class CdfForest(Forest, Protocol):
+    """A forest whose leaves have an order."""
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution]:
+        """As `Forest.solve`."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class OrderedQuestion(TreeQuestion):
-    """One tree over an ordered domain: its nodes, CDF and quantiles.
+class CdfQuestion(TreeQuestion):
+    """One tree over an ordered domain: its nodes, CDF and quantiles, however they are measured.
 
     Args:
         quantiles: those asked for, each in [0, 1].
+
+    Raises:
+        ValueError: parts that do not fit each other.
+    """
+
+    tables = ("nodes", "cdf")
+
+    domain: OrderedDomain
+    quantiles: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.public_total and self.domain.drops_rows:
+            raise ValueError("plan: the total is not public where a policy drops rows")
+        if not self.is_ordered and self.quantiles:
+            raise ValueError("quantiles: categories without an order have none")
+        if self.domain.counts_units and self.keys is not None:
+            raise ValueError("keys: a unit has rows under several, and counts once")
+        outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
+        if outside:
+            raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of the cells means something; else there are counts alone."""
+        return self.domain.is_ordered
+
+    @property
+    def counts_rows(self) -> bool:
+        return not self.domain.counts_units
+
+    def of_units(self, rows: Integers) -> Increments | None:
+        cells = self.domain.of_units(rows)
+        return None if cells is None else Increments(cells)
+
+    def cells_below(self, level: int) -> int:
+        """How many cells a node of a level covers, but for the last."""
+        return len(self.plan.tree.leaf_range(level, 0))
+
+    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
+        below, cells = self.cells_below(level), self.domain.cells
+        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, cells))
+
+    @property
+    @abstractmethod
+    def forest(self) -> CdfForest:
+        """The trees in chunks, with the prefixes that end in each."""
+
+    @abstractmethod
+    def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
+        """The estimates of CDF points with their errors.
+
+        Args:
+            prefixes: (units, n) of a chunk.
+            total: the public number of rows, None where it is private.
+        """
+
+    @abstractmethod
+    def difference_ends(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
+        """The intervals that quantiles are found by.
+
+        Args:
+            prefixes: (units, n) of a chunk.
+            roots: (units,) the solutions of its subtrees' roots.
+        """
+
+    def chunk_answer(
+        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
+    ) -> ChunkAnswer:
+        levels, prefixes = self.forest.solve(chunk, measured, roots)
+        total = self.released_total(roots)
+        tables = {
+            NODES: nodes_table(self, chunk.key, levels, total),
+            CDF_TABLE: cdf_table(self, chunk, prefixes, roots, total),
+        }
+        cells = solved_quantiles(self, chunk, prefixes, roots)
+        return ChunkAnswer(tables, None if cells is None else cells.to_array())
+
+    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
+        if not self.quantiles:
+            return {}
+        rows = [
+            reduce(QuantileCells.merge, (self._cells(note) for _, note in chunks))
+            for _, chunks in groupby(notes.items(), key=lambda each: each[0].key)
+        ]
+        together = np.concatenate([cells.to_array() for cells in rows], axis=1)
+        return {QUANTILES: quantiles_table(self, QuantileCells.from_array(together))}
+
+    def _cells(self, note: bytes) -> QuantileCells:
+        return QuantileCells.from_array(unpack(note).reshape(4, -1, len(self.quantiles)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedQuestion(CdfQuestion):
+    """One tree over an ordered domain whose levels are measured whole.
+
+    Args:
         objective: what the plan was made for.
         consistency: which integers stand beside the estimates.
 
@@ -53,36 +168,19 @@ class OrderedQuestion(TreeQuestion):
 
     kind = "ordered"
     output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
-    tables = ("nodes", "cdf")
     widths_kind = IntervalWidths
 
-    domain: OrderedDomain
     plan: TreePlan
-    quantiles: tuple[float, ...] = ()
     objective: Objective = CDF
     consistency: Consistency = Consistency.TOP_DOWN
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.plan.public_total and self.domain.drops_rows:
-            raise ValueError("plan: the total is not public where a policy drops rows")
-        if not self.is_ordered and self.quantiles:
-            raise ValueError("quantiles: categories without an order have none")
-        if self.domain.counts_units and self.keys is not None:
-            raise ValueError("keys: a unit has rows under several, and counts once")
-        outside = [quantile for quantile in self.quantiles if not 0 <= quantile <= 1]
-        if outside:
-            raise ValueError(f"quantiles: {outside[0]} is not between 0 and 1")
         if self._is_published and self.domain.cells > self.chunk_leaves:
             raise ValueError(
                 f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
                 f"closest CDF, which need a whole tree at once: at most {self.chunk_leaves}"
             )
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the order of the cells means something; else there are counts alone."""
-        return self.domain.is_ordered
 
     @property
     def _is_published(self) -> bool:
@@ -114,46 +212,19 @@ class OrderedQuestion(TreeQuestion):
     def moved_counts(self) -> MovedCounts | None:
         return moved_counts(self.plan)
 
-    @property
-    def counts_rows(self) -> bool:
-        return not self.domain.counts_units
-
-    def of_units(self, rows: Integers) -> Increments | None:
-        cells = self.domain.of_units(rows)
-        return None if cells is None else Increments(cells)
-
-    def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
-        tree = self.plan.tree
-        below = tree.leaves_below(level)
-        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
-
     def margins(self, solved: LevelSolution) -> Floats:
         return self.widths.levels[solved.level] * np.sqrt(solved.variance)
 
-    def chunk_answer(
-        self, chunk: Chunk, measured: Measurements, roots: RootSolutions
-    ) -> ChunkAnswer:
-        levels, prefixes = self.forest.solve(chunk, measured, roots)
-        total = self.released_total(roots)
-        tables = {
-            NODES: nodes_table(self, chunk.key, levels, total),
-            CDF_TABLE: cdf_table(self, chunk, prefixes, roots, total),
-        }
-        cells = solved_quantiles(self, chunk, prefixes, roots)
-        return ChunkAnswer(tables, None if cells is None else cells.to_array())
+    def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
+        return clipped_intervals(
+            prefixes.estimate,
+            prefixes.variance,
+            prefix_margin(self.widths.sloped, prefixes.variance),
+            np.inf if total is None else total,
+        )
 
-    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
-        if not self.quantiles:
-            return {}
-        rows = [
-            reduce(QuantileCells.merge, (self._cells(note) for _, note in chunks))
-            for _, chunks in groupby(notes.items(), key=lambda each: each[0].key)
-        ]
-        together = np.concatenate([cells.to_array() for cells in rows], axis=1)
-        return {QUANTILES: quantiles_table(self, QuantileCells.from_array(together))}
-
-    def _cells(self, note: bytes) -> QuantileCells:
-        return QuantileCells.from_array(unpack(note).reshape(4, -1, len(self.quantiles)))
+    def difference_ends(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
+        return difference_ends(prefixes, roots.total, self.forest.root_variance, self.widths.sloped)
 
     def entry(self) -> dict[str, object]:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 
 from dpcore.errors.intervals import prefix_margin
 from dpcore.ordered.errors import range_error, range_margin, runs_error, widths_of
-from dpcore.ordered.quantiles import Totals, chunk_quantiles
-from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.quantiles import Ends, Totals, chunk_quantiles, difference_ends
+from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
 from dpcore.questions.released import Answer, ReadPart, ReleasedTree
@@ -30,14 +31,14 @@ from dpcore.uniform.widths import IntervalWidths
 _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 
 
-class ReleasedCdf(ReleasedTree):
-    """The answers about one tree over an ordered domain."""
+class CdfAnswers(ReleasedTree):
+    """The answers about one tree over an ordered domain, however it was measured."""
 
-    question: OrderedQuestion
+    question: CdfQuestion
 
     def __init__(
         self,
-        question: OrderedQuestion,
+        question: CdfQuestion,
         read: ReadPart,
         quantiles: pa.Table | None,
         confidence: float | None = None,
@@ -45,17 +46,8 @@ class ReleasedCdf(ReleasedTree):
         super().__init__(question, read, confidence)
         self._quantiles = quantiles
 
-    def at_confidence(self, confidence: float) -> ReleasedCdf:
-        return ReleasedCdf(self.question, self._read, self._quantiles, confidence)
-
-    def _margin(self, level: int, std_error: float) -> float:
-        return self._widths.levels[level] * std_error
-
-    @cached_property
-    def _widths(self) -> IntervalWidths:
-        if self.confidence == self.question.confidence:
-            return self.question.widths
-        return widths_of(self.question.plan, self.confidence)
+    def at_confidence(self, confidence: float) -> CdfAnswers:
+        return type(self)(self.question, self._read, self._quantiles, confidence)
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """The count of rows below a value: of all cells that lie wholly below it.
@@ -135,9 +127,28 @@ class ReleasedCdf(ReleasedTree):
             (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
             estimates.append(high - low)
             count += upto - before
-        law = runs_error(self.question.plan, runs)
-        error = max(0.0, law.variance), range_margin(law, self.confidence)
-        return self._answer_of(label, math.fsum(estimates), error, count, code)
+        return self._runs_answer(runs, label, (math.fsum(estimates), count), code)
+
+    @abstractmethod
+    def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
+        """The count of a run of cells."""
+
+    @abstractmethod
+    def _runs_answer(
+        self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
+    ) -> Answer:
+        """The count of several runs of cells together.
+
+        Args:
+            runs: rising, with gaps between them.
+            label: what they are called.
+            found: the estimate and the count of all.
+            code: of the key.
+        """
+
+    def _cdf_rows(self, code: int) -> pa.Table:
+        """The points of the CDF of a key."""
+        return pa.concat_tables(self._key_rows(CDF, chunk, code) for chunk in self._chunks(code))
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """Any quantile: the value below which this fraction of the count lies, and its interval.
@@ -153,40 +164,29 @@ class ReleasedCdf(ReleasedTree):
             quantile = float(quantile)
         except ValueError:
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
-        asked = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.plan.tree.leaves
-        forest = self.question.forest
-        first = forest.chunking.number(code, 0)
-        chunks = [forest.chunking[first + index] for index in range(forest.chunking.chunks_per_key)]
-        rows = pa.concat_tables(self._key_rows(CDF, chunk, code) for chunk in chunks)
-        weights = [forest.prefix_variances(chunk) for chunk in chunks]
-        variance, alpha = (
-            np.concatenate(
-                [
-                    np.ravel(np.broadcast_to(w[part], _shape(chunk, self._whole)))
-                    for w, chunk in zip(weights, chunks, strict=True)
-                ]
-            )[None]
-            for part in (0, 1)
-        )
-        estimate = rows["estimate"].to_numpy()[None]
-        count = rows["count"].to_numpy()[None]
-        totals = Totals(
-            estimate=np.array([self._total(code)["estimate"]]),
-            variance=self.question.forest.root_variance,
-            count=count[:, -1],
-            before_count=np.zeros(1, np.int64),
-        )
+        rows = self._cdf_rows(code)
+        counts = rows["count"].to_numpy()[None]
         cells = chunk_quantiles(
             (quantile,),
-            PrefixSolution(estimate=estimate, variance=variance, alpha=alpha, count=count),
-            totals,
+            counts,
+            Totals(count=counts[:, -1], before_count=np.zeros(1, np.int64)),
             first_leaf=0,
             leaves=leaves,
-            width=self._widths.sloped,
+            ends=self._difference_ends(rows, code),
         )
+        asked = replace(self.question, quantiles=(quantile,))
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
         return row | {"key": self.question.label_of(code)}
+
+    @abstractmethod
+    def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
+        """The intervals that quantiles are found by.
+
+        Args:
+            rows: the points of the CDF of a key.
+            code: of the key.
+        """
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were asked for."""
@@ -218,8 +218,7 @@ class ReleasedCdf(ReleasedTree):
             ValueError: the value is none of the domain's, or there is no such level.
         """
         self._check_level(level)
-        below = self.question.plan.tree.leaves_below(level)
-        return self.question.domain.cell_of(value) // below
+        return self.question.domain.cell_of(value) // self.question.cells_below(level)
 
     def _check_order(self, asked: str) -> None:
         if not self.question.is_ordered:
@@ -239,6 +238,59 @@ class ReleasedCdf(ReleasedTree):
         row = rows.slice(place, 1)
         return row["estimate"][0].as_py(), row["count"][0].as_py()
 
+    def _label(self, start: int, stop: int) -> str:
+        if start == stop:
+            return "nothing"
+        labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
+        return str(labels[0].as_py())
+
+
+class ReleasedCdf(CdfAnswers):
+    """The answers about one tree over an ordered domain whose levels were measured whole."""
+
+    question: OrderedQuestion
+
+    def _margin(self, level: int, std_error: float) -> float:
+        return self._widths.levels[level] * std_error
+
+    @cached_property
+    def _widths(self) -> IntervalWidths:
+        if self.confidence == self.question.confidence:
+            return self.question.widths
+        return widths_of(self.question.plan, self.confidence)
+
+    def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
+        forest = self.question.forest
+        chunks = self._chunks(code)
+        weights = [forest.prefix_variances(chunk) for chunk in chunks]
+        variance, alpha = (
+            np.concatenate(
+                [
+                    np.ravel(np.broadcast_to(w[part], _shape(chunk, self._whole)))
+                    for w, chunk in zip(weights, chunks, strict=True)
+                ]
+            )[None]
+            for part in (0, 1)
+        )
+        return difference_ends(
+            PrefixSolution(
+                estimate=rows["estimate"].to_numpy()[None],
+                variance=variance,
+                alpha=alpha,
+                count=rows["count"].to_numpy()[None],
+            ),
+            np.array([self._total(code)["estimate"]]),
+            forest.root_variance,
+            self._widths.sloped,
+        )
+
+    def _runs_answer(
+        self, runs: list[tuple[int, int]], label: str, found: tuple[float, int], code: int
+    ) -> Answer:
+        law, (estimate, count) = runs_error(self.question.plan, runs), found
+        error = max(0.0, law.variance), range_margin(law, self.confidence)
+        return self._answer_of(label, estimate, error, count, code)
+
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         code, question = self._code(key), self.question
         (low, before), (high, upto) = self._prefix(start, code), self._prefix(stop, code)
@@ -253,12 +305,6 @@ class ReleasedCdf(ReleasedTree):
             margin = range_margin(law, self.confidence)
         label, error = self._label(start, stop), (variance, margin)
         return self._answer_of(label, high - low, error, upto - before, code)
-
-    def _label(self, start: int, stop: int) -> str:
-        if start == stop:
-            return "nothing"
-        labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
-        return str(labels[0].as_py())
 
 
 def _joined(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors.intervals import clipped_intervals, prefix_margin
 from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dpcore.questions.tables import number_column, tree_and_key
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution, RootSolutions
 
 if TYPE_CHECKING:  # which calls this file
-    from dpcore.ordered.question import OrderedQuestion
+    from dpcore.ordered.question import CdfQuestion
 
 
 _CDF_COLUMNS = (
@@ -25,7 +24,7 @@ _CDF_COLUMNS = (
 
 
 def cdf_table(
-    question: OrderedQuestion,
+    question: CdfQuestion,
     chunk: Chunk,
     prefixes: PrefixSolution,
     roots: RootSolutions,
@@ -47,15 +46,7 @@ def cdf_table(
         [
             *tree_and_key(question, chunk.key, rows, wide),
             _upper_edges(question, chunk, rows, wide),
-            *map(
-                number_column,
-                clipped_intervals(
-                    prefixes.estimate,
-                    prefixes.variance,
-                    prefix_margin(question.widths.sloped, prefixes.variance),
-                    np.inf if total is None else total,
-                ),
-            ),
+            *map(number_column, question.prefix_intervals(prefixes, total)),
             pa.array(prefixes.count.reshape(-1)),
             pa.array(fraction.reshape(-1), mask=np.isnan(fraction.reshape(-1))),
         ],
@@ -63,7 +54,7 @@ def cdf_table(
     )
 
 
-def _upper_edges(question: OrderedQuestion, chunk: Chunk, rows: int, wide: int) -> pa.Array:
+def _upper_edges(question: CdfQuestion, chunk: Chunk, rows: int, wide: int) -> pa.Array:
     """Of the leaves of a chunk, (rows * wide,)."""
     start = chunk.start % question.plan.tree.leaves
     upper = question.domain.upper_edges(start, start + wide)
@@ -74,7 +65,7 @@ def _upper_edges(question: OrderedQuestion, chunk: Chunk, rows: int, wide: int) 
 
 
 def solved_quantiles(
-    question: OrderedQuestion, chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
+    question: CdfQuestion, chunk: Chunk, prefixes: PrefixSolution, roots: RootSolutions
 ) -> QuantileCells | None:
     """What a solved chunk tells of the question's quantiles; None where none were asked for."""
     if not question.quantiles:
@@ -82,21 +73,16 @@ def solved_quantiles(
     leaves = question.plan.tree.leaves
     cells = chunk_quantiles(
         question.quantiles,
-        prefixes,
-        Totals(
-            estimate=roots.total,
-            variance=question.forest.root_variance,
-            count=roots.total_count,
-            before_count=roots.before_count,
-        ),
+        prefixes.count,
+        Totals(count=roots.total_count, before_count=roots.before_count),
         first_leaf=chunk.start % leaves,
         leaves=leaves,
-        width=question.widths.sloped,
+        ends=question.difference_ends(prefixes, roots),
     )
     return cells if question.forest.chunking.split_level == 0 else cells.collapse()
 
 
-def quantiles_table(question: OrderedQuestion, cells: QuantileCells) -> pa.Table:
+def quantiles_table(question: CdfQuestion, cells: QuantileCells) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``cells``.
 
     ``value``, ``ci_low``, ``ci_high`` are numbers, null where the domain's values are none (dates,

@@ -10,7 +10,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.questions.workload import Asked, Share, Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -18,13 +18,50 @@ from dpcore.uniform.setting import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedWorkload(Workload[OrderedQuestion]):
-    """The CDF, quantiles, ranges or nodes of an ordered domain.
+class CdfWorkload(Workload[Asked]):
+    """The CDF and quantiles of an ordered domain, however they are measured.
 
     Args:
         domain: the map from rows to cells.
-        objective: what the plan is best for.
         quantiles: those that are released.
+    """
+
+    domain: OrderedDomain
+    quantiles: tuple[float, ...] = ()
+
+    def public_total(self, terms: Terms) -> bool:
+        """Whether the number of rows that are counted is public, so that the root is exact: under
+        substitute, without keys, and where nothing drops rows."""
+        return (
+            terms.unit == SUBSTITUTE_ROW
+            and self.keys is None
+            and not self.domain.drops_rows
+            and not terms.drops_rows
+        )
+
+    def setting(self, share: Share, terms: Terms) -> TreeSetting:
+        """What is given of the tree before it is planned.
+
+        Raises:
+            Refusal: privacy units that would count under several keys.
+        """
+        if self.domain.counts_units and self.keys is not None:
+            raise Refusal("domain", "a tree of units by their rows goes with no by")
+        return TreeSetting(
+            leaves=self.domain.cells,
+            budget=share.budget,
+            unit=self.domain.counted(terms.unit),
+            public_total=self.public_total(terms),
+            keyed=self.keys is not None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedWorkload(CdfWorkload[OrderedQuestion]):
+    """The CDF, quantiles, ranges or nodes of an ordered domain.
+
+    Args:
+        objective: what the plan is best for.
         mechanism, fanouts, level_budgets, estimator: as for `plan_mechanism`.
         consistency: which integers stand beside the estimates.
 
@@ -40,9 +77,7 @@ class OrderedWorkload(Workload[OrderedQuestion]):
     (True, 10.2)
     """
 
-    domain: OrderedDomain
     objective: Objective = CDF
-    quantiles: tuple[float, ...] = ()
     mechanism: str = "planned"
     fanouts: tuple[int, ...] | None = None
     level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
@@ -60,28 +95,10 @@ class OrderedWorkload(Workload[OrderedQuestion]):
             return "rows"
         return f"{unit} of {self.name}"
 
-    def public_total(self, terms: Terms) -> bool:
-        """Whether the number of rows that are counted is public, so that the root is exact: under
-        substitute, without keys, and where nothing drops rows."""
-        return (
-            terms.unit == SUBSTITUTE_ROW
-            and self.keys is None
-            and not self.domain.drops_rows
-            and not terms.drops_rows
-        )
-
     def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
-        if self.domain.counts_units and self.keys is not None:
-            raise Refusal("domain", "a tree of units by their rows goes with no by")
         plan = plan_mechanism(
             self.mechanism,
-            TreeSetting(
-                leaves=self.domain.cells,
-                budget=share.budget,
-                unit=self.domain.counted(terms.unit),
-                public_total=self.public_total(terms),
-                keyed=self.keys is not None,
-            ),
+            self.setting(share, terms),
             objective=self.objective,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,

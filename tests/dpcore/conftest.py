@@ -19,7 +19,7 @@ from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain, KeyList
 from dpcore.ordered.planner import plan_tree
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles, difference_ends
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
@@ -197,16 +197,11 @@ def _solve_forest(
             prefixes.append(prefix)
             known = chunk_quantiles(
                 quantiles,
-                prefix,
-                Totals(
-                    estimate=mine.total,
-                    variance=forest.root_variance,
-                    count=mine.total_count,
-                    before_count=mine.before_count,
-                ),
+                prefix.count,
+                Totals(count=mine.total_count, before_count=mine.before_count),
                 first_leaf=chunk.start % tree.leaves,
                 leaves=tree.leaves,
-                width=2.0,
+                ends=difference_ends(prefix, mine.total, forest.root_variance, 2.0),
             )
             known = known if chunking.split_level == 0 else known.collapse()
             found = known if found is None else found.merge(known)

@@ -23,7 +23,7 @@ from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.ordered.errors import errors_of, range_error, range_margin, widths_of
-from dpcore.ordered.quantiles import Totals, chunk_quantiles
+from dpcore.ordered.quantiles import Totals, chunk_quantiles, difference_ends
 from dpcore.papers.forest import PapersForest
 from dpcore.papers.mechanisms import independent_mechanism
 from dpcore.privacy.budget import Budget, Measure
@@ -276,16 +276,13 @@ class Coverage:
         roots = self.roots
         cells = chunk_quantiles(
             QUANTILES,
-            self.prefixes,
-            Totals(
-                estimate=roots.total,
-                variance=forest_of(self.plan, 1).root_variance,
-                count=roots.total_count,
-                before_count=roots.before_count,
-            ),
+            self.prefixes.count,
+            Totals(count=roots.total_count, before_count=roots.before_count),
             first_leaf=0,
             leaves=LEAVES,
-            width=width,
+            ends=difference_ends(
+                self.prefixes, roots.total, forest_of(self.plan, 1).root_variance, width
+            ),
         )
         wanted = np.ceil(np.array(QUANTILES) * self.cdf[:, -1:] - 1e-9)
         exact = (self.cdf[:, None, :] >= wanted[:, :, None]).argmax(axis=2)

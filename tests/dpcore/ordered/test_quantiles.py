@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors.intervals import prefix_margin
-from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
+from dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles, difference_ends
 from dpcore.trees.forest import PrefixSolution
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
@@ -36,13 +36,15 @@ def random_solution(seed: int, keys: int, leaves: int) -> tuple[PrefixSolution, 
 
 def whole(prefixes: PrefixSolution, root: float, width: float = WIDTH) -> QuantileCells:
     keys, leaves = prefixes.count.shape
-    totals = Totals(
-        estimate=prefixes.estimate[:, -1],
-        variance=root,
-        count=prefixes.count[:, -1],
-        before_count=np.zeros(keys, np.int64),
+    totals = Totals(count=prefixes.count[:, -1], before_count=np.zeros(keys, np.int64))
+    return chunk_quantiles(
+        QUANTILES,
+        prefixes.count,
+        totals,
+        first_leaf=0,
+        leaves=leaves,
+        ends=difference_ends(prefixes, prefixes.estimate[:, -1], root, width),
     )
-    return chunk_quantiles(QUANTILES, prefixes, totals, first_leaf=0, leaves=leaves, width=width)
 
 
 def by_definition(
@@ -92,18 +94,17 @@ def in_pieces(prefixes: PrefixSolution, root: float, size: int, key: int) -> lis
     pieces = []
     for start in range(0, leaves, size):
         part = np.s_[key : key + 1, start : start + size]
+        own = PrefixSolution(
+            estimate=prefixes.estimate[part],
+            variance=prefixes.variance[part],
+            alpha=prefixes.alpha[part],
+            count=prefixes.count[part],
+        )
         pieces.append(
             chunk_quantiles(
                 QUANTILES,
-                PrefixSolution(
-                    estimate=prefixes.estimate[part],
-                    variance=prefixes.variance[part],
-                    alpha=prefixes.alpha[part],
-                    count=prefixes.count[part],
-                ),
+                own.count,
                 Totals(
-                    estimate=prefixes.estimate[key, -1:],
-                    variance=root,
                     count=prefixes.count[key, -1:],
                     before_count=prefixes.count[key, start - 1 : start]
                     if start
@@ -111,7 +112,7 @@ def in_pieces(prefixes: PrefixSolution, root: float, size: int, key: int) -> lis
                 ),
                 first_leaf=start,
                 leaves=leaves,
-                width=WIDTH,
+                ends=difference_ends(own, prefixes.estimate[key, -1:], root, WIDTH),
             )
         )
     return pieces
