@@ -84,10 +84,11 @@ class DenseStrategy(Strategy):
             return np.asarray(
                 np.rint(counts.astype(np.float64) @ self._of.numbers.T), dtype=np.int64
             )
-        return counts @ entries.T
+        return np.asarray(counts @ entries.T)
 
     def estimated(self, measurements: Integers) -> Floats:
-        return np.linalg.solve(self._of.numbers, measurements.T.astype(np.float64)).T
+        sums = measurements.T.astype(np.float64)
+        return np.asarray(np.linalg.solve(self._of.numbers, sums).T)
 
     def coefficients(self, weights: Floats) -> Floats:
         return np.linalg.solve(self._of.numbers.T, weights)
@@ -195,7 +196,7 @@ def _scaled(read: Read, weights: tuple[float, ...], scale: int) -> Floats:
 
 
 def _rounded(scaled: Floats, threshold: float) -> Integers:
-    return np.triu(np.floor(scaled + (1.0 - threshold))).astype(np.int64)
+    return np.asarray(np.triu(np.floor(scaled + (1.0 - threshold))), dtype=np.int64)
 
 
 def _digest(entries: Integers) -> str:

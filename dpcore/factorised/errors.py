@@ -40,9 +40,9 @@ class FactorisedErrors:
 
     @cached_property
     def alpha(self) -> Floats:
-        """(K,) the coefficient of the total's estimate in that of each prefix, Cov(P, U) / Var U."""
+        """(K,) the coefficient of the total's estimate in each prefix's, Cov(P, U) / Var U."""
         covariances = self._strategy.total_covariances
-        return covariances / covariances[-1]
+        return np.asarray(covariances / covariances[-1])
 
     @cached_property
     def measured_total(self) -> float:

@@ -63,14 +63,12 @@ class FactorisedForest(WholeTrees):
         noise however large they are, so privacy does not depend on their size.
         """
         leaves = counts.reshape(chunk.rows, -1)
-        stream = noise.of_counts(leaves).stream(
-            tree, chunk.key, chunk.index, self.plan.tree.height
-        )
+        stream = noise.of_counts(leaves).stream(tree, chunk.key, chunk.index, self.plan.tree.height)
         drawn = self.plan.law.sample(stream, leaves.size).reshape(leaves.shape)
         return [self.plan.strategy.measured(leaves) + drawn]
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
-        return self._estimated(measurements).sum(axis=-1)
+        return np.asarray(self._estimated(measurements).sum(axis=-1))
 
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions

@@ -146,7 +146,7 @@ def _place(cells: int) -> Floats:
 def prefix_gram(cells: int) -> Floats:
     """G of all prefixes: cells i and j are together in n - max(i, j) of them."""
     index = np.arange(cells, dtype=np.float64)
-    return cells - np.maximum(index[:, None], index)
+    return np.asarray(cells - np.maximum(index[:, None], index))
 
 
 def centred_gram(cells: int) -> Floats:
@@ -175,7 +175,7 @@ def range_gram(cells: int, widths: tuple[int, ...]) -> Floats:
     index = np.arange(cells, dtype=np.float64)
     if not widths:
         together = (np.minimum(index[:, None], index) + 1) * prefix_gram(cells)
-        return together * (2.0 / (cells + 1))
+        return np.asarray(together * (2.0 / (cells + 1)))
     gram = np.zeros((cells, cells))
     for width in widths:
         if width > cells:

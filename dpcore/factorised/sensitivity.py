@@ -56,9 +56,7 @@ def strategy_sensitivity(unit: PrivacyUnit, strategy: Strategy, *, keyed: bool) 
     return (full + (rest > 0)) * per_key**2 * max(2 * norm, distance)
 
 
-def strategy_law(
-    unit: PrivacyUnit, strategy: Strategy, budget: Budget, *, keyed: bool
-) -> NoiseLaw:
+def strategy_law(unit: PrivacyUnit, strategy: Strategy, budget: Budget, *, keyed: bool) -> NoiseLaw:
     """The noise of every sum: discrete Gaussian of sigma^2 = L2^2 / (2 rho), which is rho-zCDP.
 
     Raises:

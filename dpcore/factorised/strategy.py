@@ -71,4 +71,4 @@ class Strategy(ABC):
 
     def dense(self) -> Integers:
         """(K, K) M, for small K."""
-        return self.measured(np.eye(self.leaves, dtype=np.int64)).T
+        return np.asarray(self.measured(np.eye(self.leaves, dtype=np.int64)).T)

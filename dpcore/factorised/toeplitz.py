@@ -85,7 +85,7 @@ class ToeplitzStrategy(Strategy):
     @property
     def column_norm(self) -> int:
         return max(
-            factor**2 * norm
+            int(factor) ** 2 * int(norm)
             for factor, norm in zip(
                 self._of.factors.tolist(), self._of.norms[::-1].tolist(), strict=True
             )

@@ -5,7 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "compared": ("tree_alike",),
+    "compared": ("tree_alike", "tree_rmse"),
     "question": ("FactorisedQuestion", "factorised_question_from_spec"),
     "released": ("ReleasedFactorised",),
     "workload": ("FactorisedWorkload",),

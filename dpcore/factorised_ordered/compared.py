@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.ordered.question import OrderedQuestion
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Share, Terms
@@ -17,3 +18,8 @@ def tree_alike(question: FactorisedQuestion) -> OrderedQuestion:
     workload = OrderedWorkload(name=question.name, domain=question.domain, keys=question.keys)
     terms = Terms(unit=question.unit, drops_rows=not question.public_total)
     return workload.planned(Share(budget=question.plan.budget), terms)
+
+
+def tree_rmse(tree: OrderedQuestion) -> float:
+    """The predicted error of a CDF point of a tree, root mean square over all cells, in rows."""
+    return predicted_cdf_rmse(tree.plan)

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcore.factorised.forest import errors_of
-from dpcore.factorised_ordered.compared import tree_alike
+from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
 from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.noise.scales import scale_of
-from dpcore.ordered.planner import predicted_cdf_rmse
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import key_number, times_keys
 from pipelines.target import Target
@@ -37,7 +36,7 @@ def factorised_entry(question: FactorisedQuestion) -> dict[str, Any]:
             {
                 "label": "planned tree",
                 "fanouts": list(tree.plan.tree.fanouts),
-                "predicted": {"cdf_rmse": predicted_cdf_rmse(tree.plan)},
+                "predicted": {"cdf_rmse": tree_rmse(tree)},
             },
         ],
     }
