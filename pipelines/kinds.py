@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
 from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
+from pipelines.factorised.page import factorised_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -88,6 +90,23 @@ KINDS: dict[str, Kind] = {
         summary_lines=ordered_summary,
         page=ordered_tree,
     ),
+    # An ordered tree that is divided where rows are, asked for by its mechanism.
+    "adaptive": Kind(
+        section=None,
+        plan_entry=adaptive_entry,
+        plan_lines=adaptive_lines,
+        target=adaptive_target,
+        summary_lines=ordered_summary,
+    ),
+    # One that is measured by weighted sums, asked for likewise.
+    "factorised": Kind(
+        section=None,
+        plan_entry=factorised_entry,
+        plan_lines=factorised_lines,
+        target=factorised_target,
+        summary_lines=ordered_summary,
+        page=factorised_tree,
+    ),
     "hierarchy": Kind(
         section=HierarchyTree,
         plan_entry=hierarchy_entry,
@@ -113,14 +132,6 @@ KINDS: dict[str, Kind] = {
         target=hypercube_target,
         summary_lines=hypercube_summary,
         page=hypercube_tree,
-    ),
-    # An ordered domain whose section names the mechanism.
-    "factorised": Kind(
-        section=None,
-        plan_entry=factorised_entry,
-        plan_lines=factorised_lines,
-        target=factorised_target,
-        summary_lines=ordered_summary,
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": Kind(

@@ -23,9 +23,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions", "factorised"),
-    ("papers", "hierarchy", "sparse", "bounding", "selection", "series"),
+    ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive"),
     ("ordered",),
-    ("hypercube", "factorised_ordered"),
+    ("hypercube", "adaptive_ordered", "factorised_ordered"),
     ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}

@@ -94,8 +94,8 @@ class FactorisedQuestion(CdfQuestion):
         """What is measured, for a person."""
         kind = self.plan.strategy.spec()["kind"]
         if kind == "optimum":
-            return "weighted sums of cells that make the error of what is read the least there is"
-        return "weighted sums of cells by the square root of prefix sums, columns made even"
+            return "weighted sums of cells, those of the least error that there are"
+        return "weighted sums of cells, the square root of prefix sums with even columns"
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values;

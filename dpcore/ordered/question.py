@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,6 @@ from dpcore.rows.keys import keys_from_spec
 from dpcore.rows.packing import unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import (
-    Forest,
     LevelSolution,
     Measurements,
     PrefixSolution,
@@ -45,15 +43,6 @@ from dpcore.uniform.forest import UniformForest
 from dpcore.uniform.objectives import CDF, Objective, objective_from_spec
 from dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, moved_counts
 from dpcore.uniform.widths import IntervalWidths
-
-
-class CdfForest(Forest, Protocol):
-    """A forest whose leaves have an order."""
-
-    def solve(
-        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
-    ) -> tuple[list[LevelSolution], PrefixSolution]:
-        """As `Forest.solve`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,18 +86,17 @@ class CdfQuestion(TreeQuestion):
         cells = self.domain.of_units(rows)
         return None if cells is None else Increments(cells)
 
-    def cells_below(self, level: int) -> int:
-        """How many cells a node of a level covers, but for the last."""
-        return len(self.plan.tree.leaf_range(level, 0))
+    @property
+    def tree(self) -> Tree:
+        """Its shape."""
+        shape = self.plan.tree
+        assert isinstance(shape, Tree)
+        return shape
 
     def node_labels(self, level: int, nodes: Integers) -> pa.StringArray:
-        below, cells = self.cells_below(level), self.domain.cells
-        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, cells))
-
-    @property
-    @abstractmethod
-    def forest(self) -> CdfForest:
-        """The trees in chunks, with the prefixes that end in each."""
+        tree = self.tree
+        below = tree.leaves_below(level)
+        return self.domain.range_labels(nodes * below, np.minimum((nodes + 1) * below, tree.leaves))
 
     @abstractmethod
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
@@ -132,6 +120,7 @@ class CdfQuestion(TreeQuestion):
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
         levels, prefixes = self.forest.solve(chunk, measured, roots)
+        assert prefixes is not None  # leaves have an order
         total = self.released_total(roots)
         tables = {
             NODES: nodes_table(self, chunk.key, levels, total),

@@ -218,7 +218,7 @@ class CdfAnswers(ReleasedTree):
             ValueError: the value is none of the domain's, or there is no such level.
         """
         self._check_level(level)
-        return self.question.domain.cell_of(value) // self.question.cells_below(level)
+        return self.question.domain.cell_of(value) // self.question.tree.leaves_below(level)
 
     def _check_order(self, asked: str) -> None:
         if not self.question.is_ordered:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.planner import plan_mechanism, predicted_cdf_rmse, predicted_error
-from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
-from dpcore.questions.workload import Asked, Share, Terms, Workload
+from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
+
+Asked = TypeVar("Asked", bound=CdfQuestion)
 
 
 @dataclass(frozen=True, kw_only=True)

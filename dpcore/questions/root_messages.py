@@ -22,7 +22,7 @@ def pack_roots(roots: Floats, totals: Integers) -> bytes:
     """What goes up from a chunk, or from a branch.
 
     Args:
-        roots: (units,) z of its roots.
+        roots: (units,) z of its roots; of adaptive trees (units, 2), z and a.
         totals: (units,) their exact counts.
     """
     return pack_many([roots.tobytes(), pack(totals)])
@@ -35,7 +35,7 @@ class SentRoots:
     Attributes:
         places: in this order.
         stops: after how many roots those of each place end.
-        roots: (n,) z of all roots.
+        roots: (n,) z of all roots; or (n, 2), z and a.
         totals: (n,) their exact counts.
 
     >>> one = pack_roots(np.array([.5]), np.array([1]))
@@ -56,12 +56,14 @@ class SentRoots:
         # The numbers of branches fall from -2 on.
         places = sorted(sent, key=lambda place: (place.group, abs(place.number)))
         messages = [unpack_many(sent[place]) for place in places]
-        roots = [np.frombuffer(each) for each, _ in messages]
+        roots = np.concatenate([np.frombuffer(each) for each, _ in messages])
+        totals = [unpack(each) for _, each in messages]
+        stops = np.cumsum([len(each) for each in totals]).tolist()
         return cls(
             places=places,
-            stops=np.cumsum([len(each) for each in roots]).tolist(),
-            roots=np.concatenate(roots),
-            totals=np.concatenate([unpack(each) for _, each in messages]),
+            stops=stops,
+            roots=roots if len(roots) == stops[-1] else roots.reshape(stops[-1], -1),
+            totals=np.concatenate(totals),
         )
 
 
@@ -82,10 +84,10 @@ def pack_solutions(
     }
 
 
-def unpack_solutions(returned: bytes) -> RootSolutions:
+def unpack_solutions(returned: bytes, kind: type[RootSolutions] = RootSolutions) -> RootSolutions:
     """What came down to a place, of its roots."""
     array = np.frombuffer(returned, dtype=np.int64)
-    return RootSolutions.from_array(array.reshape(RootSolutions.width(), -1))
+    return kind.from_array(array.reshape(kind.width(), -1))
 
 
 def pack_measured(measured: Measurements) -> bytes:

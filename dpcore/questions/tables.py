@@ -1,6 +1,7 @@
 """The released tables: what a solved chunk looks like as rows of Arrow.
 
-``nodes``: tree, key, level, node, label, estimate, std_error, ci_low, ci_high, count.
+``nodes``: tree, key, level, node, label, estimate, std_error, ci_low, ci_high, count; and what a
+kind adds to it.
 ``cdf``: tree, key, upper, estimate, std_error, ci_low, ci_high, count, fraction.
 ``quantiles``: tree, key, q, value, ci_low, ci_high, each also as text in the domain's notation.
 
@@ -52,7 +53,7 @@ def nodes_table(
     """
     parts = [_level_rows(question, first_key, level, total) for level in levels]
     if not parts:
-        return NODES_SCHEMA.empty_table()
+        return _nodes_schema(question).empty_table()
     return pa.concat_tables(parts)
 
 
@@ -87,11 +88,16 @@ def _level_rows(
             labels.take(pa.array(np.tile(np.arange(wide), rows))) if rows > 1 else labels,
             *map(number_column, question.intervals(level, total)),
             pa.array(level.count.reshape(-1)),
+            *question.node_columns(level),
         ],
-        schema=NODES_SCHEMA,
+        schema=_nodes_schema(question),
     )
     listed = question.listed(level.level, nodes)
     return table if listed.all() else table.filter(pa.array(np.tile(listed, rows)))
+
+
+def _nodes_schema(question: TreeQuestion) -> pa.Schema:
+    return pa.schema([*NODES_SCHEMA, *question.node_fields])
 
 
 def tree_and_key(question: TreeQuestion, first_key: int, rows: int, wide: int) -> list[pa.Array]:

@@ -77,6 +77,10 @@ class TreeQuestion(Question):
     tables: ClassVar[tuple[str, ...]]
     # Of the intervals.
     widths_kind: ClassVar[type[Widths]]
+    # What a place is told of its roots.
+    roots_kind: ClassVar[type[RootSolutions]] = RootSolutions
+    # The columns that tables of nodes have beside `NODES_SCHEMA`.
+    node_fields: ClassVar[tuple[pa.Field, ...]] = ()
 
     domain: Domain
     plan: Plan
@@ -180,6 +184,10 @@ class TreeQuestion(Question):
             np.inf if total is None else total,
             bottom=-np.inf if self.is_signed else 0.0,
         )
+
+    def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
+        """Of a solved level, the columns of `node_fields`, (units * n,) each."""
+        return []
 
     @abstractmethod
     def chunk_answer(
@@ -347,7 +355,7 @@ class TreeQuestion(Question):
         return ReleasedPart(self._part(NODES, place), spine_table(self, place.group, roots, levels))
 
     def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
-        chunk, roots = self._chunk(place), unpack_solutions(returned)
+        chunk, roots = self._chunk(place), unpack_solutions(returned, self.roots_kind)
         measured = unpack_measured(kept, chunk.rows)
         answer = self.chunk_answer(chunk, measured, roots)
         note = b"" if answer.note is None else pack(answer.note)

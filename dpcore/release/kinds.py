@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from dpcore.adaptive_ordered.question import adaptive_question_from_spec
+from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.factorised_ordered.question import factorised_question_from_spec
 from dpcore.factorised_ordered.released import ReleasedFactorised
 from dpcore.hierarchy.question import hierarchy_question_from_spec
@@ -94,6 +96,14 @@ KINDS: dict[str, Kind] = {
     "ordered": Kind(
         _ordered, lambda question, read, tables: ReleasedCdf(question, read, tables.get(QUANTILES))
     ),
+    "adaptive": Kind(
+        lambda spec, terms: adaptive_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
+    ),
+    "factorised": Kind(
+        lambda spec, terms: factorised_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
+    ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
     "sparse": Kind(
         lambda spec, terms: sparse_question_from_spec(spec),
@@ -106,10 +116,6 @@ KINDS: dict[str, Kind] = {
     "hypercube": Kind(
         lambda spec, terms: hypercube_question_from_spec(spec),
         lambda question, read, tables: ReleasedHypercube(question, read),
-    ),
-    "factorised": Kind(
-        lambda spec, terms: factorised_question_from_spec(spec, terms.unit, terms.measure),
-        lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
     ),
     "series": Kind(_series, _released_period),
 }

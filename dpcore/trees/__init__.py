@@ -15,7 +15,7 @@ FACE = {
         "branch_index",
     ),
     "consistency": ("consistent_counts", "root_count", "split_counts"),
-    "exact_sums": ("LeafSums", "saturated_sums", "words_of", "words_total"),
+    "exact_sums": ("LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"),
     "forest": (
         "Forest",
         "LevelSolution",
@@ -26,6 +26,7 @@ FACE = {
         "level_solutions",
     ),
     "irregular": ("IrregularTree",),
+    "irregular_consistency": ("split_among_children",),
     "least_squares": (
         "EstimationWeights",
         "PrefixWeights",

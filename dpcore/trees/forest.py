@@ -16,7 +16,7 @@ whole tree at once (`dpcore.trees.whole_trees`), by `dpcore.thresholds.forest` a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from dpcore.trees.chunks import SPINE as SPINE
 from dpcore.trees.chunks import Chunk, Chunking
 
 Measurements = list[Integers | None]
+Roots = TypeVar("Roots", bound="RootSolutions")
 
 
 class Forest(Protocol):
@@ -97,6 +98,8 @@ class RootSolutions:
         count: the final count of the root; before_count, of all left of it; total_count, of all.
     """
 
+    integers: ClassVar[tuple[str, ...]] = ("count", "before_count", "total_count")
+
     estimate: Floats
     before: Floats
     total: Floats
@@ -130,9 +133,9 @@ class RootSolutions:
             total_count=np.full(len(count), roots.total_count[0]),
         )
 
-    def slice(self, start: int, stop: int) -> RootSolutions:
+    def slice(self: Roots, start: int, stop: int) -> Roots:
         """The solutions of some of the roots."""
-        return RootSolutions(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
+        return type(self)(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
 
     def to_array(self) -> Integers:
         """(fields, units) int64; floats keep their bits."""
@@ -144,12 +147,12 @@ class RootSolutions:
         return len(fields(cls))
 
     @classmethod
-    def from_array(cls, array: Integers) -> RootSolutions:
+    def from_array(cls: type[Roots], array: Integers) -> Roots:
         """The inverse of `to_array`."""
         names = [field.name for field in fields(cls)]
         return cls(
             **{
-                name: row if name.endswith("count") else row.view(np.float64)
+                name: row if name in cls.integers else row.view(np.float64)
                 for name, row in zip(names, array, strict=True)
             }
         )

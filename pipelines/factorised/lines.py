@@ -47,22 +47,28 @@ def predicted_rmse(question: FactorisedQuestion) -> float:
     return math.sqrt(errors_of(question.plan).prefixes.mean())
 
 
+def sums_in_words(question: FactorisedQuestion) -> str:
+    """What is measured, with its noise in the sums' own units: what a row at most adds is 1."""
+    plan = question.plan
+    deviation = math.sqrt(plan.law.variance / plan.strategy.column_norm)
+    return (
+        f"{plan.tree.leaves:,} {question.strategy_in_words}, each with discrete Gaussian noise of "
+        f"std error {significant(deviation)}, where a row moves all sums together by at most 1 "
+        "(root of the sum of squares)"
+    )
+
+
 def factorised_lines(question: FactorisedQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
     """What is measured of one domain, and its predicted error beside that of a tree."""
-    plan, moves = question.plan, entry["row_moves"]
+    plan = question.plan
     yield ""
     yield (
-        f"{escaped(question.name)}: {plan.tree.leaves:,} cells, measured by {entry['strategy']}"
-        f"{times_keys(question)}"
+        f"{escaped(question.name)}: {plan.tree.leaves:,} cells, {plan.budget.measure.value} "
+        f"{float(plan.budget.amount):.4f}{times_keys(question)}"
     )
+    yield f"  {sums_in_words(question)}"
     if plan.public_total:
-        yield "  level 0: public: neighbours have the same number of rows"
-    deviation = math.sqrt(plan.law.variance)
-    yield (
-        f"  {entry['sums']:,} sums, {plan.budget.measure.value} {float(plan.budget.amount):.4f}: "
-        f"noise of std error {significant(deviation)} on sums that a row moves by "
-        f"{significant(moves)}, together"
-    )
+        yield "  the total is public: neighbours have the same number of rows"
     yield "  predicted errors, root mean square, of a CDF point over all cells, in rows:"
     for each in entry["candidates"]:
         shape = " x ".join(map(str, each.get("fanouts", [])))

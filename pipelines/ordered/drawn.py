@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.arrays import Floats, Integers
-from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.question import CdfQuestion
 from pipelines.charts.axis import Axis, name_axis, number_axis, share_axis, time_axis
 from pipelines.charts.chart import Chart, Layer, Shape, series
 from pipelines.charts.paths import band, bars, lifted, line, scaled, whiskers
@@ -30,7 +30,7 @@ _DAYS = 800
 _PANEL_TICKS = 3
 
 
-def cdf_chart(question: OrderedQuestion, curve: pa.Table) -> Chart:
+def cdf_chart(question: CdfQuestion, curve: pa.Table) -> Chart:
     """The CDF of a tree without keys: band and line, over rows and over their share."""
     columns = _columns(question, curve)
     total = float(columns["count"][-1])
@@ -60,7 +60,7 @@ def cdf_chart(question: OrderedQuestion, curve: pa.Table) -> Chart:
 
 
 def shares_chart(
-    question: OrderedQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None]
+    question: CdfQuestion, curves: Sequence[pa.Table], shown: Sequence[str | None]
 ) -> Chart:
     """The CDFs of all shown keys as shares of their rows; the largest keys are seen at first."""
     layers, told = [], []
@@ -83,7 +83,7 @@ def shares_chart(
 
 
 def key_charts(
-    question: OrderedQuestion,
+    question: CdfQuestion,
     curves: Sequence[pa.Table],
     shown: Sequence[str | None],
     totals: Sequence[str],
@@ -106,7 +106,7 @@ def key_charts(
     ]
 
 
-def _panel(question: OrderedQuestion, curve: pa.Table) -> tuple[Shape, Shape]:
+def _panel(question: CdfQuestion, curve: pa.Table) -> tuple[Shape, Shape]:
     places, (low, high), count = _shares(question, _columns(question, curve))
     return (
         Shape(look="band s0", path=band(places, low, high)),
@@ -115,7 +115,7 @@ def _panel(question: OrderedQuestion, curve: pa.Table) -> tuple[Shape, Shape]:
 
 
 def _shares(
-    question: OrderedQuestion, columns: dict[str, Any]
+    question: CdfQuestion, columns: dict[str, Any]
 ) -> tuple[Integers, tuple[Integers, Integers], Integers]:
     """Where points lie, the ends of their intervals and their counts, as shares of the last."""
     total = max(1.0, float(columns["count"][-1]))
@@ -126,7 +126,7 @@ def _shares(
 
 
 def density_chart(
-    question: OrderedQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
 ) -> Chart | None:
     """The rows of the finest nodes that are not drowned in noise, as bars with whiskers; of moments
     a line with its band. None where the tree has none but its root."""
@@ -137,14 +137,14 @@ def density_chart(
 
 
 def _density_level(
-    question: OrderedQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
 ) -> int | None:
     """The deepest level that is there whole, whose nodes are few, and hold more than their error
     on average."""
     total = float(levels[0]["count"][0].as_py())
     most = _DAYS if _is_temporal(question) else _BARS
     found = None
-    for level, size in enumerate(question.plan.tree.level_sizes[: len(levels)]):
+    for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size or size > most:
             continue
         if found is None or errors[level] <= total / size:
@@ -152,9 +152,9 @@ def _density_level(
     return found
 
 
-def _nodes_chart(question: OrderedQuestion, rows: pa.Table, level: int, error: float) -> Chart:
+def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float) -> Chart:
     """The nodes of one level side by side; one that is narrower is as high as if it were not."""
-    tree, (low, high) = question.plan.tree, axis_bounds(question)
+    tree, (low, high) = question.tree, axis_bounds(question)
     wide, cells = tree.leaves_below(level), question.domain.cells
     start = rows["node"].to_numpy() * wide
     stop = np.minimum(start + wide, cells)
@@ -209,7 +209,7 @@ def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[Sh
 _NUMBERS = {"count": "count", "estimate": "estimate", "low": "ci_low", "high": "ci_high"}
 
 
-def x_axis(question: OrderedQuestion, most: int = 7) -> Axis:
+def x_axis(question: CdfQuestion, most: int = 7) -> Axis:
     """The axis of the values of a domain."""
     label, domain = clip(question.domain.column), question.domain
     if domain.kind == "category":
@@ -222,15 +222,15 @@ def x_axis(question: OrderedQuestion, most: int = 7) -> Axis:
     return number_axis(low, high, label, most)
 
 
-def _lead(question: OrderedQuestion) -> str:
+def _lead(question: CdfQuestion) -> str:
     return "up to and with" if question.domain.kind == "category" else "below"
 
 
-def _is_temporal(question: OrderedQuestion) -> bool:
+def _is_temporal(question: CdfQuestion) -> bool:
     return bool(pa.types.is_temporal(question.domain.value_type))
 
 
-def _places(question: OrderedQuestion, x: Floats) -> Integers:
+def _places(question: CdfQuestion, x: Floats) -> Integers:
     """Where the values of the axis lie; categories around their places in the list."""
     if question.domain.kind == "category":
         return scaled(x, -0.5, question.domain.cells - 0.5)
@@ -243,7 +243,7 @@ def _most(columns: dict[str, npt.NDArray[Any]], most: float, times: float = 1.15
     return max(most * 1.02, min(highest, most * times) if most else highest) or 1.0
 
 
-def _columns(question: OrderedQuestion, curve: pa.Table) -> dict[str, Any]:
+def _columns(question: CdfQuestion, curve: pa.Table) -> dict[str, Any]:
     """The columns of a curve; one of numbers or times begins with no rows below the lower bound."""
     values: dict[str, Any] = {
         name: np.asarray(curve[column].to_numpy(), np.float64)
@@ -260,7 +260,7 @@ def _columns(question: OrderedQuestion, curve: pa.Table) -> dict[str, Any]:
 
 
 def _told(
-    question: OrderedQuestion, columns: dict[str, Any], places: Integers, name: str | None
+    question: CdfQuestion, columns: dict[str, Any], places: Integers, name: str | None
 ) -> dict[str, Any]:
     numbers = _rounded({each: columns[each] for each in _NUMBERS}, columns["error"])
     total = float(columns["count"][-1])

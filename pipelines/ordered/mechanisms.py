@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
-from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
@@ -74,28 +74,23 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     )
 
 
-# Choices of trees whose levels are measured, by the key that makes them.
-_OF_LEVELS = {
-    "fanouts": "fanouts",
-    "level_budgets": "level_budgets",
-    "level_weights": "level_weights",
-    "estimation": "estimation",
-    "asked_consistency": "consistency",
-    "consistency": "consistency",
-    "guess": "guess",
-    "read_as": "for",
-}
+def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
+    """A tree that is divided only where rows are."""
+    return AdaptiveWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        quantiles=asked.quantiles,
+        counts=asked.read_as is ReadAs.COUNTS,
+        guessed_rows=None if asked.guessed_rows is None else float(asked.guessed_rows),
+        fanouts=asked.fanouts,
+    )
 
 
 def factorised(asked: OrderedAsked) -> FactorisedWorkload:
-    """A strategy past trees: weighted sums of cells.
-
-    Raises:
-        Refusal: a choice that only trees have.
-    """
-    for chosen, key in _OF_LEVELS.items():
-        if chosen in asked.chosen:
-            raise Refusal(key, "is for trees; the mechanism factorised measures no levels")
+    """A strategy past trees: weighted sums of cells."""
     return FactorisedWorkload(
         name=asked.name,
         domain=asked.domain,
@@ -112,5 +107,42 @@ MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
         name: partial(uniform_levels, name)
         for name in ("planned", "tree", "binary", "histogram", "independent")
     },
+    "adaptive": adaptive,
     "factorised": factorised,
 }
+
+_OWN = "the mechanism adaptive has its own"
+_NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
+# Of a mechanism the keys of a section that stand for nothing, and why.
+_NOT_ASKED: Mapping[str, Mapping[str, str]] = {
+    "adaptive": {
+        "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles; leave it "
+        "out",
+        "level_budgets": _OWN,
+        "estimation": _OWN,
+        "consistency": _OWN,
+    },
+    "factorised": {
+        "fanouts": _NO_LEVELS,
+        "level_budgets": _NO_LEVELS,
+        "level_weights": _NO_LEVELS,
+        "estimation": _NO_LEVELS,
+        "consistency": _NO_LEVELS,
+        "guess": "the mechanism factorised is planned for data that may lie anywhere",
+        "read_as": "the mechanism factorised has one plan for counts and estimates",
+        "for": "the mechanism factorised has one plan for counts and estimates",
+    },
+}
+
+
+def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
+    """The first choice that a mechanism does not have, and why; None where there is none.
+
+    Args:
+        mechanism: of the section.
+        chosen: its keys that stand in it, with their values.
+    """
+    for key, reason in _NOT_ASKED.get(mechanism, {}).items():
+        if key in chosen:
+            return key, reason
+    return None

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.ordered.errors import errors_of
-from dpcore.ordered.planner import predicted_cdf_rmse
-from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.privacy.budget import Budget
 from dpcore.questions.tables import CDF, NODES
-from dpcore.uniform.plan import Consistency, Measured
 from pipelines.charts.bars import Bars
 from pipelines.charts.chart import Chart
 from pipelines.ordered.curves import (
@@ -24,6 +20,7 @@ from pipelines.ordered.curves import (
     value_texts,
 )
 from pipelines.ordered.drawn import cdf_chart, density_chart, key_charts, shares_chart
+from pipelines.ordered.measured import HowMeasured, of_whole_levels
 from pipelines.page.crosstab import MAX_COLUMNS, crosstab
 from pipelines.page.extent import MAX_NODES, MAX_QUANTILES, clip, left_out
 from pipelines.page.headline import bars_of, largest_rows, rows_text, total_of
@@ -38,8 +35,7 @@ from pipelines.page.nodes import (
     texts_of,
     whole_levels,
 )
-from pipelines.page.noise import law_text
-from pipelines.page.numbers import budget_share, percent, share_text
+from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
 from pipelines.page.reading import (
     ADDS_UP,
@@ -64,9 +60,26 @@ _NOTES = (
 
 def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
     """A tree over an ordered domain on the page."""
+    return cdf_tree(release, question, room, of_whole_levels)
+
+
+def cdf_tree(
+    release: ReleasedTables,
+    question: CdfQuestion,
+    room: PageRoom,
+    told: Callable[[Any, Budget, Sequence[pa.Table]], HowMeasured],
+) -> TreePage:
+    """A tree over an ordered domain on the page, however it was measured.
+
+    Args:
+        release: that it is a tree of.
+        question: the tree.
+        room: of the page.
+        told: of the tree, the budget of the release and the nodes that the page shows.
+    """
     trees, name = room.trees, question.name
     keys = shown_keys(release, question, trees)
-    sizes = question.plan.tree.level_sizes
+    sizes = question.tree.level_sizes
     limits = level_limits(sizes, MAX_NODES // trees // len(keys))
     nodes = release.batches(NODES, name, keys=keys.read, levels=len(limits))
     levels = node_levels(sizes, limits, nodes, keys.labels)
@@ -75,12 +88,14 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
     if _is_ordered(question):
         points = release.batches(CDF, name, keys=keys.read)
         curves = curves_of(question, points, levels[0], keys.labels, trees)
-    drawn = _Drawn(question, keys, levels, curves)
+    measured = told(question, release.plan.budget, levels)
+    drawn = _Drawn(question, keys, levels, curves, measured.errors)
     return TreePage(
-        said=_context(question, keys, levels, release.plan.budget)
+        said=_context(question, keys, levels)
+        | _said_of(measured)
         | {"quantiles": rows}
         | drawn.said(),
-        data=_data(question, levels, keys.labels),
+        data=_data(question, levels, keys.labels, measured.errors),
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
@@ -89,29 +104,35 @@ def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageR
     )
 
 
-def _is_ordered(question: OrderedQuestion) -> bool:
+def _is_ordered(question: CdfQuestion) -> bool:
     """Whether there is a CDF: not of categories without an order."""
     return bool(getattr(question.domain, "is_ordered", True))
 
 
+def _said_of(measured: HowMeasured) -> dict[str, object]:
+    """What the template says of how the tree was measured."""
+    return {
+        "method": measured.method,
+        "noise_titles": list(measured.titles),
+        "noise_rows": measured.rows,
+        "predicted": measured.predicted,
+        "came_out": measured.came_out,
+    }
+
+
 def _context(
-    question: OrderedQuestion, keys: ShownKeys, levels: Sequence[pa.Table], whole: Budget
+    question: CdfQuestion, keys: ShownKeys, levels: Sequence[pa.Table]
 ) -> dict[str, object]:
     """What the template says of the tree."""
     plan, domain = question.plan, question.domain
     return {
         "name": clip(question.name),
-        "measure": plan.budget.measure.value,
         "column": clip(domain.column),
         "about": _about(question),
-        "method": _method(question, whole),
         "keys_left_out": keys.left_out,
         "confidence": percent(question.confidence),
         "share_note": _share_note(question),
         "nodes_shown": _nodes_shown(question, levels),
-        "levels": _noise_levels(question),
-        "cdf_rmse": f"{predicted_cdf_rmse(plan):,.4g}" if _is_ordered(question) else "",
-        "cells": f"{domain.cells:,}",
         "keyed": plan.keyed,
         "policies": list(policies(question, CELL_POLICIES)),
     }
@@ -125,16 +146,19 @@ class _Drawn:
         keys: those shown.
         levels: their nodes.
         curves: the points of their CDFs; none where there is no CDF.
+        errors: of each level's estimates.
     """
 
     def __init__(
         self,
-        question: OrderedQuestion,
+        question: CdfQuestion,
         keys: ShownKeys,
         levels: Sequence[pa.Table],
         curves: Sequence[pa.Table],
+        errors: Sequence[float],
     ) -> None:
         self._question, self._keys, self._levels = question, keys, levels
+        self._errors = errors
         self._curves = curves
         self._is_category = question.domain.kind == "category"
 
@@ -159,7 +183,7 @@ class _Drawn:
         question = self._question
         found: dict[str, Chart | None] = {}
         if question.keys is None and not self._is_category:
-            found["density"] = density_chart(question, self._levels, _level_errors(question))
+            found["density"] = density_chart(question, self._levels, self._errors)
         if self._curves and question.keys is None:
             found["cdf"] = cdf_chart(question, self._curves[0])
         elif self._curves:
@@ -215,11 +239,11 @@ class _Drawn:
 
     @property
     def _has_leaves(self) -> bool:
-        return len(self._levels) == len(self._question.plan.tree.level_sizes)
+        return len(self._levels) == len(self._question.tree.level_sizes)
 
 
 def _headline(
-    question: OrderedQuestion,
+    question: CdfQuestion,
     keys: ShownKeys,
     levels: Sequence[pa.Table],
     quantiles: Mapping[str, Any] | None,
@@ -251,7 +275,7 @@ def _median(quantiles: Mapping[str, Any] | None) -> Mapping[str, str] | None:
     return cells[0] if cells else None
 
 
-def _about(question: OrderedQuestion) -> str:
+def _about(question: CdfQuestion) -> str:
     domain = question.domain
     text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
     if question.keys is not None:
@@ -260,24 +284,8 @@ def _about(question: OrderedQuestion) -> str:
     return f"{text}."
 
 
-def _method(question: OrderedQuestion, whole: Budget) -> str:
-    """How it was measured."""
-    fanouts = question.plan.tree.fanouts
-    text = f"Fan-outs {' x '.join(map(str, fanouts))}" if fanouts else "A root alone"
-    text += f"; {budget_share(question.plan.budget, whole)}"
-    if question.plan.measured is Measured.PREFIXES:
-        text += "; every prefix has noise of its own"
-    elif not question.plan.is_efficient:
-        text += (
-            f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
-        )
-    if question.consistency is not Consistency.TOP_DOWN:
-        text += f"; counts of the closest CDF ({question.consistency.value})"
-    return f"{text}."
-
-
-def _share_note(question: OrderedQuestion) -> str:
-    if question.plan.public_total:
+def _share_note(question: CdfQuestion) -> str:
+    if question.public_total:
         return "The total is public and exact, so the band is that of the rows divided by it."
     return (
         "The band is that of the rows divided by the released total count; the error of this total "
@@ -285,9 +293,9 @@ def _share_note(question: OrderedQuestion) -> str:
     )
 
 
-def _nodes_shown(question: OrderedQuestion, levels: Sequence[pa.Table]) -> str:
+def _nodes_shown(question: CdfQuestion, levels: Sequence[pa.Table]) -> str:
     """Which levels the page holds, and what it leaves out."""
-    sizes = question.plan.tree.level_sizes
+    sizes = question.tree.level_sizes
     last = len(of_key(levels[-1], 0))
     if len(levels) == len(sizes) and last == sizes[-1]:
         return "All levels are here."
@@ -301,40 +309,8 @@ def _nodes_shown(question: OrderedQuestion, levels: Sequence[pa.Table]) -> str:
     return f"{text}{each}; all {sum(sizes):,} nodes stand in the tables of the release."
 
 
-def _noise_levels(question: OrderedQuestion) -> list[dict[str, str]]:
-    plan = question.plan
-    errors = _level_errors(question)
-    return [
-        {
-            "level": f"{level}",
-            "nodes": f"{plan.tree.level_sizes[level]:,}",
-            "budget": f"{float(plan.level_amounts[level]):.4g}",
-            "share": share_text(plan.level_amounts[level] / plan.budget.amount),
-            "noise": law_text(law, exact=plan.public_total and level == 0),
-            "deviation": f"{math.sqrt(law.variance):,.4g}" if law else "",
-            "error": f"{errors[level]:,.4g}",
-        }
-        for level, law in enumerate(plan.laws)
-    ]
-
-
-def _level_errors(question: OrderedQuestion) -> list[float]:
-    """The largest standard error of the estimates of each level, from the plan alone: of the first
-    nodes, the middle one and the last."""
-    errors = errors_of(question.plan)
-    return [
-        math.sqrt(
-            max(
-                errors.node(level, node).variance
-                for node in {0, min(1, size - 1), size // 2, size - 1}
-            )
-        )
-        for level, size in enumerate(question.plan.tree.level_sizes)
-    ]
-
-
 def _quantile_rows(
-    question: OrderedQuestion, table: pa.Table | None, keys: ShownKeys, trees: int
+    question: CdfQuestion, table: pa.Table | None, keys: ShownKeys, trees: int
 ) -> dict[str, Any] | None:
     """A row for each key, or for each quantile where there are no keys."""
     every = len(question.quantiles)
@@ -363,7 +339,7 @@ def _quantile_rows(
     return {"titles": titles, "rows": rows, "left_out": missing.strip()}
 
 
-def _quantile_cells(question: OrderedQuestion, rows: pa.Table) -> list[dict[str, str]]:
+def _quantile_cells(question: CdfQuestion, rows: pa.Table) -> list[dict[str, str]]:
     """The texts of quantiles, with decimals that fit the cells of the domain."""
     texts = []
     for name in ("value", "ci_low", "ci_high"):
@@ -378,11 +354,14 @@ def _quantile_cells(question: OrderedQuestion, rows: pa.Table) -> list[dict[str,
 
 
 def _data(
-    question: OrderedQuestion, levels: Sequence[pa.Table], shown: Sequence[str | None]
+    question: CdfQuestion,
+    levels: Sequence[pa.Table],
+    shown: Sequence[str | None],
+    errors: Sequence[float],
 ) -> dict[str, object]:
     """What the page's script needs to unfold the tree of every shown key; plain JSON values."""
-    sizes = question.plan.tree.level_sizes
-    digits = [digits_of(error) for error in _level_errors(question)[: len(levels)]]
+    sizes = question.tree.level_sizes
+    digits = [digits_of(error) for error in errors[: len(levels)]]
     whole = whole_levels(levels, sizes)
 
     def key_level(place: int, level: int) -> dict[str, Any]:
@@ -394,7 +373,7 @@ def _data(
 
     return {
         "kind": "ordered",
-        "fanouts": list(question.plan.tree.fanouts),
+        "fanouts": list(question.tree.fanouts),
         "sizes": list(sizes),
         "digits": digits,
         # A level that is there whole has the same labels under every key.

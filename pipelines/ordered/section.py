@@ -16,7 +16,13 @@ from dpcore.questions.workload import Noise, Terms, Workload
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
-from pipelines.ordered.mechanisms import MECHANISMS, OrderedAsked, ReadAs, uniform_levels
+from pipelines.ordered.mechanisms import (
+    MECHANISMS,
+    OrderedAsked,
+    ReadAs,
+    refused_choice,
+    uniform_levels,
+)
 from pipelines.ordered.objective import make_objective
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken, from_dpcore
@@ -94,6 +100,11 @@ class OrderedTree(KnownLeavesSection):
         if self.guessed_parts and self.asked_objective != "quantiles":
             raise RuleBroken("belongs to the objective quantiles", at=".guess.below")
         self._check_order()
+        chosen = {name: getattr(self, name) for name in self.model_fields_set}
+        refused = refused_choice(self.mechanism, chosen)
+        if refused is not None:
+            key = type(self).model_fields[refused[0]].alias or refused[0]
+            raise RuleBroken(refused[1], at=f".{key}")
         if self.asked_objective == "nodes":
             if self.fanouts is None:
                 raise RuleBroken("is needed for the objective nodes: whose nodes?", at=".fanouts")

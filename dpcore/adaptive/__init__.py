@@ -1,0 +1,14 @@
+"""Adaptive trees: nodes of few rows are not split, and measured again with what is left.
+
+Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "drawn": ("DrawnTree",),
+    "forest": ("AdaptiveForest",),
+    "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
+    "planner": ("plan_adaptive", "with_rule"),
+    "roots": ("AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
+    "widths": ("AdaptiveWidths", "adaptive_widths"),
+}

@@ -1,0 +1,284 @@
+"""Adaptive trees, one per key, drawn and solved in chunks.
+
+A chunk draws its subtrees as if their roots were reached, and sends (z, a) of its roots, which
+depend on the shape that came out, with their exact counts. The spine draws the levels above. Where
+it does not split a node above a chunk's root, the chunk throws its numbers away, which were never
+released, and spreads what it is told of that node. So no round is needed beyond those of
+`dpcore.trees.forest.Forest`.
+
+Source: `dpcore.adaptive.plan`, `dpcore.adaptive.solving`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
+from dpcore.adaptive.solving import (
+    FromBelow,
+    Holders,
+    leaf_from_below,
+    one_down,
+    parents_from_below,
+    to_children,
+)
+from dpcore.arrays import Flags, Floats, Integers
+from dpcore.noise.source import NoiseSource
+from dpcore.trees.chunks import (
+    CHUNK_LEAVES,
+    Chunk,
+    Chunking,
+    IrregularChunking,
+    UniformChunking,
+)
+from dpcore.trees.consistency import root_count
+from dpcore.trees.exact_sums import level_sums
+from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dpcore.trees.irregular import IrregularTree
+from dpcore.trees.uniform import Tree
+
+Spans = tuple[Integers, Integers]
+
+
+class AdaptiveForest:
+    """The adaptive trees of one plan, one per key; a `dpcore.trees.forest.Forest`.
+
+    Args:
+        plan: how each is drawn.
+        keys: how many keys.
+        chunk_leaves: the most leaves of a chunk.
+        prefixes: whether leaves have an order, so that prefixes are answered; by default those of
+            uniform trees.
+
+    Raises:
+        ValueError: several keys for a plan that pays for one tree; a tree so large that the roots
+            of its chunks are too many for one worker.
+
+    >>> from dpcore.adaptive.planner import plan_adaptive
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> from fractions import Fraction
+    >>> plan = plan_adaptive(TreeSetting(
+    ...     leaves=100, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))), counts=True)
+    >>> len(AdaptiveForest(plan, keys=3, chunk_leaves=100).chunking)
+    3
+    """
+
+    roots_kind: ClassVar[type[RootSolutions]] = AdaptiveRoots
+
+    def __init__(
+        self,
+        plan: AdaptivePlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        *,
+        prefixes: bool | None = None,
+    ) -> None:
+        if keys > 1 and plan.unit.substitutes and not plan.keyed:
+            # A row may leave one key's tree for another's, which such a plan does not pay for.
+            raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
+        self.plan, self.root_is_known = plan, plan.public_total
+        self.chunking = _chunking(plan, keys, chunk_leaves)
+        self.prefixes = isinstance(plan.tree, Tree) if prefixes is None else prefixes
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The numbers of a chunk: `dpcore.adaptive.drawing.Draw.numbers`."""
+        levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
+        draw = Draw(
+            plan=self.plan,
+            name=(tree, chunk.key, chunk.index),
+            own=noise.of_counts(levels[-1]),
+        )
+        return draw.numbers(self._place(chunk), levels)
+
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """(units,) the exact counts of the roots of a chunk's subtrees, from its leaves'."""
+        return level_sums(chunk.tree, counts.reshape(chunk.rows, -1))[0].reshape(-1)
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        """(units, 2) z and a of the roots of the chunk's subtrees."""
+        place = self._place(chunk)
+        root = self._from_below(place, measurements, place.ones(0), None)[0]
+        a = np.broadcast_to(root.a, root.z.shape)
+        return np.stack([root.z.reshape(-1), a.reshape(-1)], axis=1)
+
+    def solve_spine(
+        self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
+    ) -> tuple[AdaptiveRoots, list[LevelSolution]]:
+        """As `dpcore.trees.forest.Forest.solve_spine`.
+
+        Args:
+            tree, key, totals, noise: as there.
+            roots: (n, 2) of all subtrees' roots, in the order of leaf ids.
+        """
+        spine = self.chunking.spine
+        exact = level_sums(spine, totals.reshape(-1, spine.leaves))
+        chunk = self.chunking.spine_chunk(key, len(exact[0]))
+        place = self._place(chunk)
+        draw = Draw(plan=self.plan, name=(tree, key, chunk.index), own=noise.of_counts(exact[-1]))
+        numbers = draw.numbers(place, exact[:-1]) if spine.height else []
+        bottom = FromBelow(
+            z=roots[:, 0].reshape(-1, spine.leaves), a=roots[:, 1].reshape(-1, spine.leaves)
+        )
+        below = self._from_below(place, numbers, place.ones(0), bottom)
+        top = self._root(below[0], exact[0])
+        found = self._down(place, below, top)
+        spans = [self._spans(place, depth) for depth in range(spine.height + 1)]
+        solved = AdaptiveRoots.of_holders(found[-1], spans[-1], top)
+        return solved, [
+            DrawnLevel.of(depth, 0, holders, span)
+            for depth, (holders, span) in enumerate(zip(found[:-1], spans, strict=False))
+        ]
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution | None]:
+        """As `dpcore.trees.forest.Forest.solve`: levels are `DrawnLevel`, prefixes
+        `DrawnPrefixes`."""
+        assert isinstance(roots, AdaptiveRoots)
+        place, top = self._place(chunk), roots.holders(chunk.rows)
+        below = self._from_below(place, measurements, top.ended < 0, None)
+        found = self._down(place, below, top)
+        spans = [self._spans(place, depth) for depth in range(chunk.tree.height + 1)]
+        levels: list[LevelSolution] = [
+            DrawnLevel.of(place.first_level + depth, place.ranges[depth][0], holders, span)
+            for depth, (holders, span) in enumerate(zip(found, spans, strict=True))
+        ]
+        prefixes = DrawnPrefixes.of(found[-1], spans[-1][1]) if self.prefixes else None
+        return levels, prefixes
+
+    def _place(self, chunk: Chunk) -> PartPlace:
+        return PartPlace(
+            first_level=self.chunking.first_level(chunk),
+            ranges=self.chunking.node_ranges(chunk),
+            tree=chunk.tree,
+            rows=chunk.rows,
+        )
+
+    def _spans(self, place: PartPlace, depth: int) -> Spans:
+        """The first leaves of the nodes of a level, and where they stop: (rows, n) or (n,)."""
+        tree, level, (first, stop) = self.plan.tree, place.first_level + depth, place.ranges[depth]
+        if isinstance(tree, IrregularTree) and level < tree.height:
+            starts, stops = (
+                tree.leaf_starts[level][first:stop],
+                tree.leaf_starts[level][first + 1 : stop + 1],
+            )
+        else:
+            width = tree.leaves_below(level) if isinstance(tree, Tree) else 1
+            starts = np.arange(first, stop, dtype=np.int64) * width
+            stops = np.minimum(starts + width, tree.leaves)
+        size = place.tree.level_sizes[depth]
+        return starts.reshape(-1, size), stops.reshape(-1, size)
+
+    def _from_below(
+        self, place: PartPlace, numbers: Measurements, reached: Flags, bottom: FromBelow | None
+    ) -> list[FromBelow]:
+        """Every level from below, roots first; ``bottom`` of the spine's, the roots of chunks."""
+        plan, height = self.plan, place.tree.height
+        splits = []
+        for depth in range(height):
+            kinds, level = place.kinds(plan, depth), place.first_level + depth
+            splits.append(split_nodes(plan, level, kinds, deciding(numbers, depth), reached))
+            reached = to_children(place.tree, depth, splits[-1])
+        found = [bottom or self._leaves(place, numbers)]
+        for depth in reversed(range(height)):
+            level, measured, last = (
+                place.first_level + depth,
+                numbers[3 * depth],
+                numbers[3 * depth + 2],
+            )
+            variance = first_variances(plan, level, place.kinds(plan, depth))
+            found.insert(
+                0,
+                parents_from_below(
+                    place.tree,
+                    depth,
+                    found[0],
+                    (measured, variance),
+                    leaf_from_below(measured, variance, last, plan.last_variances[level]),
+                    splits[depth],
+                ),
+            )
+        return found
+
+    def _leaves(self, place: PartPlace, numbers: Measurements) -> FromBelow:
+        depth = place.tree.height
+        measured, shape = numbers[3 * depth], (place.rows, place.tree.level_sizes[depth])
+        if measured is None:  # a single leaf, publicly known
+            return FromBelow(z=np.zeros(shape), a=np.ones(shape))
+        variance = first_variances(
+            self.plan, place.first_level + depth, place.kinds(self.plan, depth)
+        )
+        return FromBelow(z=measured.astype(np.float64), a=np.broadcast_to(variance, shape))
+
+    def _root(self, below: FromBelow, exact: Integers) -> Holders:
+        """The holder of each key's root, (rows, 1)."""
+        estimate = exact.astype(np.float64) if self.root_is_known else below.z
+        variance = np.zeros_like(estimate) if self.root_is_known else below.a
+        split = np.ones(estimate.shape, dtype=bool) if below.split is None else below.split
+        zeros, none = np.zeros_like(estimate), np.zeros(estimate.shape, dtype=np.int64)
+        return Holders(
+            start=none,
+            stop=none + self.plan.tree.leaves,
+            ended=np.where(split, -1, 0),
+            count=root_count(estimate),
+            before_count=none,
+            estimate=estimate,
+            variance=variance,
+            before=zeros,
+            before_variance=zeros,
+            covariance=zeros,
+            alpha=zeros + 1.0,
+            before_alpha=zeros,
+        )
+
+    def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
+        """The holders of all levels of a part, from those of its roots."""
+        found = [self._settled(place, 0, below[0], top)]
+        for depth in range(place.tree.height):
+            ended = self._ended(place, depth + 1, below[depth + 1])
+            found.append(
+                one_down(
+                    place.tree,
+                    depth,
+                    found[-1],
+                    (below[depth], below[depth + 1]),
+                    self._spans(place, depth + 1),
+                    ended,
+                )
+            )
+        return found
+
+    def _ended(self, place: PartPlace, depth: int, below: FromBelow) -> Integers:
+        """Of reached nodes: -1 where split, and where a chunk will know."""
+        level = place.first_level + depth
+        if below.split is not None:
+            return np.where(below.split, -1, level)
+        return np.full(below.z.shape, level if level == self.plan.tree.height else -1)
+
+    def _settled(self, place: PartPlace, depth: int, below: FromBelow, top: Holders) -> Holders:
+        """The roots' holders, where reached ones know whether they are split."""
+        reached = top.ended < 0
+        ended = np.where(reached, self._ended(place, depth, below), top.ended)
+        return Holders(**{**vars(top), "ended": ended})
+
+
+def _chunking(plan: AdaptivePlan, keys: int, chunk_leaves: int) -> Chunking:
+    if isinstance(plan.tree, Tree):
+        return UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
+    assert isinstance(plan.tree, IrregularTree)
+    chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
+    if chunking.branches:
+        raise ValueError(
+            f"mechanism: an adaptive tree of {plan.tree.leaves} leaves has too many chunks for one "
+            "worker above them"
+        )
+    return chunking

@@ -1,0 +1,192 @@
+"""What a chunk of an adaptive tree is told of its roots, and what is released of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+
+from dpcore.adaptive.solving import Holders
+from dpcore.arrays import Flags, Floats, Integers
+from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdaptiveRoots(RootSolutions):
+    """What a chunk needs to know of the rest of an adaptive tree, (units,) each.
+
+    Attributes:
+        total_variance: of the estimate of the whole tree.
+        start, stop, ended, ...: of the root's holder, as `dpcore.adaptive.solving.Holders`; ended
+            is -1 where the root is reached, and then the chunk itself knows whether it is split.
+    """
+
+    integers: ClassVar = (*RootSolutions.integers, "start", "stop", "ended", "held", "held_before")
+
+    total_variance: Floats
+    start: Integers
+    stop: Integers
+    ended: Integers
+    held: Integers
+    held_before: Integers
+    holder: Floats
+    variance: Floats
+    holder_before: Floats
+    before_variance: Floats
+    covariance: Floats
+    alpha: Floats
+    before_alpha: Floats
+
+    @classmethod
+    def of_holders(
+        cls, holders: Holders, spans: tuple[Integers, Integers], top: Holders
+    ) -> AdaptiveRoots:
+        """From the holders of the roots, (rows, n).
+
+        Args:
+            holders: of the roots.
+            spans: the roots' first leaves, and where they stop.
+            top: (rows, 1) those of each row's whole tree.
+        """
+        start, stop = spans
+        before_here = holders.before_count + holders.ends(start)
+        found = {
+            "estimate": holders.estimates_between(start, stop),
+            "before": holders.before + holders.estimates_between(holders.start, start),
+            "total": top.estimate,
+            "count": holders.counts_between(start, stop),
+            "before_count": before_here,
+            "total_count": top.count,
+            "total_variance": top.variance,
+            "start": holders.start,
+            "stop": holders.stop,
+            "ended": holders.ended,
+            "held": holders.count,
+            "held_before": holders.before_count,
+            "holder": holders.estimate,
+            "variance": holders.variance,
+            "holder_before": holders.before,
+            "before_variance": holders.before_variance,
+            "covariance": holders.covariance,
+            "alpha": holders.alpha,
+            "before_alpha": holders.before_alpha,
+        }
+        shape = holders.estimate.shape
+        return cls(
+            **{
+                name: np.ascontiguousarray(np.broadcast_to(values, shape)).reshape(-1)
+                for name, values in found.items()
+            }
+        )
+
+    def holders(self, rows: int) -> Holders:
+        """Those of the roots, (rows, n)."""
+        names = {field.name: field.name for field in fields(Holders)} | {
+            "count": "held",
+            "before_count": "held_before",
+            "estimate": "holder",
+            "before": "holder_before",
+        }
+        return Holders(
+            **{name: getattr(self, own).reshape(rows, -1) for name, own in names.items()}
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnLevel(LevelSolution):
+    """The answer for some nodes of one level of an adaptive tree, (rows, n) each.
+
+    Attributes:
+        variance: of the estimate given the drawn tree; NaN inside a node that was not split.
+        ended: the level at which the node's path ended: its own where it is a leaf of the drawn
+            tree, a smaller one where it lies inside such a leaf, -1 where it was split.
+        holder_estimate, holder_variance: of the leaf of the drawn tree that it is or lies in; of a
+            node that was split its own.
+    """
+
+    ended: Integers
+    holder_estimate: Floats
+    holder_variance: Floats
+
+    @property
+    def inside(self) -> Flags:
+        """Which nodes lie inside a node that was not split."""
+        return (self.ended >= 0) & (self.ended < self.level)
+
+    @property
+    def holder_level(self) -> Integers:
+        """The level of the node that holds each."""
+        return np.where(self.ended < 0, self.level, self.ended)
+
+    @classmethod
+    def of(
+        cls, level: int, first: int, holders: Holders, spans: tuple[Integers, Integers]
+    ) -> DrawnLevel:
+        """From the holders of the level's nodes.
+
+        Args:
+            level: which.
+            first: the node that the arrays begin with.
+            holders: (rows, n).
+            spans: the nodes' first leaves, and where they stop.
+        """
+        inside = (holders.ended >= 0) & (holders.ended < level)
+        return cls(
+            level=level,
+            first_node=first,
+            estimate=holders.estimates_between(*spans),
+            variance=np.where(inside, np.nan, holders.variance),
+            count=holders.counts_between(*spans),
+            ended=holders.ended,
+            holder_estimate=holders.estimate,
+            holder_variance=holders.variance,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnPrefixes(PrefixSolution):
+    """The answer for the prefixes that end in a chunk of an adaptive tree, (rows, leaves) each.
+
+    A prefix that ends inside a node that was not split has no variance (NaN), and between those of
+    the node's edges an estimate. Elsewhere both edges are the prefix itself.
+
+    Attributes:
+        low_estimate, low_variance, low_alpha: of the prefix that ends at the holder's lower edge.
+        high_estimate, high_variance, high_alpha: likewise, at its upper edge.
+    """
+
+    low_estimate: Floats
+    low_variance: Floats
+    low_alpha: Floats
+    high_estimate: Floats
+    high_variance: Floats
+    high_alpha: Floats
+
+    @classmethod
+    def of(cls, holders: Holders, stop: Integers) -> DrawnPrefixes:
+        """From the holders of leaves.
+
+        Args:
+            holders: (rows, leaves).
+            stop: where each leaf stops, within its key's tree.
+        """
+        inside = np.broadcast_to(stop, holders.stop.shape) < holders.stop
+        variance = holders.before_variance + 2.0 * holders.covariance + holders.variance
+        high_estimate, high_alpha = (
+            holders.before + holders.estimate,
+            holders.before_alpha + holders.alpha,
+        )
+        share = (stop - holders.start) / (holders.stop - holders.start)
+        return cls(
+            estimate=holders.before + holders.estimate * share,
+            variance=np.where(inside, np.nan, variance),
+            alpha=holders.before_alpha + holders.alpha * share,
+            count=holders.before_count + holders.ends(stop),
+            low_estimate=np.where(inside, holders.before, high_estimate),
+            low_variance=np.where(inside, holders.before_variance, variance),
+            low_alpha=np.where(inside, holders.before_alpha, high_alpha),
+            high_estimate=high_estimate,
+            high_variance=variance,
+            high_alpha=high_alpha,
+        )

@@ -1,0 +1,92 @@
+"""Margins of intervals in adaptive trees, which hold whatever tree comes out.
+
+Given the drawn tree an error is a sum of independent noises with coefficients that follow from it.
+So the widths are those of the widest laws that such sums have: one variable of the noise, several
+alike, and one beside a normal rest. They are in standard errors of the error blurred by half a row,
+as `dpcore.errors.intervals.prefix_margin` takes them.
+
+Source: `dpcore.errors.law`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.errors.intervals import prefix_margin
+from dpcore.errors.law import ErrorLaw
+from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dpcore.privacy.budget import Measure
+
+# Noise so wide that its lattice does not show.
+_WIDE = Fraction(2**12)
+_ALIKE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+_RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveWidths:
+    """How wide an interval is on either side, at one confidence.
+
+    Args:
+        confidence: the coverage.
+        slope, offset: a margin is slope sd + offset rows, sd of the error blurred by half a row.
+    """
+
+    confidence: float
+    slope: float
+    offset: float = 0.5
+
+    def margin(self, variance: Floats) -> Floats:
+        """The half-widths of intervals in rows, for estimates of these variances."""
+        return prefix_margin((self.slope, self.offset), variance)
+
+    @property
+    def sloped(self) -> tuple[float, float]:
+        """What `prefix_margin` takes."""
+        return self.slope, self.offset
+
+    def spec(self) -> dict[str, object]:
+        """As plain JSON values; `from_spec` reads them back."""
+        return {"confidence": self.confidence, "slope": self.slope, "offset": self.offset}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> AdaptiveWidths:
+        """The inverse of `spec`."""
+        return cls(**{name: float(spec[name]) for name in ("confidence", "slope", "offset")})
+
+
+def adaptive_widths(measure: Measure, confidence: float) -> AdaptiveWidths:
+    """The widths of noise that pays in a measure: Laplace noise under epsilon, Gaussian under rho.
+
+    Raises:
+        ValueError: the confidence is not above 0 and at most 0.9999.
+    """
+    normal = DiscreteGaussian(sigma_squared=_WIDE**2)
+    widths = [_standard_width([(normal, 1.0, 1)], confidence)]
+    if measure is Measure.EPSILON:
+        laplace = DiscreteLaplace(scale=_WIDE)
+        widths += [_standard_width([(laplace, 1.0, each)], confidence) for each in _ALIKE]
+        share = math.sqrt(laplace.variance / normal.variance)
+        widths += [
+            _standard_width(
+                [
+                    (laplace, math.sqrt(1.0 - rest), 1),
+                    (normal, share * math.sqrt(rest), 1),
+                ],
+                confidence,
+            )
+            for rest in _RESTS
+        ]
+    return AdaptiveWidths(confidence=confidence, slope=float(np.max(widths)))
+
+
+def _standard_width(terms: list[tuple[NoiseLaw, float, int]], confidence: float) -> float:
+    law = ErrorLaw(terms=tuple(terms))
+    return law.half_width(confidence) / math.sqrt(law.variance)

@@ -1,0 +1,12 @@
+"""Kind adaptive: CDFs and quantiles of trees that are divided only where rows are.
+
+Floor 6: imports from floors 1 to 5. FACE is what others may hold this room to, by module; all else
+is its own, and may change freely (a test keeps both).
+"""
+
+FACE = {
+    "question": ("AdaptiveQuestion", "adaptive_question_from_spec"),
+    "released": ("AdaptiveCdf",),
+    "whole_levels": ("most_undivided", "noise_if_all_split"),
+    "workload": ("AdaptiveWorkload",),
+}

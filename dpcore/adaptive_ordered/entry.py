@@ -1,0 +1,52 @@
+"""What the manifest says of an adaptive tree: its levels, when a node is split, and the method."""
+
+from __future__ import annotations
+
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.noise.scales import scale_of
+
+
+def levels_of(plan: AdaptivePlan) -> list[dict[str, object]]:
+    """What each level may spend, the noise of its nodes, and from which count on they are split."""
+    measure, levels = plan.budget.measure.value, list[dict[str, object]]()
+    for level, (size, amount) in enumerate(
+        zip(plan.tree.level_sizes, plan.level_amounts, strict=True)
+    ):
+        public = plan.public_total and level == 0
+        entry: dict[str, object] = {"level": level, "nodes": size, measure: str(amount)}
+        law = plan.laws[level]
+        unmeasured = "exact: the number of rows is public" if public else "not measured"
+        entry["noise"] = unmeasured if law is None else scale_of(law)
+        if level < plan.tree.height and plan.decides(level):
+            decision, last = plan.decision_laws[level], plan.last_laws[level]
+            entry["split_from"] = plan.thresholds[level]
+            entry["noise_of_decision"] = (
+                "the measurement's" if decision is None else scale_of(decision)
+            )
+            entry["noise_of_second_measurement"] = None if last is None else scale_of(last)
+        levels.append(entry)
+    return levels
+
+
+def in_words(plan: AdaptivePlan) -> str:
+    """How the tree is drawn, as a paragraph for a statistician."""
+    if plan.decision_part:
+        decided = (
+            f"a number of its own, with {plan.decision_part} of its level's part of the budget, so "
+            "that estimates are unbiased given the tree that came out, and standard errors are "
+            "those given this tree"
+        )
+    else:
+        decided = (
+            "the measurement itself, which estimates then use too: standard errors and intervals "
+            "are those of a tree that had been known before, and are a little too small"
+        )
+    return (
+        "An adaptive tree, drawn from the root down. A node that is reached is measured with its "
+        "level's part of the budget; if a noisy number is below split_from it is not split, and is "
+        "measured again with all that is left of the budget below it; else its children are "
+        f"reached. What decides is {decided}. Every path from the root to a leaf of the tree that "
+        "came out spends the budget, whatever comes out. The column ended of the nodes says which "
+        "nodes were split (null), which were not (their own level), and which lie inside one that "
+        "was not (its level): these share its count evenly and have no standard error."
+    )

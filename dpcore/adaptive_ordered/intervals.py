@@ -1,0 +1,86 @@
+"""Estimates of an adaptive tree with their intervals: at edges of the drawn tree, and between them.
+
+Counts are not negative. So a count inside a node that was not split lies between 0 and the node's,
+and a prefix between those of the node's edges. Each end of such an interval is that of one that
+fails there with half the error probability at most, so it covers as often as stated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
+from dpcore.adaptive.widths import AdaptiveWidths
+from dpcore.arrays import Floats
+from dpcore.errors.intervals import clipped_intervals
+from dpcore.ordered.quantiles import Ends
+from dpcore.questions.tree_question import Intervals
+
+
+def node_intervals(solved: DrawnLevel, widths: AdaptiveWidths, top: float) -> Intervals:
+    """The estimates of a solved level with their errors; standard errors are NaN inside nodes that
+    were not split.
+
+    Args:
+        solved: (rows, n).
+        widths: of the intervals.
+        top: the public number of rows, or infinite.
+    """
+    variance, inside = solved.holder_variance, solved.inside
+    found = clipped_intervals(solved.holder_estimate, variance, widths.margin(variance), top)
+    estimate, error, low, high = found
+    return (
+        np.where(inside, solved.estimate, estimate),
+        np.where(inside, np.nan, error),
+        np.where(inside, 0.0, low),
+        high,
+    )
+
+
+def prefix_intervals(prefixes: DrawnPrefixes, widths: AdaptiveWidths, top: float) -> Intervals:
+    """The estimates of CDF points with their errors, likewise.
+
+    Args:
+        prefixes: (rows, n).
+        widths: of the intervals.
+        top: the public number of rows, or infinite.
+    """
+    inside = np.isnan(prefixes.variance)
+    below, above = (
+        clipped_intervals(estimate, variance, widths.margin(variance), top)
+        for estimate, variance in (
+            (prefixes.low_estimate, prefixes.low_variance),
+            (prefixes.high_estimate, prefixes.high_variance),
+        )
+    )
+    return (
+        np.where(inside, prefixes.estimate, above[0]),
+        np.where(inside, np.nan, above[1]),
+        below[2],
+        above[3],
+    )
+
+
+def quantile_ends(
+    prefixes: DrawnPrefixes, total: Floats, variance: Floats, widths: AdaptiveWidths
+) -> Ends:
+    """The intervals of prefix - q total at every leaf.
+
+    Args:
+        prefixes: (rows, n).
+        total: (rows,) the estimates of the whole trees.
+        variance: (rows,) of these, given the drawn trees.
+        widths: of the intervals.
+    """
+
+    def margin(of: Floats, alpha: Floats, quantile: float) -> Floats:
+        own = of + variance[:, None] * (quantile**2 - 2 * quantile * alpha)
+        return widths.margin(np.maximum(own, 0.0))
+
+    def ends(quantile: float) -> tuple[Floats, Floats]:
+        wanted = quantile * total[:, None]
+        below = margin(prefixes.low_variance, prefixes.low_alpha, quantile)
+        above = margin(prefixes.high_variance, prefixes.high_alpha, quantile)
+        return prefixes.low_estimate - wanted - below, prefixes.high_estimate - wanted + above
+
+    return ends

@@ -1,0 +1,53 @@
+"""Whole levels in an adaptive tree's place: the noise that it has if every node is split."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.trees.uniform import Tree
+from dpcore.uniform.plan import TreePlan
+
+
+def if_all_split(plan: AdaptivePlan) -> TreePlan:
+    """The plan of the measurements that estimates are made of if every node is split."""
+    assert isinstance(plan.tree, Tree)
+    measured = 1 - plan.decision_part
+    return TreePlan(
+        tree=plan.tree,
+        unit=plan.unit,
+        budget=plan.budget,
+        level_amounts=tuple(
+            amount * (measured if plan.decides(level) else Fraction(1))
+            for level, amount in enumerate(plan.level_amounts)
+        ),
+        public_total=plan.public_total,
+        keyed=plan.keyed,
+    )
+
+
+def noise_if_all_split(plan: AdaptivePlan) -> float:
+    """The root mean square of the errors of all CDF points in rows, if every node is split.
+
+    >>> from dpcore.adaptive.planner import plan_adaptive
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dpcore.uniform.setting import TreeSetting
+    >>> setting = TreeSetting(
+    ...     leaves=4096, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> apart, together = (
+    ...     noise_if_all_split(plan_adaptive(setting, counts=counts)) for counts in (False, True))
+    >>> apart > together
+    True
+    """
+    return predicted_cdf_rmse(if_all_split(plan))
+
+
+def most_undivided(plan: AdaptivePlan) -> int:
+    """The largest count from which on a node is split, in rows; 0 where all are."""
+    return max(
+        (plan.thresholds[level] for level in range(plan.tree.height) if plan.decides(level)),
+        default=0,
+    )

@@ -1,0 +1,54 @@
+"""What is asked of an adaptive tree over an ordered domain, and its plan once there is a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcore.adaptive.planner import plan_adaptive
+from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.ordered.workload import CdfWorkload
+from dpcore.questions.workload import Share, Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveWorkload(CdfWorkload[AdaptiveQuestion]):
+    """The CDF and quantiles of an ordered domain, by a tree that is divided only where rows are.
+
+    How far off it will be depends on the data, so it has no predicted error to compare.
+
+    Args:
+        counts: whether what is read is the integers; else estimates, with intervals.
+        guessed_rows: a public guess of the rows of a tree, None where there is none.
+        fanouts: the shape if all nodes are split; None: planned.
+
+    >>> from dpcore.ordered.make import make_domain
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from fractions import Fraction
+    >>> delays = AdaptiveWorkload(name="delay", domain=make_domain(
+    ...     {"column": "delay", "type": "integer", "lower": 0, "upper": 4096}))
+    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> delays.planned(one, Terms(unit=ADD_REMOVE_ROW)).plan.tree.leaves
+    4096
+    """
+
+    counts: bool = False
+    guessed_rows: float | None = None
+    fanouts: tuple[int, ...] | None = None
+
+    def planned(self, share: Share, terms: Terms) -> AdaptiveQuestion:
+        plan = plan_adaptive(
+            self.setting(share, terms),
+            counts=self.counts,
+            guessed_rows=self.guessed_rows,
+            fanouts=self.fanouts,
+        )
+        return AdaptiveQuestion(
+            name=self.name,
+            domain=self.domain,
+            plan=plan,
+            keys=self.keys,
+            quantiles=self.quantiles,
+            confidence=terms.confidence,
+            weight=self.weight,
+        )

@@ -1,0 +1,1 @@
+"""Adaptive trees over ordered domains: what a person sees of them."""

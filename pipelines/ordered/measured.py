@@ -1,0 +1,122 @@
+"""What the page says of how a tree over an ordered domain was measured: level by level, and how far
+off that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dpcore.ordered.errors import errors_of
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.privacy.budget import Budget
+from dpcore.uniform.plan import Consistency, Measured, TreePlan
+from pipelines.page.noise import law_text
+from pipelines.page.numbers import budget_share, share_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowMeasured:
+    """How a tree was measured, as its page says it.
+
+    Attributes:
+        method: in a sentence.
+        titles, rows: of a table of its levels.
+        predicted: what was known of the error of the CDF before there were data.
+        errors: about the largest standard error of each level's estimates.
+        came_out: what is said beside the charts of the shape that came out.
+    """
+
+    method: str
+    titles: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    predicted: str
+    errors: list[float]
+    came_out: str = ""
+
+
+def of_whole_levels(
+    question: OrderedQuestion, whole: Budget, levels: Sequence[pa.Table]
+) -> HowMeasured:
+    """Of a tree whose levels were measured whole.
+
+    Args:
+        question: the tree.
+        whole: the budget of the release.
+        levels: the nodes that the page shows.
+    """
+    plan, predicted = question.plan, ""
+    if question.is_ordered:
+        of_keys = " of each key" if plan.keyed else ""
+        predicted = (
+            f"Predicted error of the CDF: {predicted_cdf_rmse(plan):,.4g} rows, the root mean "
+            f"square over its {question.domain.cells:,} points{of_keys}."
+        )
+    errors = level_errors(plan)
+    return HowMeasured(
+        method=_method(question, whole),
+        titles=(
+            "Level",
+            "Nodes",
+            "Part of the budget",
+            f"Budget ({plan.budget.measure.value})",
+            "Noise",
+            "Noise, standard deviation",
+            "Standard error of the estimate",
+        ),
+        rows=_noise_rows(plan, errors),
+        predicted=predicted,
+        errors=errors,
+    )
+
+
+def _method(question: OrderedQuestion, whole: Budget) -> str:
+    """How it was measured."""
+    text = f"{shape_text(question.plan.tree.fanouts)}; {budget_share(question.plan.budget, whole)}"
+    if question.plan.measured is Measured.PREFIXES:
+        text += "; every prefix has noise of its own"
+    elif not question.plan.is_efficient:
+        text += (
+            f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
+        )
+    if question.consistency is not Consistency.TOP_DOWN:
+        text += f"; counts of the closest CDF ({question.consistency.value})"
+    return f"{text}."
+
+
+def shape_text(fanouts: Sequence[int]) -> str:
+    """Of a tree, in words."""
+    return f"Fan-outs {' x '.join(map(str, fanouts))}" if fanouts else "A root alone"
+
+
+def _noise_rows(plan: TreePlan, errors: Sequence[float]) -> list[list[str]]:
+    return [
+        [
+            f"{level}",
+            f"{plan.tree.level_sizes[level]:,}",
+            share_text(plan.level_amounts[level] / plan.budget.amount),
+            f"{float(plan.level_amounts[level]):.4g}",
+            law_text(law, exact=plan.public_total and level == 0),
+            f"{math.sqrt(law.variance):,.4g}" if law else "",
+            f"{errors[level]:,.4g}",
+        ]
+        for level, law in enumerate(plan.laws)
+    ]
+
+
+def level_errors(plan: TreePlan) -> list[float]:
+    """The largest standard error of the estimates of each level, from the plan alone: of the first
+    nodes, the middle one and the last."""
+    errors = errors_of(plan)
+    return [
+        math.sqrt(
+            max(
+                errors.node(level, node).variance
+                for node in {0, min(1, size - 1), size // 2, size - 1}
+            )
+        )
+        for level, size in enumerate(plan.tree.level_sizes)
+    ]
