@@ -137,8 +137,8 @@ class _Matrix:
 
     @cached_property
     def gram(self) -> Integers:
-        """M'M, exactly: sums of K squares of at most 13 bits."""
-        return np.rint(self.numbers.T @ self.numbers).astype(np.int64)
+        """M'M, exactly: sums of K products of numbers below 2^13."""
+        return np.asarray(np.rint(self.numbers.T @ self.numbers), dtype=np.int64)
 
     @cached_property
     def distance(self) -> int:

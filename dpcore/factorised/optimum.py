@@ -118,8 +118,7 @@ def _mixed(points: list[Floats], steps: list[Floats]) -> Floats:
     moved = np.array([points[-1] - each for each in points[:-1]]).T
     changed = np.array([steps[-1] - each for each in steps[:-1]]).T
     parts = np.linalg.lstsq(changed, steps[-1], rcond=1e-10)[0]
-    mixed: Floats = points[-1] + steps[-1] - (moved + changed) @ parts
-    return mixed
+    return np.asarray(points[-1] + steps[-1] - (moved + changed) @ parts)
 
 
 def _refined(weights: Floats, cells: int) -> Floats:
@@ -134,13 +133,13 @@ def _refined(weights: Floats, cells: int) -> Floats:
         ):
             slope = (values[end] - values[inner]) / (known[end] - known[inner])
             found[outside] = values[end] + slope * (wanted[outside] - known[end])
-    return np.exp(found)
+    return np.asarray(np.exp(found))
 
 
 def _place(cells: int) -> Floats:
     """(n,) log-odds of the middle of each cell."""
     middle = np.arange(cells) + 0.5
-    return np.log(middle) - np.log(cells - middle)
+    return np.asarray(np.log(middle) - np.log(cells - middle))
 
 
 def prefix_gram(cells: int) -> Floats:

@@ -23,10 +23,6 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
     Args:
         objective: what the strategy is best for.
 
-    Raises:
-        Refusal: an objective that no strategy is made for, cells without an order or too many of
-            them, Laplace noise.
-
     >>> from fractions import Fraction
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.privacy.budget import Budget
@@ -42,23 +38,6 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
 
     objective: Objective = CDF
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.domain.is_ordered:
-            raise Refusal("mechanism", "factorised is for cells that have an order")
-        if self.domain.cells > MOST_LEAVES:
-            raise Refusal(
-                "mechanism",
-                f"factorised measures at most {MOST_LEAVES:,} cells, and these are "
-                f"{self.domain.cells:,}; planned measures any number",
-            )
-        if self.noise is Noise.LAPLACE:
-            raise Refusal("noise", "factorised has Gaussian noise; trees are better with Laplace")
-        if self.objective.kind not in ("cdf", "quantiles", "ranges"):
-            raise Refusal("objective", f"factorised is not planned for {self.objective.kind}")
-        if isinstance(self.objective, QuantileObjective) and self.objective.guesses:
-            raise Refusal("guess", "factorised is planned for data that may lie anywhere")
-
     @property
     def ways(self) -> frozenset[Way]:
         return frozenset({Way.SHARED})
@@ -68,11 +47,31 @@ class FactorisedWorkload(CdfWorkload[FactorisedQuestion]):
         return "rows"
 
     def check(self, measure: Measure, *, delta: bool) -> None:
+        """As `Workload.check`.
+
+        Raises:
+            Refusal: also of an objective that no strategy is made for, of cells without an order or
+                too many of them.
+        """
         if measure is Measure.EPSILON and not delta:
             raise Refusal(
                 "mechanism",
                 "factorised needs rho, or epsilon with a delta: under epsilon alone trees have the "
                 "smaller errors",
+            )
+        if self.noise is Noise.LAPLACE:
+            raise Refusal("noise", "the mechanism factorised has Gaussian noise")
+        if not self.domain.is_ordered:
+            raise Refusal("mechanism", "factorised is for cells that have an order")
+        if self.domain.cells > MOST_LEAVES:
+            raise Refusal(
+                "mechanism",
+                f"factorised measures at most {MOST_LEAVES:,} cells, and these are "
+                f"{self.domain.cells:,}; planned measures any number",
+            )
+        if self.objective.kind not in ("cdf", "quantiles", "ranges"):
+            raise Refusal(
+                "objective", f"the mechanism factorised is not planned for {self.objective.kind}"
             )
         super().check(measure, delta=delta)
 
