@@ -21,13 +21,13 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.workload import Noise, Share, Terms, Way
 from dpcore.refusal import Refusal
 from dpcore.release.in_memory import release_counts
-from dpcore.release.plan import ReleasePlan
+from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
 
 CELLS = 60
 DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
-KEYS = KeyList(column="city", labels=("a", "b", "c"))
+KEYS = KeyList(column="city", keys=("a", "b", "c"))
 SHARE = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
 WORKLOAD = FactorisedWorkload(name="age", domain=DOMAIN, quantiles=(0.25, 0.5))
 FALSE_ALARM = 1e-6
@@ -41,9 +41,8 @@ def question_of(
 
 def released(question: FactorisedQuestion, counts: Integers, number: int = 7) -> Release:
     plan = ReleasePlan(name="r", unit=question.unit, budget=SHARE.budget, questions=(question,))
-    return release_counts(
-        plan, {"age": counts}, ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
-    )
+    key = ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
+    return release_counts(plan, {"age": counts}, key)
 
 
 def some_counts(rows: int = 1) -> Integers:
@@ -55,7 +54,7 @@ def some_counts(rows: int = 1) -> Integers:
 def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -> None:
     question = question_of(unit, replace(WORKLOAD, keys=keys))
     plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
-    again = ReleasePlan.from_spec(json.loads(json.dumps(plan.spec())))
+    again = plan_from_spec(json.loads(json.dumps(plan.spec())))
     assert again == plan
     assert question.public_total == (unit == SUBSTITUTE_ROW and keys is None)
     assert json.dumps(question.entry())
