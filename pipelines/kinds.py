@@ -25,6 +25,8 @@ from pipelines.exponential.lines import (
 from pipelines.exponential.page import exponential_tree
 from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
 from pipelines.adaptive.page import adaptive_tree
+from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
+from pipelines.factorised.page import factorised_tree
 from pipelines.hierarchy.asked import check_asked
 from pipelines.hierarchy.lines import (
     hierarchy_entry,
@@ -109,6 +111,15 @@ KINDS: dict[str, Kind] = {
         target=adaptive_target,
         summary_lines=ordered_summary,
         page=adaptive_tree,
+    ),
+    # One that is measured by weighted sums, asked for likewise.
+    "factorised": Kind(
+        section=None,
+        plan_entry=factorised_entry,
+        plan_lines=factorised_lines,
+        target=factorised_target,
+        summary_lines=ordered_summary,
+        page=factorised_tree,
     ),
     "hierarchy": Kind(
         section=HierarchyTree,

@@ -22,10 +22,10 @@ UPPER = ("transforms", "pipelines")
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
-    ("uniform", "irregular", "thresholds", "questions", "partitions"),
+    ("uniform", "irregular", "thresholds", "questions", "partitions", "factorised"),
     ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive"),
     ("ordered", "adaptive_hierarchy"),
-    ("hypercube", "adaptive_ordered", "exponential"),
+    ("hypercube", "adaptive_ordered", "exponential", "factorised_ordered"),
     ("release",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}

@@ -19,6 +19,10 @@ from scipy import stats
 
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.arrays import Floats
+from dpcore.factorised.plan import FactorisedPlan
+from dpcore.factorised.planner import plan_strategy, told_tree
+from dpcore.factorised.read import Read
+from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
@@ -184,6 +188,19 @@ def _ordered(budget: Budget, fanouts: tuple[int, ...], *shares: Fraction) -> Tar
     )
 
 
+def _factorised(budget: Budget) -> Target:
+    """Three cells that are measured by the best strategy for prefixes."""
+    plan = FactorisedPlan(
+        tree=told_tree(3),
+        unit=ADD_REMOVE,
+        budget=budget,
+        strategy=plan_strategy(3, Read(kind="cdf")),
+    )
+    domain = IntegerDomain(column="value", lower=0, upper=3)
+    question = FactorisedQuestion(name=NAME, domain=domain, plan=plan)
+    return _of_budget(question, one=(3, 1, 0), two=(3, 2, 0))
+
+
 def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
     """Two levels of counts that are read as they were measured."""
     universe = universe_from_codes(pa.array(["0", "1", "2"]), (1,))
@@ -287,6 +304,7 @@ _RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 TARGETS: dict[str, Callable[[], Target]] = {
     "ordered, epsilon": lambda: _ordered(_EPSILON, (3,), Fraction(0), ONE),
     "ordered, rho": lambda: _ordered(_RHO, (2, 2), Fraction(0), ONE / 2, ONE / 2),
+    "factorised": lambda: _factorised(_RHO),
     "hierarchy": lambda: _hierarchy(_EPSILON),
     "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
     "thresholds": _thresholds,

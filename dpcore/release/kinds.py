@@ -18,6 +18,8 @@ from dpcore.adaptive_ordered.question import adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.exponential.question import exponential_question_from_spec
 from dpcore.exponential.released import ReleasedQuantiles
+from dpcore.factorised_ordered.question import factorised_question_from_spec
+from dpcore.factorised_ordered.released import ReleasedFactorised
 from dpcore.hierarchy.question import hierarchy_question_from_spec
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.hierarchy.threshold_question import threshold_question_from_spec
@@ -110,6 +112,10 @@ KINDS: dict[str, Kind] = {
     "adaptive": Kind(
         lambda spec, terms: adaptive_question_from_spec(spec, terms.unit, terms.measure),
         lambda question, read, tables: AdaptiveCdf(question, read, tables.get(QUANTILES)),
+    ),
+    "factorised": Kind(
+        lambda spec, terms: factorised_question_from_spec(spec, terms.unit, terms.measure),
+        lambda question, read, tables: ReleasedFactorised(question, read, tables.get(QUANTILES)),
     ),
     "hierarchy": Kind(_hierarchy, lambda question, read, tables: ReleasedHierarchy(question, read)),
     "adaptive_hierarchy": Kind(

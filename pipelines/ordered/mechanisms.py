@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
@@ -100,35 +101,70 @@ def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
     )
 
 
-MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
-    **{
-        name: partial(uniform_levels, name)
-        for name in ("planned", "tree", "binary", "histogram", "independent")
-    },
-    "adaptive": adaptive,
-    "exponential": exponential_quantiles,
-}
+def factorised(asked: OrderedAsked) -> FactorisedWorkload:
+    """A strategy past trees: weighted sums of cells."""
+    return FactorisedWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        objective=asked.objective,
+        quantiles=asked.quantiles,
+    )
+
+
+class Mechanism(NamedTuple):
+    """A mechanism of a tree over an ordered domain.
+
+    Attributes:
+        workload: what is asked of the tree.
+        refused: the keys of a section that stand for nothing, and why.
+        allowed: values of these keys that may be said all the same.
+    """
+
+    workload: Callable[[OrderedAsked], Workload[Any]]
+    refused: Mapping[str, str] = {}
+    allowed: Mapping[str, tuple[object, ...]] = {}
+
 
 _OWN = "the mechanism adaptive has its own"
 _NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
 _QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF and no counts"
-# Of a mechanism the keys of a section that stand for nothing, and why.
-_NOT_ASKED: Mapping[str, Mapping[str, str]] = {
-    "adaptive": {
-        "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
-        **dict.fromkeys(("level_budgets", "estimation", "consistency"), _OWN),
+_NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
+_OF_LEVELS = ("level_budgets", "estimation", "consistency")
+
+MECHANISMS: Mapping[str, Mechanism] = {
+    **{
+        name: Mechanism(partial(uniform_levels, name))
+        for name in ("planned", "tree", "binary", "histogram", "independent")
     },
-    "exponential": {
-        **dict.fromkeys(("fanouts", "level_budgets", "estimation", "consistency"), _NO_TREE),
-        **dict.fromkeys(("objective", "read_as"), _QUANTILES_ALONE),
-        "guess": "the exponential mechanism is planned without one",
-        "noise": "the exponential mechanism adds none",
-    },
-}
-# What may be said all the same.
-_AS_IT_IS: Mapping[str, Mapping[str, tuple[object, ...]]] = {
-    "adaptive": {"objective": ("cdf", "ranges", "quantiles")},
-    "exponential": {"objective": ("quantiles",), "noise": ("best",)},
+    "adaptive": Mechanism(
+        adaptive,
+        refused={
+            "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
+            **dict.fromkeys(_OF_LEVELS, _OWN),
+        },
+        allowed={"objective": ("cdf", "ranges", "quantiles")},
+    ),
+    "exponential": Mechanism(
+        exponential_quantiles,
+        refused={
+            **dict.fromkeys(("fanouts", *_OF_LEVELS), _NO_TREE),
+            **dict.fromkeys(("objective", "read_as"), _QUANTILES_ALONE),
+            "guess": "the exponential mechanism is planned without one",
+            "noise": "the exponential mechanism adds none",
+        },
+        allowed={"objective": ("quantiles",), "noise": ("best",)},
+    ),
+    "factorised": Mechanism(
+        factorised,
+        refused={
+            **dict.fromkeys(("fanouts", "level_weights", *_OF_LEVELS), _NO_LEVELS),
+            "guess": "the mechanism factorised is planned for data that may lie anywhere",
+            "read_as": "the mechanism factorised has one plan for counts and estimates",
+        },
+    ),
 }
 
 
@@ -139,7 +175,8 @@ def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, s
         mechanism: of the section.
         chosen: its keys that stand in it, with their values.
     """
-    for key, reason in _NOT_ASKED.get(mechanism, {}).items():
-        if key in chosen and chosen[key] not in _AS_IT_IS[mechanism].get(key, ()):
+    own = MECHANISMS[mechanism]
+    for key, reason in own.refused.items():
+        if key in chosen and chosen[key] not in own.allowed.get(key, ()):
             return key, reason
     return None

@@ -157,7 +157,7 @@ class OrderedTree(KnownLeavesSection):
             ) from None
 
     def workload(self) -> Workload[Any]:
-        return MECHANISMS[self.mechanism](self.asked)
+        return MECHANISMS[self.mechanism].workload(self.asked)
 
     @property
     def asked(self) -> OrderedAsked:

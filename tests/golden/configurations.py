@@ -73,6 +73,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "above": (RHO, f"domain: {NUMBERS}, mechanism: binary, estimation: above"),
     "independent": (PURE, f"domain: {NUMBERS}, mechanism: independent"),
     "histogram-l1": (PURE, f"domain: {NUMBERS}, mechanism: histogram, consistency: l1"),
+    "factorised": (
+        RHO,
+        f"domain: {NUMBERS}, mechanism: factorised, {BY}, quantiles: [0.5]",
+        "domain: {column: fine, type: integer, lower: 0, upper: 3000}, mechanism: factorised",
+    ),
     "ranges": (PURE, f"domain: {NUMBERS}, objective: ranges, widths: [7, 30]"),
     "nodes": (
         RHO,
@@ -133,6 +138,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
 }
 SUBSTITUTE: dict[str, tuple[str, ...]] = {
     "cdf-substitute": (PURE, f"domain: {MINUTES}"),
+    "factorised-substitute": (RHO, f"domain: {MINUTES}, mechanism: factorised"),
     "refined": (PURE, f"domain: {MINUTES}, mechanism: tree, estimation: refined"),
     "invariants": (PURE, f"domain: {CITIES}, invariants: state"),
     "box-substitute": (

@@ -1,0 +1,107 @@
+"""Trees whose cells are measured by a strategy, one per key, each within one chunk.
+
+What is measured of a tree is M x, with independent noise on every sum. Estimates of cells follow by
+M^-1, those of nodes and prefixes by adding up, and nonnegative integers from the top down.
+
+Source: `dpcore.factorised.strategy`, `dpcore.trees.consistency`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from dpcore.arrays import Floats, Integers
+from dpcore.factorised.errors import FactorisedErrors
+from dpcore.factorised.plan import FactorisedPlan
+from dpcore.noise.source import NoiseSource
+from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
+from dpcore.trees.consistency import consistent_counts
+from dpcore.trees.forest import (
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+    level_solutions,
+)
+from dpcore.trees.whole_trees import WholeTrees
+
+
+class FactorisedForest(WholeTrees):
+    """The trees of one plan, one per key.
+
+    Args:
+        plan: of every tree.
+        keys: how many trees.
+        chunk_leaves: the most leaves of a chunk with several trees.
+    """
+
+    def __init__(
+        self, plan: FactorisedPlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES
+    ) -> None:
+        self.plan, self.root_is_known = plan, plan.public_total
+        most = max(chunk_leaves, plan.tree.leaves)
+        self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=most)
+
+    @property
+    def errors(self) -> FactorisedErrors:
+        """Of all estimates."""
+        return errors_of(self.plan)
+
+    @property
+    def root_variance(self) -> float:
+        """Of the estimated total of a tree."""
+        return self.errors.total
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The noisy sums, (rows, K).
+
+        Sums are modulo 2^64, with the noise: what is released is a function of the exact sums plus
+        noise however large they are, so privacy does not depend on their size.
+        """
+        leaves = counts.reshape(chunk.rows, -1)
+        stream = noise.of_counts(leaves).stream(tree, chunk.key, chunk.index, self.plan.tree.height)
+        drawn = self.plan.law.sample(stream, leaves.size).reshape(leaves.shape)
+        return [self.plan.strategy.measured(leaves) + drawn]
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return np.asarray(self._estimated(measurements).sum(axis=-1))
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution]:
+        prefixes = np.cumsum(self._estimated(measurements), axis=-1)
+        variance, alpha = self.prefix_variances(chunk)
+        if self.root_is_known:
+            prefixes += alpha * (roots.total[:, None] - prefixes[:, -1:])
+        tree = self.plan.tree
+        estimates = tree.level_counts(np.diff(prefixes, axis=-1, prepend=0.0))
+        alike = [np.ones(size) for size in tree.level_sizes]
+        counts = consistent_counts(tree, alike, estimates, roots.count[:, None])
+        ranges = self.chunking.node_ranges(chunk)
+        levels = level_solutions(0, ranges, estimates, self.errors.levels, counts)
+        return levels, PrefixSolution(
+            estimate=prefixes,
+            variance=np.broadcast_to(variance, prefixes.shape),
+            alpha=np.broadcast_to(alpha, prefixes.shape),
+            count=np.cumsum(counts[-1], axis=-1),
+        )
+
+    def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The variance of every prefix, and the coefficient of the total's estimate in it: (1, K)
+        each, from the plan alone."""
+        return self.errors.prefixes[None], self.errors.alpha[None]
+
+    def _estimated(self, measurements: Measurements) -> Floats:
+        (measured,) = measurements
+        assert measured is not None
+        return self.plan.strategy.estimated(measured)
+
+
+@lru_cache(maxsize=4)
+def errors_of(plan: FactorisedPlan) -> FactorisedErrors:
+    """Those of a plan, which take long to find."""
+    return FactorisedErrors(plan)

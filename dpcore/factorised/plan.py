@@ -1,0 +1,68 @@
+"""A plan: the strategy, the budget and so the law of the noise of every sum. Holds no data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpcore.factorised.sensitivity import strategy_law
+from dpcore.factorised.strategy import Strategy
+from dpcore.noise.laws import NoiseLaw
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.trees.uniform import Tree
+
+# The rows of a tree of which every sum with its noise is within 64 bits.
+ROWS = 2**33
+# The chance that a noise is larger than its bound.
+_BEYOND = 1e-30
+_MOST = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorisedPlan:
+    """How the cells of one tree are measured.
+
+    Args:
+        tree: whose nodes are told, and whose counts add up; nothing is measured by its levels.
+        unit: what neighbours differ in.
+        budget: the rho that all sums together spend.
+        strategy: which sums get noise.
+        public_total: the number of rows N is public.
+        keyed: the tree stands once per key of a group-by column.
+
+    Raises:
+        ValueError: a budget that is no rho, a strategy of other cells than the tree's, a public
+            total where relation or keys forbid it, noise too large for 64 bits.
+    """
+
+    tree: Tree
+    unit: PrivacyUnit
+    budget: Budget
+    strategy: Strategy
+    public_total: bool = False
+    keyed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.budget.measure is not Measure.RHO:
+            raise ValueError("budget: strategies past trees spend a rho")
+        if self.strategy.leaves != self.tree.leaves:
+            raise ValueError(
+                f"strategy: of {self.strategy.leaves} cells for {self.tree.leaves} leaves"
+            )
+        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.keyed):
+            raise ValueError(
+                "public_total: the number of rows is public only under substitute and without keys"
+            )
+
+    @cached_property
+    def law(self) -> NoiseLaw:
+        """Of the noise of every sum.
+
+        Raises:
+            ValueError: it is too large for 64-bit numbers.
+        """
+        law = strategy_law(self.unit, self.strategy, self.budget, keyed=self.keyed)
+        if self.strategy.largest * ROWS + law.bound(_BEYOND) >= _MOST:
+            raise ValueError("budget: it is too small for noise within 64 bits")
+        return law

@@ -1,0 +1,59 @@
+"""Chooses the strategy: the best there is for some thousand cells, above them a scalable one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dpcore.factorised.dense import DenseStrategy, dense_strategy
+from dpcore.factorised.optimum import optimal_weights
+from dpcore.factorised.read import Read
+from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.toeplitz import ToeplitzStrategy
+from dpcore.trees.uniform import Tree
+
+# Finding the best strategy of so many cells takes some ten seconds.
+MOST_OPTIMAL = 2**11
+# A tree is measured as a whole, on one worker.
+MOST_LEAVES = 2**20
+# Of the tree that is told.
+FANOUT = 16
+
+
+@lru_cache(maxsize=8)
+def plan_strategy(cells: int, read: Read) -> Strategy:
+    """The strategy for what is read of so many cells; it depends on nothing else.
+
+    Args:
+        cells: K, from 1 to 2^20.
+        read: what it is best for. Above 2,048 cells it is for prefixes, whatever is read.
+
+    Raises:
+        ValueError: too many cells.
+
+    >>> plan_strategy(4096, Read(kind="cdf")).spec()
+    {'kind': 'toeplitz', 'cells': 4096, 'scale': 16384, 'steps': 1024}
+    """
+    if cells > MOST_LEAVES:
+        raise ValueError(f"cells: {cells} are more than {MOST_LEAVES}")
+    if cells > MOST_OPTIMAL:
+        return ToeplitzStrategy.of(cells)
+    return best_strategy(cells, read)
+
+
+def best_strategy(cells: int, read: Read) -> DenseStrategy:
+    """The best strategy that there is, to a part in a thousand of the variance."""
+    found = optimal_weights(lambda size: read.on_fewer(cells, size).gram(size), cells)
+    return dense_strategy(read, tuple(found.weights.tolist()))
+
+
+def told_tree(cells: int) -> Tree:
+    """The tree whose nodes are told: of 16 children each, the root of up to 16.
+
+    >>> told_tree(1000).fanouts, told_tree(3).fanouts, told_tree(1).fanouts
+    ((4, 16, 16), (3,), ())
+    """
+    below = 0
+    while cells > FANOUT ** (below + 1):
+        below += 1
+    first = -(-cells // FANOUT**below)
+    return Tree(leaves=cells, fanouts=(first,) * (first > 1) + (FANOUT,) * below)

@@ -1,0 +1,25 @@
+"""A strategy past trees beside the best tree of the same budget."""
+
+from __future__ import annotations
+
+from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.ordered.planner import predicted_cdf_rmse
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.questions.workload import Share, Terms
+
+
+def tree_alike(question: FactorisedQuestion) -> OrderedQuestion:
+    """The tree that the planner makes of the same domain, keys and budget.
+
+    Args:
+        question: that a strategy measures.
+    """
+    workload = OrderedWorkload(name=question.name, domain=question.domain, keys=question.keys)
+    terms = Terms(unit=question.unit, drops_rows=not question.public_total)
+    return workload.planned(Share(budget=question.plan.budget), terms)
+
+
+def tree_rmse(tree: OrderedQuestion) -> float:
+    """The predicted error of a CDF point of a tree, root mean square over all cells, in rows."""
+    return predicted_cdf_rmse(tree.plan)

@@ -1,0 +1,1 @@
+"""What the commands say of an ordered domain that is measured by a strategy past trees."""

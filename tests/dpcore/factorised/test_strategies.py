@@ -1,0 +1,122 @@
+"""Strategies in whole numbers: fast paths are those of the dense matrix, whatever the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcore.arrays import Floats, Integers
+from dpcore.factorised.dense import DenseStrategy
+from dpcore.factorised.planner import MOST_LEAVES, best_strategy, plan_strategy, told_tree
+from dpcore.factorised.read import Read
+from dpcore.factorised.strategies import strategy_from_spec
+from dpcore.factorised.strategy import Strategy
+from dpcore.factorised.toeplitz import ToeplitzStrategy
+
+CDF = Read(kind="cdf")
+SIZES = (1, 2, 3, 17, 64, 100)
+
+
+def strategies() -> list[Strategy]:
+    return [
+        *(ToeplitzStrategy.of(cells) for cells in SIZES),
+        *(best_strategy(cells, CDF) for cells in SIZES),
+        best_strategy(40, Read(kind="quantiles", shares=(0.25, 0.5))),
+        best_strategy(40, Read(kind="ranges", widths=(5,))),
+    ]
+
+
+STRATEGIES = pytest.mark.parametrize("strategy", strategies(), ids=lambda each: type(each).__name__)
+
+
+def prefix_rows(matrix: Integers) -> Floats:
+    """(K + 1, K) what the noise of each sum has in each prefix, by definition."""
+    return np.pad(np.cumsum(np.linalg.inv(matrix.astype(float)), axis=0), ((1, 0), (0, 0)))
+
+
+@STRATEGIES
+def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: Strategy) -> None:
+    matrix, rng = strategy.dense(), np.random.default_rng(2)
+    for top in (10, 2**33 // strategy.leaves):
+        counts = rng.integers(0, top, (3, strategy.leaves))
+        sums = strategy.measured(counts)
+        wanted = counts.astype(object) @ matrix.T.astype(object)
+        assert (sums.astype(object) == wanted).all()
+        assert np.allclose(strategy.estimated(sums), counts, rtol=1e-9, atol=1e-6)
+
+
+@STRATEGIES
+def test_sums_are_modulo_2_to_the_64(strategy: Strategy) -> None:
+    """A count too large wraps, and moves what is released as the exact sum would."""
+    counts = np.full((1, strategy.leaves), 2**45 + 12345, np.int64)
+    wanted = counts.astype(object) @ strategy.dense().T.astype(object) % 2**64
+    assert (strategy.measured(counts).view(np.uint64).astype(object) == wanted).all()
+
+
+@STRATEGIES
+def test_lengths_of_columns_are_exact(strategy: Strategy) -> None:
+    matrix = strategy.dense().astype(object)
+    gram = matrix.T @ matrix
+    own = gram.diagonal()
+    distance = (own[:, None] + own[None] - 2 * gram).max()
+    assert strategy.column_norm == own.max()
+    assert strategy.column_distance >= distance
+    if isinstance(strategy, DenseStrategy):
+        assert strategy.column_distance == distance
+    assert strategy.largest >= abs(matrix).max()
+
+
+@STRATEGIES
+def test_variances_are_those_of_the_dense_inverse(strategy: Strategy) -> None:
+    rows, cells = prefix_rows(strategy.dense()), strategy.leaves
+    assert np.allclose(strategy.prefix_variances, (rows[1:] ** 2).sum(axis=1))
+    assert np.allclose(strategy.total_covariances, rows[1:] @ rows[-1])
+    starts, stops = np.triu_indices(cells + 1)
+    wanted = ((rows[stops] - rows[starts]) ** 2).sum(axis=1)
+    assert np.allclose(strategy.range_variances(starts, stops), wanted, atol=1e-12)
+    weights = np.random.default_rng(3).normal(size=cells)
+    wanted = np.linalg.solve(strategy.dense().T.astype(float), weights)
+    assert np.allclose(strategy.coefficients(weights), wanted)
+
+
+@STRATEGIES
+def test_a_specification_gives_the_same_matrix(strategy: Strategy) -> None:
+    again = strategy_from_spec(strategy.spec())
+    assert again == strategy and (again.dense() == strategy.dense()).all()
+
+
+def test_another_matrix_than_planned_is_refused() -> None:
+    """As a machine would make whose arithmetic is off."""
+    one = best_strategy(20, CDF)
+    with pytest.raises(ValueError, match="another matrix"):
+        replace(one, threshold=one.threshold + 0.05).dense()
+
+
+def test_rounding_is_far_from_ties() -> None:
+    """Eigenvectors in single steps of floating point, and the matrix is the same."""
+    one = best_strategy(300, CDF)
+    for step in (1e-12, -1e-12):
+        weights = tuple(each * (1 + step) for each in one.weights)
+        assert (replace(one, weights=weights).dense() == one.dense()).all()
+
+
+@pytest.mark.parametrize(("cells", "best", "even"), [(256, 2.524, 2.575), (1024, 2.955, 3.01)])
+def test_errors_are_those_of_the_issue(cells: int, best: float, even: float) -> None:
+    for strategy, wanted in ((best_strategy(cells, CDF), best), (ToeplitzStrategy.of(cells), even)):
+        rmse = (strategy.prefix_variances.mean() * strategy.column_norm) ** 0.5
+        assert rmse == pytest.approx(wanted, rel=1.5e-3)
+
+
+def test_what_is_planned() -> None:
+    assert isinstance(plan_strategy(65, CDF), DenseStrategy)
+    assert plan_strategy(5000, CDF) == ToeplitzStrategy.of(5000)
+    with pytest.raises(ValueError, match="cells"):
+        plan_strategy(MOST_LEAVES + 1, CDF)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 16, 17, 256, 257, 1000, 4097, 2**20])
+def test_the_told_tree_has_all_cells(cells: int) -> None:
+    tree = told_tree(cells)
+    assert tree.leaves == cells and all(fanout <= 16 for fanout in tree.fanouts)

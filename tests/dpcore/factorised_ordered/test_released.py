@@ -1,0 +1,156 @@
+"""Releases of a domain measured by a strategy: specification, answers, intervals, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.arrays import Integers
+from dpcore.factorised_ordered.compared import tree_alike, tree_rmse
+from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain, KeyList
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.questions.workload import Noise, Share, Terms, Way
+from dpcore.refusal import Refusal
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.release.release import Release
+from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
+
+CELLS = 60
+DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
+KEYS = KeyList(column="city", keys=("a", "b", "c"))
+SHARE = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+WORKLOAD = FactorisedWorkload(name="age", domain=DOMAIN, quantiles=(0.25, 0.5))
+FALSE_ALARM = 1e-6
+
+
+def question_of(
+    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: FactorisedWorkload = WORKLOAD
+) -> FactorisedQuestion:
+    return workload.planned(SHARE, Terms(unit=unit))
+
+
+def released(question: FactorisedQuestion, counts: Integers, number: int = 7) -> Release:
+    plan = ReleasePlan(name="r", unit=question.unit, budget=SHARE.budget, questions=(question,))
+    key = ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
+    return release_counts(plan, {"age": counts}, key)
+
+
+def some_counts(rows: int = 1) -> Integers:
+    return np.random.default_rng(3).integers(0, 90, (rows, CELLS))
+
+
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
+@pytest.mark.parametrize("keys", [None, KEYS], ids=str)
+def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -> None:
+    question = question_of(unit, replace(WORKLOAD, keys=keys))
+    plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
+    again = plan_from_spec(json.loads(json.dumps(plan.spec())))
+    assert again == plan
+    assert question.public_total == (unit == SUBSTITUTE_ROW and keys is None)
+    assert json.dumps(question.entry())
+
+
+def test_answers_agree_with_each_other_and_with_the_data() -> None:
+    counts = some_counts()
+    tree = released(question_of(), counts).tree("age")
+    whole = tree.cdf(CELLS)
+    parts = [tree.range(start, start + 20) for start in (0, 20, 40)]
+    assert sum(each.count for each in parts) == whole.count
+    assert sum(each.estimate for each in parts) == pytest.approx(whole.estimate)
+    for answer, wanted in (
+        (whole, counts.sum()),
+        (tree.range(10, 30), counts[0, 10:30].sum()),
+        (tree.sum([5, (20, 30), (40, 55)]), counts[0, [5, *range(20, 30), *range(40, 55)]].sum()),
+        (tree.node(1, 2), counts[0, 32:48].sum()),
+    ):
+        assert abs(answer.estimate - wanted) < stats.norm.isf(FALSE_ALARM / 10) * answer.std_error
+    one, band = tree.cdf(30), tree.cdf(30, simultaneous=True)
+    assert band.ci_low < one.ci_low < one.ci_high < band.ci_high
+    wider = tree.at_confidence(0.99).cdf(30)
+    assert wider.ci_low < one.ci_low and wider.std_error == one.std_error
+    assert tree.quantile(0.5)["ci_low"] <= np.searchsorted(np.cumsum(counts), counts.sum() / 2)
+    assert [row["q"] for row in tree.quantiles()] == [0.25, 0.5]
+
+
+def test_every_key_has_its_answers() -> None:
+    counts = some_counts(3)
+    tree = released(question_of(workload=replace(WORKLOAD, keys=KEYS)), counts).tree("age")
+    for place, key in enumerate("abc"):
+        answer, wanted = tree.cdf(30, key), counts[place, :30].sum()
+        assert abs(answer.estimate - wanted) < 6 * answer.std_error
+
+
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
+def test_intervals_of_ranges_and_quantiles_cover(unit: PrivacyUnit) -> None:
+    """As often as they say: of a range exactly, of a quantile at least."""
+    question, counts, runs = question_of(unit), some_counts(), 400
+    cdf = np.cumsum(counts)
+    median = int(np.searchsorted(cdf, np.ceil(cdf[-1] / 2)))
+    missed = {"range": 0, "cdf": 0, "median": 0}
+    for number in range(runs):
+        tree = released(question, counts, number).tree("age")
+        answers = {"range": (tree.range(7, 31), cdf[30] - cdf[6]), "cdf": (tree.cdf(31), cdf[30])}
+        for name, (answer, wanted) in answers.items():
+            missed[name] += not answer.ci_low <= wanted <= answer.ci_high
+        row = tree.quantile(0.5)
+        missed["median"] += not row["ci_low"] <= median <= row["ci_high"]
+    low, high = stats.binom.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs, 0.05)
+    assert low <= missed["range"] <= high and low <= missed["cdf"] <= high
+    assert missed["median"] <= high
+
+
+def test_what_is_read_of_it_shapes_the_strategy() -> None:
+    for objective in (
+        QuantileObjective(quantiles=(0.5,)),
+        RangeObjective(widths=(5,)),
+        RangeObjective(),
+    ):
+        own = replace(WORKLOAD, objective=objective)
+        read = own.read(public_total=False)
+        better, other = (question_of(workload=each) for each in (own, WORKLOAD))
+        errors = [each.forest.errors.rmse(read) for each in (better, other)]
+        assert errors[0] < errors[1]
+        assert own.predicted(better) == pytest.approx(errors[0])
+
+
+def test_it_is_better_than_the_planned_tree() -> None:
+    for unit in (ADD_REMOVE_ROW, SUBSTITUTE_ROW):
+        question = question_of(unit)
+        tree = tree_alike(question)
+        assert tree.plan.public_total == question.public_total
+        assert WORKLOAD.predicted(question) < 0.95 * tree_rmse(tree)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"noise": Noise.LAPLACE}, "noise"),
+        ({"objective": CountObjective()}, "objective"),
+        (
+            {"domain": IntegerDomain(column="x", lower=0, upper=2**20 + 1)},
+            "mechanism",
+        ),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_do_is_refused(change: dict[str, object], field: str) -> None:
+    workload = replace(WORKLOAD, **change)
+    with pytest.raises(Refusal) as refused:
+        workload.check(Measure.RHO, delta=True)
+    assert refused.value.field == field
+
+
+def test_epsilon_alone_is_refused() -> None:
+    assert WORKLOAD.ways == {Way.SHARED}
+    with pytest.raises(Refusal, match="trees have the smaller errors"):
+        WORKLOAD.check(Measure.EPSILON, delta=False)
