@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions"),
-    ("papers", "hierarchy", "sparse", "bounding", "selection", "series"),
+    ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "repair"),
     ("ordered",),
     ("hypercube",),
     ("release",),

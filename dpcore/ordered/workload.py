@@ -12,6 +12,8 @@ from dpcore.ordered.question import OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
+from dpcore.repair.error import assumed_rows
+from dpcore.repair.planner import plan_for_counts
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
@@ -27,6 +29,8 @@ class OrderedWorkload(Workload[OrderedQuestion]):
         quantiles: those that are released.
         mechanism, fanouts, level_budgets, estimator: as for `plan_mechanism`.
         consistency: which integers stand beside the estimates.
+        for_counts: whether the plan is best for those integers; of mechanism planned alone.
+        guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.privacy.budget import Budget, Measure
@@ -48,6 +52,8 @@ class OrderedWorkload(Workload[OrderedQuestion]):
     level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
     estimator: Estimator = Estimator.FULL
     consistency: Consistency = Consistency.TOP_DOWN
+    for_counts: bool = False
+    guessed_rows: int | None = None
 
     @property
     def has_fixed_amounts(self) -> bool:
@@ -73,20 +79,25 @@ class OrderedWorkload(Workload[OrderedQuestion]):
     def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
         if self.domain.counts_units and self.keys is not None:
             raise Refusal("domain", "a tree of units by their rows goes with no by")
+        setting = TreeSetting(
+            leaves=self.domain.cells,
+            budget=share.budget,
+            unit=self.domain.counted(terms.unit),
+            public_total=self.public_total(terms),
+            keyed=self.keys is not None,
+        )
         plan = plan_mechanism(
             self.mechanism,
-            TreeSetting(
-                leaves=self.domain.cells,
-                budget=share.budget,
-                unit=self.domain.counted(terms.unit),
-                public_total=self.public_total(terms),
-                keyed=self.keys is not None,
-            ),
+            setting,
             objective=self.objective,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,
             estimator=self.estimator,
         )
+        if self.for_counts:
+            rows = self.guessed_rows or assumed_rows(setting)
+            given = self.fanouts is not None
+            plan = plan_for_counts(plan, self.objective, rows, fixed_shape=given)
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,
@@ -97,6 +108,8 @@ class OrderedWorkload(Workload[OrderedQuestion]):
             weight=self.weight,
             objective=self.objective,
             consistency=self.consistency,
+            for_counts=self.for_counts,
+            guessed_rows=self.guessed_rows,
         )
 
     def predicted(self, question: OrderedQuestion) -> float:

@@ -17,7 +17,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.keys import Keys
-from dpcore.uniform.objectives import Objective
+from dpcore.uniform.objectives import Objective, QuantileObjective
 from dpcore.uniform.plan import Consistency, Estimator
 
 
@@ -69,10 +69,22 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
         level_budgets=asked.level_budgets,
         estimator=asked.estimator,
         consistency=asked.consistency,
+        for_counts=asked.read_as is ReadAs.COUNTS,
+        guessed_rows=_rows_for_counts(asked),
     )
 
 
+def _rows_for_counts(asked: OrderedAsked) -> int | None:
+    """The guessed rows, unless they only say how far apart quantiles lie."""
+    objective = asked.objective
+    of_values = isinstance(objective, QuantileObjective) and bool(objective.guesses)
+    if asked.guessed_rows is None or (of_values and asked.read_as is None):
+        return None
+    return max(1, round(asked.guessed_rows))
+
+
+UNIFORM_LEVELS = ("planned", "tree", "binary", "histogram", "independent")
+
 MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
-    name: partial(uniform_levels, name)
-    for name in ("planned", "tree", "binary", "histogram", "independent")
+    name: partial(uniform_levels, name) for name in UNIFORM_LEVELS
 }
