@@ -54,8 +54,10 @@ class OrderedQuestion(TreeQuestion):
     """
 
     kind = "ordered"
-    output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
-    output_only += ("for", "guessed_rows")
+    output_only = (
+        *("quantiles", "confidence", "weight", "objective", "estimation", "consistency"),
+        *("for", "guessed_rows"),
+    )
     tables = ("nodes", "cdf")
     widths_kind = IntervalWidths
 

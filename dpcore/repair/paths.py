@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from dpcore.uniform.plan import TreePlan
 _NO_CHILD = -1e300
 
 _Flags = npt.NDArray[np.bool_]
+_Value = TypeVar("_Value", np.float64, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +56,7 @@ class _Children:
     place: Integers
     shared: _Flags
 
-    def on_path(self, values: Floats | Integers) -> Floats | Integers:
+    def on_path(self, values: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
         """(pairs, 2) the values of the children that the paths go through."""
         return np.take_along_axis(values, self.place[..., None], axis=-1)[..., 0]
 
@@ -78,7 +80,8 @@ def boundary_errors(
     root, values = _from_below(plan, levels)
     estimate = np.full(stops.shape, float(rows)) if plan.public_total else root
     count = root_count(estimate)
-    errors, total = np.zeros(stops.shape), count[:, 0] - float(rows)
+    errors: Floats = np.zeros(stops.shape)
+    total = (count[:, 0] - rows).astype(np.float64)
     for children, value in zip(levels, values, strict=True):
         solved, split = _split(children, value, estimate, count)
         errors += np.where(children.left, split - children.exact, 0).sum(axis=-1)
@@ -238,4 +241,5 @@ def _normal(stream: RandomStream, size: int) -> Floats:
 
 def _uniform(stream: RandomStream, size: int) -> Floats:
     """In (0, 1)."""
-    return ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    drawn: Floats = ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return drawn

@@ -85,7 +85,7 @@ def _equal_shapes(leaves: int) -> Iterator[Fanouts]:
         fanout = math.ceil(leaves ** (1 / height) - 1e-9)
         root = -(-leaves // fanout ** (height - 1))
         if fanout <= _LARGEST_FANOUT and root >= 2:
-            shapes[(root, *(fanout,) * (height - 1))] = None
+            shapes[(root,) + (fanout,) * (height - 1)] = None
     yield from shapes
 
 

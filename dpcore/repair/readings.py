@@ -56,8 +56,9 @@ def reading_of(objective: Objective, tree: Tree, reference: Distribution, pairs:
         reference: where the quantiles of the data lie.
         pairs: how many pairs of boundaries.
     """
-    leaves, places = tree.leaves, np.arange(pairs)
-    first, second = (places + 0.5) / pairs, places * _FIRST_STEP % 1
+    leaves, places = tree.leaves, np.arange(pairs, dtype=np.float64)
+    first: Floats = (places + 0.5) / pairs
+    second: Floats = places * _FIRST_STEP % 1
     if isinstance(objective, QuantileObjective):
         return _quantiles(objective, leaves, reference, pairs)
     if isinstance(objective, CdfObjective):
