@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
+from pipelines.adaptive.page import adaptive_tree
 from pipelines.adaptive_hierarchy.lines import (
     adaptive_hierarchy_entry,
     adaptive_hierarchy_lines,
@@ -23,8 +25,6 @@ from pipelines.exponential.lines import (
     exponential_summary,
 )
 from pipelines.exponential.page import exponential_tree
-from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
-from pipelines.adaptive.page import adaptive_tree
 from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
 from pipelines.factorised.page import factorised_tree
 from pipelines.hierarchy.asked import check_asked

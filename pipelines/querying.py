@@ -171,13 +171,16 @@ def _box(tree: Released, key: str | None, chosen: argparse.Namespace) -> Answer:
 
 def _paths(chosen: argparse.Namespace) -> list[str]:
     """The paths of the arguments, or those of a file, one a line."""
+    option, file = "--paths-file", chosen.paths_file
     if chosen.paths is not None:
-        return list(chosen.paths)
+        if len(chosen.paths) > 1 or not chosen.paths[0].startswith("@"):
+            return list(chosen.paths)
+        option, file = "--paths", chosen.paths[0][1:]
     try:
-        text = Path(chosen.paths_file).read_text(encoding="utf-8-sig")
+        text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UserError(f"--paths-file {chosen.paths_file}: cannot be read: {why}") from None
+        raise UserError(f"{option} {file}: cannot be read: {why}") from None
     return [line for line in text.splitlines() if line.strip()]
 
 

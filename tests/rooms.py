@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions", "factorised"),
-    ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive"),
+    ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive", "repair"),
     ("ordered", "adaptive_hierarchy"),
     ("hypercube", "adaptive_ordered", "exponential", "factorised_ordered"),
     ("release",),

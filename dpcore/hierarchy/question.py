@@ -47,6 +47,7 @@ from dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
 from dpcore.trees.forest import LevelSolution
 
 LEAST_SQUARES, NONE = "least_squares", "none"
+TOP_DOWN, SMALLEST_FIRST = "top_down", "smallest_first"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class HierarchyQuestion(UniverseQuestion):
         objective: errors relative to counts.
         measure: the column that is summed, None where rows are counted.
         estimation: "least_squares", or "none": counts are read as they were measured.
+        consistency: "top_down", or "smallest_first": what there is too much of is taken off the
+            smallest nodes first, see `dpcore.trees.irregular_consistency`.
         spine_leaves: the most chunk roots that are solved together; a tree with more has branches.
             Streams of noise follow them.
 
@@ -80,13 +83,14 @@ class HierarchyQuestion(UniverseQuestion):
     ['01', '02']
     """
 
-    output_only = ("confidence", "weight", "weights", "objective", "estimation")
+    output_only = ("confidence", "weight", "weights", "objective", "estimation", "consistency")
     widths_kind = IrregularWidths
     plan: IrregularPlan
     weights: NodeWeights | None = None
     objective: RelativeObjective | None = None
     measure: MeasureColumn | None = None
     estimation: str = LEAST_SQUARES
+    consistency: str = TOP_DOWN
     spine_leaves: int = SPINE_LEAVES
 
     def __post_init__(self) -> None:
@@ -95,6 +99,8 @@ class HierarchyQuestion(UniverseQuestion):
         _ = self.plan.law(0, 0)  # refuses noise that is out of reach of 64-bit counts
         if self.estimation not in (LEAST_SQUARES, NONE):
             raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
+        if self.consistency not in (TOP_DOWN, SMALLEST_FIRST):
+            raise ValueError(f"consistency: there is none of the name {self.consistency!r}")
         if self.plan.public_level is not None and self.measure is not None:
             raise ValueError("measure: the sums of public nodes are not supported")
         if self.measure is not None:
@@ -126,6 +132,7 @@ class HierarchyQuestion(UniverseQuestion):
             chunk_leaves=self.chunk_leaves,
             spine_leaves=self.spine_leaves,
             signed=self.is_signed,
+            smallest_first=self.consistency == SMALLEST_FIRST,
         )
 
     @cached_property
@@ -315,7 +322,7 @@ class HierarchyQuestion(UniverseQuestion):
             | {
                 "mechanism": "tree",
                 "estimation": self.estimation,
-                "consistency": "top_down",
+                "consistency": self.consistency,
                 "levels": hierarchy_levels_of(self),
                 "policies": policies,
                 "interval_widths": self.widths.spec(),
@@ -328,23 +335,28 @@ class HierarchyQuestion(UniverseQuestion):
         plan, weights = self.plan, self.weights
         # Of a tree without branches it shapes nothing.
         cut: dict[str, object] = {"spine_leaves": self.spine_leaves} if self.branches else {}
-        return cut | {
-            "name": self.name,
-            "domain": self.domain.spec(),
-            "keys": None if self.keys is None else self.keys.spec(),
-            "leaves": plan.tree.leaves,
-            "level_amounts": [str(amount) for amount in plan.level_amounts],
-            "budget": str(plan.budget.amount),
-            "public_level": plan.public_level,
-            "sensitivities": [list(pair) for pair in plan.sensitivities],
-            "measure": None if self.measure is None else self.measure.spec(),
-            "estimation": self.estimation,
-            "confidence": self.confidence,
-            "weight": str(self.weight),
-            "weights": None if weights is None else weights.spec(),
-            "objective": None if self.objective is None else self.objective.spec(),
-            "chunk_leaves": self.chunk_leaves,
-        }
+        repaired = {} if self.consistency == TOP_DOWN else {"consistency": self.consistency}
+        return (
+            cut
+            | repaired
+            | {
+                "name": self.name,
+                "domain": self.domain.spec(),
+                "keys": None if self.keys is None else self.keys.spec(),
+                "leaves": plan.tree.leaves,
+                "level_amounts": [str(amount) for amount in plan.level_amounts],
+                "budget": str(plan.budget.amount),
+                "public_level": plan.public_level,
+                "sensitivities": [list(pair) for pair in plan.sensitivities],
+                "measure": None if self.measure is None else self.measure.spec(),
+                "estimation": self.estimation,
+                "confidence": self.confidence,
+                "weight": str(self.weight),
+                "weights": None if weights is None else weights.spec(),
+                "objective": None if self.objective is None else self.objective.spec(),
+                "chunk_leaves": self.chunk_leaves,
+            }
+        )
 
 
 def hierarchy_question_from_spec(
@@ -385,4 +397,5 @@ def hierarchy_question_from_spec(
         measure=measure_from_spec(summed) if isinstance(summed, dict) else None,
         objective=None if objective is None else relative_objective_from_spec(objective),
         estimation=str(spec["estimation"]),
+        consistency=str(spec.get("consistency", TOP_DOWN)),
     )

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from dpcore.hierarchy.domain import HierarchyDomain
-from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
+from dpcore.hierarchy.question import LEAST_SQUARES, NONE, TOP_DOWN, HierarchyQuestion
 from dpcore.hierarchy.relative_objective import RelativeObjective
 from dpcore.hierarchy.relative_planner import noise_candidates, threshold_candidate
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
@@ -45,6 +45,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
         measure: the column that is summed, None where rows are counted.
         mechanism: "planned", "tree" or, for an objective, "thresholds".
         estimation: "least_squares" or "none"; None: the better one.
+        consistency: "top_down" or "smallest_first", of counts that are not between thresholds.
         level_budgets: "equal", or one a level; None: the best ones.
         public_level: the lowest level whose counts are declared public, or None.
         rows_at_most: a public bound for the rows of a tree, which thresholds need.
@@ -56,6 +57,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
     measure: MeasureColumn | None = None
     mechanism: str = PLANNED
     estimation: str | None = None
+    consistency: str = TOP_DOWN
     level_budgets: Literal["equal"] | tuple[Fraction, ...] | None = None
     public_level: int | None = None
     rows_at_most: int = MAX_COUNT
@@ -117,6 +119,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
             objective=self.objective,
             measure=self.measure,
             estimation=estimation,
+            consistency=self.consistency,
         )
 
     def predicted(self, question: HierarchyQuestion | ThresholdQuestion) -> float:

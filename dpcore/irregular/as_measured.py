@@ -31,7 +31,7 @@ class AsMeasuredForest(IrregularForest):
 
     Args:
         plan: every level of it is measured or public.
-        keys, chunk_leaves, spine_leaves, signed: as for `IrregularForest`.
+        keys, chunk_leaves, spine_leaves, signed, smallest_first: as for `IrregularForest`.
 
     Raises:
         ValueError: a level is not measured.
@@ -56,11 +56,19 @@ class AsMeasuredForest(IrregularForest):
         *,
         spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
+        smallest_first: bool = False,
     ) -> None:
         public = -1 if plan.public_level is None else plan.public_level
         if any(amount == 0 for amount in plan.level_amounts[public + 1 :]):
             raise ValueError("estimation: none needs every level to be measured")
-        super().__init__(plan, keys, chunk_leaves, spine_leaves=spine_leaves, signed=signed)
+        super().__init__(
+            plan,
+            keys,
+            chunk_leaves,
+            spine_leaves=spine_leaves,
+            signed=signed,
+            smallest_first=smallest_first,
+        )
 
     def chunk_roots(self, chunk: Chunk, measurements: Known) -> Floats:
         return self._read(chunk, measurements)[0].reshape(-1)

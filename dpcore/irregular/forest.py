@@ -41,6 +41,7 @@ class IrregularForest(LinearForest):
         chunk_leaves: the most leaves of a chunk.
         spine_leaves: the most chunk roots that are solved together.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
+        smallest_first: which children give way, see `dpcore.trees.irregular_consistency`.
 
     Raises:
         ValueError: several keys for a plan that pays for one tree.
@@ -67,11 +68,12 @@ class IrregularForest(LinearForest):
         *,
         spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
+        smallest_first: bool = False,
     ) -> None:
         if keys > 1 and not plan.keyed and plan.unit.substitutes:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
-        self.plan, self.signed = plan, signed
+        self.plan, self.signed, self.smallest_first = plan, signed, smallest_first
         self.chunking = IrregularChunking(
             tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves, spine_leaves=spine_leaves
         )

@@ -150,18 +150,25 @@ class OrderedQuestion(CdfQuestion):
     Args:
         objective: what the plan was made for.
         consistency: which integers stand beside the estimates.
+        for_counts: the plan was made for them.
+        guessed_rows: the public guess at which their errors are predicted.
 
     Raises:
         ValueError: parts that do not fit each other.
     """
 
     kind = "ordered"
-    output_only = ("quantiles", "confidence", "weight", "objective", "estimation", "consistency")
+    output_only = (
+        *("quantiles", "confidence", "weight", "objective", "estimation", "consistency"),
+        *("for", "guessed_rows"),
+    )
     widths_kind = IntervalWidths
 
     plan: TreePlan
     objective: Objective = CDF
     consistency: Consistency = Consistency.TOP_DOWN
+    for_counts: bool = False
+    guessed_rows: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,6 +257,8 @@ class OrderedQuestion(CdfQuestion):
             "estimation": plan.estimator.value,
             "consistency": self.consistency.value,
             "chunk_leaves": self.chunk_leaves,
+            **({"for": "counts"} if self.for_counts else {}),
+            **({} if self.guessed_rows is None else {"guessed_rows": self.guessed_rows}),
         }
 
 
@@ -260,6 +269,7 @@ def ordered_question_from_spec(
     fanouts, amounts, quantiles = spec["fanouts"], spec["level_amounts"], spec["quantiles"]
     assert isinstance(fanouts, list) and isinstance(amounts, list) and isinstance(quantiles, list)
     keys, objective, cells = spec["keys"], spec["objective"], spec["domain"]
+    guessed_rows = spec.get("guessed_rows")
     assert isinstance(cells, dict) and isinstance(objective, dict)
     domain = make_domain(cells)
     plan = TreePlan(
@@ -283,4 +293,6 @@ def ordered_question_from_spec(
         weight=Fraction(str(spec["weight"])),
         objective=objective_from_spec(objective),
         consistency=Consistency(spec["consistency"]),
+        for_counts=spec.get("for") == "counts",
+        guessed_rows=None if guessed_rows is None else int(str(guessed_rows)),
     )

@@ -12,6 +12,8 @@ from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.privacy.unit import SUBSTITUTE_ROW
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
+from dpcore.repair.error import assumed_rows
+from dpcore.repair.planner import plan_for_counts
 from dpcore.uniform.objectives import CDF, Objective
 from dpcore.uniform.plan import Consistency, Estimator
 from dpcore.uniform.setting import TreeSetting
@@ -66,6 +68,8 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
         objective: what the plan is best for.
         mechanism, fanouts, level_budgets, estimator: as for `plan_mechanism`.
         consistency: which integers stand beside the estimates.
+        for_counts: whether the plan is best for those integers; of mechanism planned alone.
+        guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
 
     >>> from dpcore.ordered.make import make_domain
     >>> from dpcore.privacy.budget import Budget, Measure
@@ -85,6 +89,8 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
     level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
     estimator: Estimator = Estimator.FULL
     consistency: Consistency = Consistency.TOP_DOWN
+    for_counts: bool = False
+    guessed_rows: int | None = None
 
     @property
     def has_fixed_amounts(self) -> bool:
@@ -98,14 +104,19 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
         return f"{unit} of {self.name}"
 
     def planned(self, share: Share, terms: Terms) -> OrderedQuestion:
+        setting = self.setting(share, terms)
         plan = plan_mechanism(
             self.mechanism,
-            self.setting(share, terms),
+            setting,
             objective=self.objective,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,
             estimator=self.estimator,
         )
+        if self.for_counts:
+            rows = self.guessed_rows or assumed_rows(setting)
+            given = self.fanouts is not None
+            plan = plan_for_counts(plan, self.objective, rows, fixed_shape=given)
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,
@@ -116,6 +127,8 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
             weight=self.weight,
             objective=self.objective,
             consistency=self.consistency,
+            for_counts=self.for_counts,
+            guessed_rows=self.guessed_rows,
         )
 
     def predicted(self, question: OrderedQuestion) -> float:

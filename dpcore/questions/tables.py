@@ -7,7 +7,9 @@ kind adds to it.
 
 ``estimate`` is the unbiased least squares estimate, ``count`` the consistent nonnegative integer;
 the interval is the estimate's, clipped to what is possible, and speaks of the true count, so an
-integer ``count`` may lie outside it. Nothing here knows the exact counts.
+integer ``count`` may lie outside it. Counts that cannot be negative are too large on average where
+hardly any rows are and too small where many are, so sums over nodes of one's own choice come from
+``estimate``. Nothing here knows the exact counts.
 """
 
 from __future__ import annotations

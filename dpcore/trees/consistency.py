@@ -45,6 +45,7 @@ def consistent_counts(
     roots: Integers,
     *,
     signed: bool = False,
+    smallest_first: bool = False,
 ) -> list[Integers]:
     """The integer counts, or signed sums, of every node, top down from the roots'.
 
@@ -54,6 +55,7 @@ def consistent_counts(
         estimates: u_l per level, (..., n_l), root first.
         roots: (..., n_0), the roots' counts, nonnegative unless ``signed``.
         signed: sums that may be negative; of irregular trees only.
+        smallest_first: see `dpcore.trees.irregular_consistency`; likewise.
 
     Returns:
         x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
@@ -67,15 +69,24 @@ def consistent_counts(
     for level in range(tree.height):
         known = below[level + 1], estimates[level + 1], counts[-1]
         if isinstance(tree, IrregularTree):
-            counts.append(_split_level(tree.fanouts[level], *known, signed=signed))
+            fanouts = tree.fanouts[level]
+            counts.append(
+                _split_level(fanouts, *known, signed=signed, smallest_first=smallest_first)
+            )
         else:
-            assert isinstance(tree, Tree) and not signed
+            assert isinstance(tree, Tree) and not signed and not smallest_first
             counts.append(_split_even_level(tree.fanouts[level], *known))
     return counts
 
 
 def _split_level(
-    fanouts: Integers, below: Floats, estimates: Floats, parents: Integers, *, signed: bool
+    fanouts: Integers,
+    below: Floats,
+    estimates: Floats,
+    parents: Integers,
+    *,
+    signed: bool,
+    smallest_first: bool,
 ) -> Integers:
     """The children's counts of a whole level, of any numbers of children."""
     batch = estimates.size // estimates.shape[-1]
@@ -85,6 +96,7 @@ def _split_level(
         np.broadcast_to(below, estimates.shape).reshape(-1),
         parents.reshape(-1),
         signed=signed,
+        smallest_first=smallest_first,
     ).reshape(estimates.shape)
 
 

@@ -14,6 +14,13 @@ lambda is computed from all children of a node, then without those that came out
 none does. Lambda only grows, so no dropped child comes back (Michelot 1986), and few nodes need a
 third round.
 
+*Smallest first.* The projection takes the same off every child (per unit of its a), so small nodes
+gain and large ones lose: of 25,181 blocks the 7,537 empty ones get 1.4 persons each, and those of
+more than 100 lose .8. Of all x >= 0 with sum x = t, those that take the excess off the smallest
+estimates first are as close in absolute differences, and change no large node at all: with the
+estimates, adjusted to sum to t, in rising order and P_j the sum of the first j, the j-th becomes
+max(0, P_j) - max(0, P_{j-1}). It halves what empty nodes get, at the price of nodes of few rows.
+
 Source: `dpcore.trees.consistency`; Michelot, A finite algorithm for finding the projection of a
 point onto the canonical simplex of R^n, 1986.
 """
@@ -35,6 +42,7 @@ def split_among_children(
     totals: Integers,
     *,
     signed: bool = False,
+    smallest_first: bool = False,
 ) -> Integers:
     """Splits each node's count among its children.
 
@@ -44,6 +52,7 @@ def split_among_children(
         below: (children,) a, in rows^2.
         totals: (nodes,) the nodes' counts, nonnegative unless ``signed``.
         signed: sums that may be negative.
+        smallest_first: what there is too much of is taken off the smallest children first.
 
     Returns:
         (children,) integers; those of a node sum to its total. Nonnegative unless ``signed``, and
@@ -52,18 +61,22 @@ def split_among_children(
     >>> split_among_children(np.array([3]), np.array([2.6, -4.7, 0.5]), np.ones(3), np.array([-1]),
     ...                      signed=True).tolist()
     [3, -5, 1]
+    >>> split_among_children(np.array([4]), np.array([1.5, 9.0, -2.0, 0.5]), np.ones(4),
+    ...                      np.array([9]), smallest_first=True).tolist()
+    [0, 9, 0, 0]
     """
     if signed:
         return _signed_integers(fanouts, _adjusted(fanouts, estimates, below, totals), totals)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
     busy = totals > 0
+    project = _smallest_first if smallest_first else _project
     if busy.all():
-        return _largest_remainder(fanouts, _project(fanouts, estimates, below, totals), totals)
+        return _largest_remainder(fanouts, project(fanouts, estimates, below, totals), totals)
     counts = np.zeros(estimates.shape, dtype=np.int64)
     if busy.any():
         kept = np.repeat(busy, fanouts)
         sizes, whole = fanouts[busy], totals[busy]
-        shares = _project(sizes, estimates[kept], below[kept], whole)
+        shares = project(sizes, estimates[kept], below[kept], whole)
         counts[kept] = _largest_remainder(sizes, shares, whole)
     return counts
 
@@ -113,6 +126,31 @@ def _project(fanouts: Integers, estimates: Floats, below: Floats, totals: Intege
         value = np.where(positive, value[left], 0.0)
         spread = np.where(positive, spread[left], 0.0)
         fanouts, total = fanouts[unfinished], total[unfinished]
+    return shares
+
+
+def _smallest_first(
+    fanouts: Integers, estimates: Floats, below: Floats, totals: Integers
+) -> Floats:
+    """The closest nonnegative numbers that change the largest children least, for each node.
+
+    Sums are of whole 2^-20 of a row, so that neither the order of additions nor the cut into chunks
+    decides anything; a node holds fewer than 2^42 rows.
+    """
+    starts = np.cumsum(fanouts) - fanouts
+    adjusted = _adjusted(fanouts, estimates, below, totals) * 2.0**_REMAINDER_BITS
+    whole = np.rint(adjusted).astype(np.int64)
+    order = np.lexsort((whole, np.repeat(np.arange(len(fanouts)), fanouts)))
+    rising = whole[order]
+    up_to = np.cumsum(rising)
+    up_to -= np.repeat(up_to[starts] - rising[starts], fanouts)
+    most = totals << _REMAINDER_BITS
+    filled = np.clip(up_to, 0, np.repeat(most, fanouts))
+    filled[starts + fanouts - 1] = most
+    taken = np.diff(filled, prepend=0)
+    taken[starts] = filled[starts]
+    shares = np.empty_like(estimates)
+    shares[order] = taken * 2.0**-_REMAINDER_BITS
     return shares
 
 

@@ -22,6 +22,7 @@ from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
 from dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
+from dpcore.trees.shape import Shape
 
 Known = Sequence[Integers | Floats | None]
 
@@ -33,6 +34,7 @@ class LinearForest(ABC):
     Attributes:
         chunking: the cut into chunks.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
+        smallest_first: which children give way, see `dpcore.trees.irregular_consistency`.
         root_is_known: the root is no measurement but a public number.
     """
 
@@ -41,6 +43,7 @@ class LinearForest(ABC):
 
     chunking: Chunking
     signed: bool = False
+    smallest_first: bool = False
     root_is_known: bool = False
 
     @abstractmethod
@@ -148,9 +151,7 @@ class LinearForest(ABC):
         spine = self.chunking.spine
         chunk = self.chunking.spine_chunk(key, len(estimates[0]))
         top = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
-        counts = consistent_counts(
-            spine, self.spine_weights.below, estimates, top, signed=self.signed
-        )
+        counts = self._consistent(spine, self.spine_weights.below, estimates, top)
         ranges = self.chunking.node_ranges(chunk)[:-1]
         levels = level_solutions(0, ranges, estimates, self.spine_variances, counts)
         return RootSolutions.of_spine(estimates, counts), levels
@@ -176,10 +177,22 @@ class LinearForest(ABC):
         """The estimates of a chunk with their variances and the consistent counts near them."""
         top = roots.count.reshape(chunk.rows, -1)
         below = self.weights(chunk).below
-        counts = consistent_counts(chunk.tree, below, estimates, top, signed=self.signed)
+        counts = self._consistent(chunk.tree, below, estimates, top)
         ranges, variances = self.chunking.node_ranges(chunk), self.chunk_variances(chunk)
         first_level = self.chunking.first_level(chunk)
         return level_solutions(first_level, ranges, estimates, variances, counts)
+
+    def _consistent(
+        self, tree: Shape, below: Sequence[Floats], estimates: list[Floats], top: Integers
+    ) -> list[Integers]:
+        return consistent_counts(
+            tree,
+            below,
+            estimates,
+            top,
+            signed=self.signed,
+            smallest_first=self.smallest_first,
+        )
 
     def measure_branch(
         self, tree: str, branch: Chunk, totals: Integers, noise: NoiseSource

@@ -64,7 +64,7 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
         nargs="+",
         metavar="PATH",
         help="of nodes, none below another; of an ordered tree values, each for its cell, or "
-        'intervals such as "[20, 30)"',
+        'intervals such as "[20, 30)"; @FILE reads them from a file, one a line',
     )
     named.add_argument("--paths-file", metavar="FILE", help="that has one of them a line")
     for kind in (box, total):

@@ -64,7 +64,7 @@ class HierarchyTree(KnownLeavesSection):
     """One tree over a hierarchy."""
 
     misplaced: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("quantiles", "widths", "fanouts", "consistency"), _ORDERED_ONLY
+        ("quantiles", "widths", "fanouts"), _ORDERED_ONLY
     )
     refused: ClassVar[Mapping[str, str]] = {
         **{key: key for key in ("domain", "measure", "mechanism", "estimation", "noise")},
@@ -88,6 +88,9 @@ class HierarchyTree(KnownLeavesSection):
         None, alias="for"
     )
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
+    consistency: Annotated[
+        str, PlainValidator(rules.choice("top_down", "smallest_first", "l1", "l2"))
+    ] = "top_down"
     level_weights: Any = None
     node_weights: Any = None
     level_budgets: Annotated[
@@ -109,11 +112,21 @@ class HierarchyTree(KnownLeavesSection):
                 at=".level_budgets",
             )
         self._check_mechanism()
+        self._check_consistency()
         if self.public_level is not None and self.measure is not None:
             raise RuleBroken(
                 "does not go with measure: only counts can be public", at=".invariants"
             )
         return self
+
+    def _check_consistency(self) -> None:
+        if self.consistency in ("l1", "l2"):
+            raise RuleBroken(_ORDERED_ONLY, at=".consistency")
+        if self.consistency == "smallest_first" and self.mechanism in ("thresholds", ADAPTIVE):
+            rule = f"the counts of the mechanism {self.mechanism} are repaired top_down"
+            raise RuleBroken(rule, at=".consistency")
+        if self.consistency == "smallest_first" and self.measure is not None:
+            raise RuleBroken("smallest_first is of counts, not of sums", at=".consistency")
 
     def workload(self) -> Workload[Any]:
         if not self.may_adapt:
@@ -142,6 +155,7 @@ class HierarchyTree(KnownLeavesSection):
             measure=None if self.measure is None else self.measure.measure,
             mechanism=mechanism,
             estimation=self.estimation,
+            consistency=self.consistency,
             level_budgets=self.level_budgets,
             public_level=self.public_level,
             rows_at_most=self.rows_at_most,
@@ -201,7 +215,8 @@ class HierarchyTree(KnownLeavesSection):
     @property
     def may_adapt(self) -> bool:
         """Whether sparse nodes need not be split."""
-        return self.mechanism == ADAPTIVE or self.guessed_rows is not None
+        guessed = self.guessed_rows is not None and self.consistency == "top_down"
+        return self.mechanism == ADAPTIVE or guessed
 
     @cached_property
     def guessed_rows(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpcore.ordered.released import CdfAnswers
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.privacy.loss import certified_delta
+from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
 from dpcore.uniform.plan import TreePlan, moved_counts
@@ -48,6 +50,7 @@ def ordered_entry(question: OrderedQuestion) -> dict[str, Any]:
         "keys": key_number(question),
         **_described(question.plan),
         "predicted": _predicted(question.plan, question),
+        **_predicted_counts(question),
         "candidates": [
             {
                 "label": each.label,
@@ -70,6 +73,20 @@ def _predicted(plan: TreePlan, question: OrderedQuestion) -> dict[str, float]:
         if plan.is_efficient:
             predicted[_error_name(objective)] = predicted_error(plan, objective)
     return predicted
+
+
+def _predicted_counts(question: OrderedQuestion) -> dict[str, Any]:
+    """What the counts will be off by, where that is asked for and can be simulated."""
+    error = _count_error(question)
+    return {} if error is None else {"predicted_counts": asdict(error)}
+
+
+def _count_error(question: OrderedQuestion) -> CountError | None:
+    plan, rows = question.plan, question.guessed_rows
+    asked = rows is not None or question.for_counts
+    if not asked or not can_be_simulated(plan):
+        return None
+    return count_error(plan, question.objective, rows or assumed_rows(plan.setting))
 
 
 def _error_name(objective: Objective) -> str:
@@ -96,6 +113,13 @@ def ordered_lines(question: OrderedQuestion, entry: Mapping[str, Any]) -> Iterat
     """The levels of one tree, and its predicted errors beside those of others."""
     yield from _levels(question)
     yield from _errors(question, entry)
+    if counts := entry.get("predicted_counts"):
+        typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
+        rows = "a guess of" if question.guessed_rows else "no guess, so as for"
+        yield (
+            f"  counts, {question.objective.reads}: {typical} {question.objective.unit} off by a "
+            f"model ({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
+        )
 
 
 def _levels(question: OrderedQuestion) -> Iterator[str]:

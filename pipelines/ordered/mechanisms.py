@@ -20,7 +20,7 @@ from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.keys import Keys
-from dpcore.uniform.objectives import Objective
+from dpcore.uniform.objectives import Objective, QuantileObjective
 from dpcore.uniform.plan import Consistency, Estimator
 
 
@@ -72,7 +72,18 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
         level_budgets=asked.level_budgets,
         estimator=asked.estimator,
         consistency=asked.consistency,
+        for_counts=asked.read_as is ReadAs.COUNTS,
+        guessed_rows=_rows_for_counts(asked),
     )
+
+
+def _rows_for_counts(asked: OrderedAsked) -> int | None:
+    """The guessed rows, unless they only say how far apart quantiles lie."""
+    objective = asked.objective
+    of_values = isinstance(objective, QuantileObjective) and bool(objective.guesses)
+    if asked.guessed_rows is None or (of_values and asked.read_as is None):
+        return None
+    return max(1, round(asked.guessed_rows))
 
 
 def exponential_quantiles(asked: OrderedAsked) -> ExponentialWorkload:
@@ -128,6 +139,8 @@ class Mechanism(NamedTuple):
     allowed: Mapping[str, tuple[object, ...]] = {}
 
 
+UNIFORM_LEVELS = ("planned", "tree", "binary", "histogram", "independent")
+
 _OWN = "the mechanism adaptive has its own"
 _NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
 _QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF and no counts"
@@ -135,10 +148,7 @@ _NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
 _OF_LEVELS = ("level_budgets", "estimation", "consistency")
 
 MECHANISMS: Mapping[str, Mechanism] = {
-    **{
-        name: Mechanism(partial(uniform_levels, name))
-        for name in ("planned", "tree", "binary", "histogram", "independent")
-    },
+    **{name: Mechanism(partial(uniform_levels, name)) for name in UNIFORM_LEVELS},
     "adaptive": Mechanism(
         adaptive,
         refused={

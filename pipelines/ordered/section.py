@@ -18,6 +18,7 @@ from dpcore.uniform.plan import Consistency, Estimator
 from pipelines.ordered.domain import ordered_schema, read_tree_domain
 from pipelines.ordered.mechanisms import (
     MECHANISMS,
+    UNIFORM_LEVELS,
     OrderedAsked,
     ReadAs,
     refused_choice,
@@ -111,7 +112,37 @@ class OrderedTree(KnownLeavesSection):
             if not self.level_weights:
                 raise RuleBroken("is needed for the objective nodes", at=".level_weights")
         _ = self.planned_for
+        self._check_counts()
         return self
+
+    def _check_counts(self) -> None:
+        """What is known of the counts of trees of which whole levels are measured."""
+        if self.mechanism not in UNIFORM_LEVELS:
+            return
+        repaired = (
+            self.mechanism != "independent"
+            and self.estimation == Estimator.FULL.value
+            and self.asked_consistency is Consistency.TOP_DOWN
+            and self.domain.is_ordered
+        )
+        only_rows = self.guess is not None and not self.guess.below
+        if only_rows and not repaired:
+            raise RuleBroken(
+                "rows alone tell of counts that are made from efficient estimates, top down, of "
+                "cells in order",
+                at=".guess",
+            )
+        if self.read_as is not None and not (repaired and self.plans_freely):
+            raise RuleBroken(
+                "goes with the mechanism planned, without level_budgets, of cells in order, with "
+                "estimation full and consistency top_down",
+                at=".for",
+            )
+
+    @property
+    def plans_freely(self) -> bool:
+        """Whether the planner chooses the shares of the levels."""
+        return self.mechanism == "planned" and self.level_budgets is None
 
     def _check_order(self) -> None:
         """Categories that have no order are for counts."""

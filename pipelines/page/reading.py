@@ -13,6 +13,10 @@ STANDARD_ERROR: Note = (
     "the data.",
 )
 ADDS_UP = "The counts of a node's children add up to its own."
+BIASED = (
+    "As none is negative, counts are too large on average where next to nothing is, and too small "
+    "elsewhere: for sums over numbers of your own choice add up estimates."
+)
 CENTRED = (
     "It is centred on the estimate and cut off at what is possible, so a consistent count may lie "
     "outside its interval."
@@ -42,7 +46,10 @@ def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
     size = "nonnegative whole number near the estimate"
     if signed:
         size = "whole number near the estimate, nonnegative where no value may be negative"
-    return ("count", f"A {size}, made consistent."), ("count", parts)
+    made = f"A {size}, made consistent."
+    if not signed:
+        made += f" {BIASED}"
+    return ("count", made), ("count", parts)
 
 
 def interval(more: str, *, noun: str = "number") -> tuple[Note, Note]:

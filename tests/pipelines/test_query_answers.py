@@ -160,6 +160,10 @@ def test_paths_of_a_file(asked: Workspace) -> None:
     assert answers(asked, *question) == answers(
         asked, "sum", "--tree", "heavy", "--paths", "a/r2", "b/r1"
     )
+    short = ("sum", "--tree", "heavy", "--paths", f"@{listed}")
+    assert answers(asked, *short) == answers(asked, *question)
+    missing = asked.run("query", asked.output, "sum", "--tree", "heavy", "--paths", "@none.txt")
+    assert missing.code == 2 and "--paths none.txt: cannot be read" in missing.err
     missing = asked.run("query", asked.output, "sum", "--tree", "heavy", "--paths-file", "none.txt")
     assert missing.code == 2 and "--paths-file none.txt: cannot be read" in missing.err
 

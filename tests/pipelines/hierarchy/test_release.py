@@ -333,6 +333,20 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "fanouts": (ADD, {"fanouts": [2, 2]}, "fanouts: belongs to an ordered domain"),
     "widths": (ADD, {"widths": [2]}, "widths: belongs to an ordered domain"),
     "consistency": (ADD, {"consistency": "l2"}, "consistency: belongs to an ordered domain"),
+    "closest for sums": (
+        ADD,
+        {"consistency": "smallest_first", "measure": MEASURE},
+        "consistency: smallest_first is of counts, not of sums",
+    ),
+    "closest for thresholds": (
+        ADD,
+        {
+            "consistency": "smallest_first",
+            "mechanism": "thresholds",
+            **{"objective": "relative", "metric": "alpha_rmse", "alpha": 1},
+        },
+        "consistency: thresholds are repaired top_down",
+    ),
     "a binary tree": (ADD, {"mechanism": "binary"}, "mechanism: 'binary' must be planned"),
     "the cdf": (ADD, {"objective": "cdf"}, "objective: 'cdf' must be"),
     "optimal budgets": (ADD, {"level_budgets": "optimal"}, "must be equal or a list of numbers"),
@@ -504,6 +518,20 @@ def test_rhode_island(census: Any) -> None:
     assert 0.9 < squares.mean() < 1.1  # noise 30 % too small would give 0.49
     root = int(np.flatnonzero(level == 0)[0])
     assert truth[""] == 1_052_567 and abs(estimate[root] - truth[""]) < 7 * error[root] * 2**0.5
+
+
+def test_sums_of_five_thousand_empty_blocks(census: Any, tmp_path: Path) -> None:
+    """Estimates are right for any choice of blocks; counts put a person into each."""
+    workspace, truth = census
+    empty = [code for code, people in truth.items() if len(code) == 15 and not people][:5000]
+    (tmp_path / "paths.txt").write_text("\n".join(empty))
+    question = ("sum", "--tree", "population", "--paths", f"@{tmp_path / 'paths.txt'}", "--json")
+    outcome = workspace.run("query", workspace.output, *question)
+    assert outcome.code == 0, outcome.err
+    (answer,) = json.loads(outcome.out)["answers"]
+    assert abs(answer["estimate"]) < 5 * answer["std_error"]  # one false alarm in 10^6
+    assert answer["ci_low"] == 0 and answer["ci_high"] < answer["count"] / 2
+    assert 0.5 < answer["count"] / len(empty) < 2.5
 
 
 def test_rhode_island_adds_up_at_every_node(census: Any) -> None:

@@ -1,0 +1,96 @@
+"""What the counts of a plan will be off by, at a public guess of the number of rows: a model.
+
+The estimates' errors follow from the plan alone. Those of the nonnegative counts beside them depend
+on the data, too: they are simulated (`dpcore.repair.paths`) on public histograms
+(`dpcore.repair.references`), and the figure is the geometric mean of the histograms' root mean
+square errors. Measured on others it was off by less than a quarter (a test).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpcore.privacy.sensitivity import level_law
+from dpcore.repair.paths import boundary_errors
+from dpcore.repair.readings import reading_of, references_of
+from dpcore.uniform.objectives import Objective
+from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
+
+# Pairs of boundaries of a prediction, and the numbers that one histogram's may draw at most.
+_PREDICTED_PAIRS = 1024
+_MOST_DRAWS = 2**22
+_FEWEST_PAIRS = 64
+# Without a guess: so many rows, in units of the scale of a count's noise at the whole budget.
+_ASSUMED_SCALES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountError:
+    """Predicted errors of counts, in the objective's unit.
+
+    Attributes:
+        rows: how many were assumed.
+        typical: the geometric mean over the histograms.
+        least, most: of the histograms.
+    """
+
+    rows: int
+    typical: float
+    least: float
+    most: float
+
+
+def assumed_rows(setting: TreeSetting) -> int:
+    """The rows that are assumed where nobody guesses them: 10,000 times the scale of the noise that
+    a count has with the whole budget, so n epsilon = 10,000 for one row a unit.
+
+    >>> from fractions import Fraction
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> assumed_rows(TreeSetting(
+    ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 10)),
+    ...     unit=ADD_REMOVE_ROW))
+    99958
+    """
+    law = level_law(setting.unit, setting.budget, single_node=False, keyed=setting.keyed)
+    return max(1, round(_ASSUMED_SCALES * math.sqrt(law.variance / 2)))
+
+
+def can_be_simulated(plan: TreePlan) -> bool:
+    """Whether no node has too many children to draw them along paths."""
+    return 2 * _FEWEST_PAIRS * sum(plan.tree.fanouts) <= _MOST_DRAWS and plan.tree.height > 0
+
+
+@lru_cache(maxsize=1024)
+def count_error(
+    plan: TreePlan, objective: Objective, rows: int, pairs: int = _PREDICTED_PAIRS
+) -> CountError:
+    """What the counts of a plan are off by, root mean square, by the model.
+
+    Args:
+        plan: of measured levels, estimated efficiently, made nonnegative top down.
+        objective: what is read.
+        rows: a public guess.
+        pairs: of boundaries looked at.
+
+    Raises:
+        ValueError: the tree has too many children a node.
+    """
+    if not can_be_simulated(plan):
+        raise ValueError(f"fanouts: {plan.tree.fanouts} are too large to simulate counts")
+    tree = plan.tree
+    pairs = min(pairs, _MOST_DRAWS // (2 * sum(tree.fanouts)))
+    errors = []
+    for reference in references_of(objective, tree.leaves):
+        reading = reading_of(objective, tree, reference, pairs)
+        errors.append(
+            reading.mean_square(*boundary_errors(plan, reference, rows, reading.stops)) ** 0.5
+        )
+    with np.errstate(divide="ignore"):
+        typical = float(np.exp(np.mean(np.log(errors))))
+    return CountError(rows=rows, typical=typical, least=min(errors), most=max(errors))

@@ -1,0 +1,81 @@
+"""`for: counts` and a guess of the rows: planned, predicted, recorded; refused where idle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 1024}
+SPARSE = {"for": "counts", "guess": {"rows": 200}}
+
+
+def configured(tree: dict[str, Any]) -> Any:
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = [{"name": "age", "domain": DOMAIN} | tree]
+        settings["privacy"] = {"epsilon": 1, "neighbors": "add_remove"}
+
+    return change
+
+
+def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
+    outcome = workspace.run("plan", workspace.configure(configured(tree)), "--json")
+    assert outcome.code == 0, outcome.err
+    (entry,) = json.loads(outcome.out)["trees"]
+    return dict(entry)
+
+
+def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    usual, guessed = planned(workspace, {}), planned(workspace, {"guess": {"rows": 200}})
+    counts, estimates = (
+        planned(workspace, SPARSE),
+        planned(workspace, SPARSE | {"for": "estimates"}),
+    )
+    assert "predicted_counts" not in usual and guessed["levels"] == usual["levels"]
+    assert estimates["levels"] == usual["levels"] != counts["levels"]
+    assert counts["predicted_counts"]["rows"] == 200
+    assert counts["predicted_counts"]["typical"] < 0.9 * guessed["predicted_counts"]["typical"]
+    assert counts["predicted"]["cdf_rmse"] > usual["predicted"]["cdf_rmse"]
+
+
+def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    said = workspace.run("plan", workspace.configure(configured(SPARSE))).out
+    assert "off by a model (" in said and "a guess of 200 rows)" in said
+    said = workspace.run("plan", workspace.configure(configured({"for": "counts"}))).out
+    assert "no guess, so as for 9," in said or "no guess, so as for 10," in said
+
+
+def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    outcome = workspace.release(configured(SPARSE))
+    assert outcome.code == 0, outcome.err
+    manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
+    (tree,) = manifest["spec"]["trees"]
+    assert (tree["for"], tree["guessed_rows"]) == ("counts", 200)
+    assert workspace.run("verify", str(workspace.output)).code == 0
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"for": "counts", "mechanism": "binary"},
+        {"for": "estimates", "mechanism": "independent"},
+        {"for": "counts", "fanouts": [32, 32], "level_budgets": "equal"},
+        {"for": "counts", "estimation": "below"},
+        {"for": "counts", "consistency": "l2"},
+        {"for": "counts", "domain": {"column": "place", "categories": ["a", "b"]}},
+        {"for": "intervals"},
+        {"guess": {"rows": 200}, "consistency": "l1"},
+    ],
+)
+def test_what_does_nothing_is_refused_at_its_key(tmp_path: Path, tree: dict[str, Any]) -> None:
+    workspace = Workspace(tmp_path)
+    outcome = workspace.run("plan", workspace.configure(configured(tree)))
+    key = "for" if "for" in tree else "guess"
+    assert outcome.code == 2 and f".{key}: " in outcome.err and outcome.err.count("\n") == 1
