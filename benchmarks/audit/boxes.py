@@ -8,10 +8,11 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from benchmarks.audit.trees import Draft, ordered_domain
+from benchmarks.audit.trees import Draft, Palettes, ordered_domain
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.choices import PartitionChoices
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.mechanism import Mechanism
@@ -24,6 +25,43 @@ from dpcore.sketches.shape import SketchKind, SketchShape
 
 def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = False) -> Draft:
     """A box of one to three columns, of counts held exactly or in sketches."""
+    domain, palettes = _domain(rng, name, unit)
+    planner = _planned if rng.random() < 0.3 else _by_hand
+    make = planner(rng, domain, unit, sketches=sketches)
+    return Draft(
+        make=lambda budget: HypercubeQuestion(name=name, domain=domain, plan=make(budget)),
+        palettes=palettes,
+    )
+
+
+def adaptive_draft(rng: Random, name: str, unit: PrivacyUnit) -> Draft:
+    """A box of one to three columns, with levels, budgets and thresholds that no planner would
+    choose."""
+    domain, palettes = _domain(rng, name, unit)
+    public, levels = _is_public(domain, unit), _levels(rng, domain.bits)
+    root = not public and rng.random() < 0.5
+    units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]
+    thresholds = tuple(rng.choice([0, 1, 3, 30]) for _ in levels[1:])
+    part, most = rng.choice([Fraction(0), Fraction(1, 3)]), rng.choice([1, 2, 2**16])
+
+    def make(budget: Budget) -> HypercubeQuestion:
+        plan = AdaptivePartitionPlan(
+            depths=levels,
+            amounts=tuple(budget.amount * Fraction(each, sum(units)) for each in units),
+            thresholds=thresholds,
+            most=most,
+            measure=budget.measure,
+            unit=unit,
+            decision_part=part,
+            public_total=public,
+        )
+        return HypercubeQuestion(name=name, domain=domain, plan=plan)
+
+    return Draft(make=make, palettes=palettes)
+
+
+def _domain(rng: Random, name: str, unit: PrivacyUnit) -> tuple[HypercubeDomain, Palettes]:
+    """One to three columns, and what their cells are made of."""
     public = unit == SUBSTITUTE_ROW and rng.random() < 0.3
     axes, palettes = [], {}
     while len(axes) < rng.randint(1, 3):
@@ -33,13 +71,7 @@ def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = Fal
             axes.append(axis)
             palettes[column] = palette
     depths = tuple(rng.randint(1, min(3, cell_bits(axis))) for axis in axes)
-    domain = HypercubeDomain(axes=tuple(axes), depths=depths)
-    planner = _planned if rng.random() < 0.3 else _by_hand
-    make = planner(rng, domain, unit, sketches=sketches)
-    return Draft(
-        make=lambda budget: HypercubeQuestion(name=name, domain=domain, plan=make(budget)),
-        palettes=palettes,
-    )
+    return HypercubeDomain(axes=tuple(axes), depths=depths), palettes
 
 
 def _by_hand(

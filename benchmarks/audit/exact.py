@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from benchmarks.audit.boxes import box_draft
+from benchmarks.audit.boxes import adaptive_draft, box_draft
 from benchmarks.audit.recording import (
     SECRET,
     Draw,
@@ -160,6 +160,7 @@ KINDS: dict[str, Drafts] = {
         hierarchy_draft(rng, "tree", SUBSTITUTE_ROW, invariants=True)
     ],
     "several trees": _several,
+    "boxes, adaptive": lambda rng, near: [adaptive_draft(rng, "box", near)],
     "boxes, exact counts": lambda rng, near: [box_draft(rng, "box", near)],
     "boxes, sketches": lambda rng, near: [box_draft(rng, "box", near, sketches=True)],
     "several boxes": _boxes,

@@ -33,6 +33,7 @@ from dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dpcore.irregular.planner import with_equal_shares
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.growth import GrowthRule
 from dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
 from dpcore.privacy.budget import Budget, Measure
@@ -299,6 +300,24 @@ def _box(
     return found if sketches else replace(found, cost=BOX_COST)
 
 
+def _adaptive_box() -> Target:
+    """The same columns; of the halves the first is split, and nearly all of the budget is spent on
+    its cells, or on the other half, which is measured again."""
+    axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
+    plan = AdaptivePartitionPlan(
+        depths=(0, 1, 2),
+        amounts=(Fraction(0), ONE / 20, 19 * ONE / 20),
+        thresholds=(0, 150),
+        most=2,
+        measure=Measure.EPSILON,
+        unit=ADD_REMOVE,
+    )
+    domain = HypercubeDomain(axes=axes, depths=(1, 1))
+    question = HypercubeQuestion(name=NAME, domain=domain, plan=plan)
+    found = _of_budget(question, _read_box, one={0: 300, 1: 2, 3: 5}, two={0: 300, 1: 2, 3: 6})
+    return replace(found, cost=BOX_COST)
+
+
 _EPSILON = Budget(measure=Measure.EPSILON, amount=ONE)
 _RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -314,4 +333,5 @@ TARGETS: dict[str, Callable[[], Target]] = {
         Holding.SPARSE, (0, 1, 2), (Fraction(0), ONE / 20, 19 * ONE / 20), most=1
     ),
     "box, sketch": lambda: _box(Holding.SKETCH),
+    "box, adaptive": _adaptive_box,
 }

@@ -2,12 +2,13 @@
 
 Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around these:
 
-- levels as deep as those of `dpcore.partitions.planner`, down to where rows may still be told
-  apart by a public guess, some 4 bits apart from the root on, so that parts are squares;
-- each level's noise is 2^-1/2 of that of the level above, since what a level above lacks its
-  parts get back;
-- a node is split where its estimate exceeds 5.5 standard errors of a count of its children: 16 of
-  them together add an error of 4, and an error of theirs is paid in every box that cuts them;
+- levels as deep as those of `dpcore.partitions.planner`, down to where rows may still be told apart
+  by a public guess, some 4 bits apart from the root on, so that parts of two columns are squares;
+  under a rho as well;
+- the budget rises by 2^1/2 from level to level, from three columns on by 2: what a level above
+  lacks its parts get back;
+- a node is split where its estimate exceeds 6 standard errors of a count of its children: 16 of
+  them together add an error of 4, and theirs is paid in every box that cuts them;
 - where numbers of their own decide, they take 3/10 of the levels above the last; a node is split
   where such a number exceeds what is said above and its own standard error, squared and added.
 """
@@ -15,6 +16,7 @@ Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -25,13 +27,12 @@ from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation
 from dpcore.partitions.planner import (
-    bits_apart,
     is_dense,
     level_depths,
     most_split,
     refuse_sketches,
 )
-from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.budget import Budget
 from dpcore.privacy.sensitivity import level_sensitivity, noise_law
 from dpcore.refusal import Refusal
 
@@ -39,8 +40,11 @@ from dpcore.refusal import Refusal
 DECISION_PART = Fraction(3, 10)
 # No node is split into more than 2^8.
 _MOST_APART = 8
-# By how much the budget grows from one level to the next: noise falls by 2^-1/2.
-_RISES = {Measure.EPSILON: 2**0.5, Measure.RHO: 2.0}
+# About how many bits lie between the levels.
+BITS_APART = 4
+# By how much the budget rises from one level to the next, by the number of columns.
+_RISES = {1: 2**0.5, 2: 2**0.5}
+_RISES_MANY = 2.0
 
 
 def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> AdaptivePartitionPlan:
@@ -50,6 +54,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         Refusal: a choice that the domain, or another choice, does not allow, or that an adaptive
             partition does not have; a memory limit below the least plan, which the sentence tells.
 
+    >>> from dpcore.privacy.budget import Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = plan_adaptive(
     ...     PartitionSetting(bits=16, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
@@ -57,7 +62,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices.of("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
-    ((0, 4, 8, 12, 16), (0, 40, 28, 20))
+    ((0, 4, 8, 12, 16), (0, 43, 31, 22))
     """
     _refuse(choices)
     depths = _depths(setting, choices)
@@ -92,22 +97,25 @@ def _refuse(choices: PartitionChoices) -> None:
 
 
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
-    """As deep as other partitions, in whole steps from the root; what remains is a step of its own,
-    or, where it is less than half of one, goes with the last."""
-    finest, apart = level_depths(setting, choices)[-1], bits_apart(setting, choices)
-    whole, rest = divmod(finest, apart)
-    steps = tuple(apart * step for step in range(whole + 1))
-    if not rest:
-        return steps
-    joined = whole and 2 * rest < apart and apart + rest <= _MOST_APART
-    return (*(steps[:-1] if joined else steps), finest)
+    """As deep as other partitions, in steps from the root; what remains is a step of its own, or,
+    where it is less than half of one, goes with the last."""
+    columns = setting.dimensions
+    apart = columns * max(1, round(BITS_APART / columns)) if columns <= 8 else BITS_APART
+    apart = choices.bits_apart or apart
+    finest = level_depths(setting, replace(choices, bits_apart=apart))[-1]
+    depths = [0]
+    while depths[-1] < finest:
+        rest = finest - depths[-1]
+        joined = 2 * rest < 3 * apart and rest <= _MOST_APART
+        depths.append(finest if joined else depths[-1] + min(apart, rest))
+    return tuple(depths)
 
 
 def _amounts(
     setting: PartitionSetting, choices: PartitionChoices, levels: int
 ) -> tuple[Fraction, ...]:
     """Of the levels; the root, whose count follows, has none unless it is asked for."""
-    rises = 1.0 if choices.shares == "equal" else _RISES[setting.budget.measure]
+    rises = 1.0 if choices.shares == "equal" else _RISES.get(setting.dimensions, _RISES_MANY)
     root = choices.root and not setting.public_total
     shares: Floats = rises ** np.arange(levels + root, dtype=np.float64)
     amounts = setting.budget.split(shares / shares.sum())

@@ -15,7 +15,7 @@ from dpcore.sketches.shape import SketchKind
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
 SPLIT_ERRORS = 4.0
 # The adaptive partition splits later: what it does not split is measured better.
-ADAPTIVE_SPLIT_ERRORS = 5.5
+ADAPTIVE_SPLIT_ERRORS = 6.0
 # How a budget can be shared among levels.
 SHARES = ("planned", "equal", "lemma_5")
 

@@ -68,6 +68,17 @@ CONFIGURATION: dict[str, Any] = {
             "hashes": 3,
             "width": 512,
         },
+        {
+            "name": "adaptive",
+            "domain": {
+                "kind": "hypercube",
+                "columns": [
+                    {"column": "x", "lower": 0, "upper": 100, "cells": 64},
+                    {"column": "number", "type": "integer", "lower": -5, "upper": 45},
+                ],
+            },
+            "mechanism": "adaptive",
+        },
     ],
 }
 # The same trees, of which each counts a few rows of a person, who has up to thousands.

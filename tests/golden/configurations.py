@@ -127,6 +127,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         PURE,
         f"domain: {BOX}, mechanism: privhp_paper, depth: 14, k: 16, counts: sparse",
     ),
+    "box-adaptive": (
+        PURE,
+        f"domain: {BOX}, mechanism: adaptive, for: estimates, depth: 12, bits_apart: 4, k: 64, "
+        "split_errors: 3, shares: equal, consistency: least_squares, counts: dense",
+    ),
     "mixed": (
         APPROXIMATE,
         f"domain: {NUMBERS}, {BY}, quantiles: [0.5], weight: 2",

@@ -15,7 +15,7 @@ from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.hypercube.parts import ReleasedPartition, Sides
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
-from dpcore.hypercube.workload import HypercubeWorkload
+from dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
 from dpcore.partitions.choices import PartitionChoices
@@ -71,7 +71,10 @@ def question_of(
     if known.get("holding") is Holding.SKETCH:
         known = {"width": 2**17, "memory": 2**30} | known
     workload = HypercubeWorkload(
-        name=name, domain=domain, choices=PartitionChoices.of(mechanism, **known)
+        name=name,
+        domain=domain,
+        mechanism=mechanism if mechanism in PLANNERS else "privhp",
+        choices=PartitionChoices.of(mechanism, **known),
     )
     budget = Budget(measure=measure, amount=amount)
     return workload.planned(Share(budget=budget), Terms(unit=unit))

@@ -226,6 +226,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "consistency": (short(consistency="x"), "consistency", "'x' must be "),
     "counts": (short(counts="x"), "counts", "'x' must be dense, sparse or sketch"),
     "mechanism": (short(mechanism="x"), "mechanism", "'x' must be privhp"),
+    "for-of-privhp": (
+        short(**{"for": "counts"}),
+        "for",
+        "is a choice of mechanism adaptive alone",
+    ),
+    "for": (short(mechanism="adaptive", **{"for": "x"}), "for", "'x' must be counts or estimates"),
+    "parts-of-adaptive": (
+        short(mechanism="adaptive", parts=5),
+        "parts",
+        "an adaptive partition splits by noise, not by a part of all rows",
+    ),
+    "sketches-of-adaptive": (
+        short(mechanism="adaptive", counts="sketch"),
+        "counts",
+        "an adaptive partition needs exact counts until a node is looked at",
+    ),
+    "hashes-of-adaptive": (short(mechanism="adaptive", hashes=2), "hashes", "needs exact counts"),
+    "consistency-of-adaptive": (
+        short(mechanism="adaptive", consistency="even_shares"),
+        "consistency",
+        "an adaptive partition is estimated by least squares",
+    ),
     "noise": (short(noise="gaussian"), "noise", "gaussian noise needs rho"),
     "width": (short(counts="sketch", width=3), "width", "3 is not a power of two"),
     "hashes": (short(hashes=0), "hashes", f"0 {WHOLE}"),

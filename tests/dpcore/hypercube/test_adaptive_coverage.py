@@ -1,0 +1,104 @@
+"""Estimates of the adaptive partition, draw by draw: unbiased given the partition where numbers of
+their own decide, with the variances that are told; and what is read back of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.arrays import Floats
+from dpcore.hypercube.tables import interval, standard_margin
+from dpcore.partitions.measurement import NodeNoise
+from dpcore.privacy.budget import Measure
+from tests.dpcore.hypercube.boxes import question_of, released, rows_of
+from tests.dpcore.hypercube.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
+
+DRAWS = 1000
+AMOUNTS = {Measure.EPSILON: Fraction(1, 2), Measure.RHO: Fraction(1, 50)}
+
+
+def drawn(
+    measure: Measure, *, apart: bool, noise_of: type[NodeNoise] = NodeNoise
+) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+    """Of each draw what is estimated of the nodes below the root, standard errors, exact counts,
+    and which of the nodes of the first level are split."""
+    question = question_of(
+        BOX, "adaptive", depth=8, measure=measure, amount=AMOUNTS[measure], decided_apart=apart
+    )
+    for draw in range(DRAWS):
+        found = grown(question, draw, noise_of)
+        levels = list(zip(found.tree.levels, found.estimates, strict=True))[1:]
+        truth = [EXACT.at(level.depth, level.nodes) for level, _ in levels]
+        yield (
+            np.concatenate([own.estimate for _, own in levels]),
+            np.concatenate([np.sqrt(own.variance) for _, own in levels]),
+            np.concatenate(truth).astype(np.float64),
+            ~found.tree.leaves()[1],
+        )
+
+
+def scores(measure: Measure, **how: bool) -> tuple[Floats, Floats]:
+    """(draws,) the mean of the errors of split nodes of the first level, in standard errors; and
+    the mean square of the errors of all nodes."""
+    means, squares = [], []
+    for estimate, error, truth, split in drawn(measure, **how):
+        z = (estimate - truth) / error
+        means.append(z[: len(split)][split].mean())
+        squares.append((z**2).mean())
+    return np.array(means), np.array(squares)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_decided_apart_estimates_are_unbiased_with_the_variances_told(measure: Measure) -> None:
+    """Where measurements decide the same test finds the bias."""
+    limit = stats.norm.isf(FALSE_ALARM / 2)
+    means, squares = scores(measure, apart=True)
+    assert abs(means.mean()) < limit * means.std() / np.sqrt(DRAWS)
+    margin = 1.3 * limit * squares.std() / np.sqrt(DRAWS)
+    assert abs(squares.mean() - 1) < margin < 0.3
+    means, _ = scores(measure, apart=False)
+    assert means.mean() > limit * means.std() / np.sqrt(DRAWS)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("measure", Measure)
+def test_intervals_hold(measure: Measure, apart: bool) -> None:
+    """Over all nodes of all draws; not so of noise 30 % wider than told."""
+    margin = standard_margin(measure, 0.95)
+    for noise_of in (NodeNoise, WiderNoise):
+        held = []
+        for estimate, error, truth, _ in drawn(measure, apart=apart, noise_of=noise_of):
+            low, high = interval(estimate, error, margin, np.inf)
+            held.append(((low <= truth) & (truth <= high)).mean())
+        limit = stats.norm.isf(FALSE_ALARM) * np.std(held) / np.sqrt(DRAWS)
+        assert limit < 0.02
+        assert (np.mean(held) > 0.95 - limit) == (noise_of is NodeNoise)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_variances_are_read_back(apart: bool) -> None:
+    """Of the nodes that were split, and of those measured again."""
+    question = question_of(BOX, "adaptive", amount=Fraction(1), decided_apart=apart)
+    tree = released(question, rows_of(BOX, 2000))
+    squares = tree.partition.squares
+    assert squares is not None and len(squares.estimates) == len(question.plan.depths)
+    for depth, level, own in zip(
+        question.plan.depths, tree.partition.tree.levels, squares.estimates, strict=True
+    ):
+        rows = tree._rows(depth)
+        told = dict(zip(rows["node"].to_pylist(), rows["std_error"].to_pylist(), strict=True))
+        expected = [told[node] for node in level.nodes.tolist()]
+        assert np.sqrt(own.variance) == pytest.approx(np.array(expected))
+
+
+def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> None:
+    question = question_of(BOX, "adaptive", amount=Fraction(1, 10))
+    tree = released(question, rows_of(BOX, 2000))
+    whole = tree.sum_of([(0, 8), (4, 16)], "")
+    assert whole.std_error is not None and whole.ci_low < whole.estimate < whole.ci_high
+    cut = tree.sum_of([(1, 15), (1, 15)], "")
+    assert cut.std_error is None and cut.ci_low <= cut.estimate <= cut.ci_high
