@@ -2,10 +2,11 @@
 
 How good an adaptive tree is depends on the data, so nothing here is optimal: the rules were found
 on public shapes of data (`benchmarks/adaptive.py` measures what they give), where the optimum is
-flat: equal shares for all levels but the root, which gets none; about 3.2 halvings a level, a
-little fewer above and more below; and a node is split where its decision number is at least 3
-times the error that splitting adds, sqrt(n v) with n its children and v the variance of one's
-measurement: that of the sum of all of them.
+flat. Under epsilon a level has about 3.2 halvings, a little fewer above and more below; under rho,
+where a level costs less, one. The root gets no budget; shares fall a little from level to level,
+and less so where a guess of the rows says that lower levels will be reached. A node is split where
+its decision number is at least 3 times the error that splitting adds, sqrt(n v) with n its children
+and v the variance of one's measurement: that of the sum of all of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-
-import numpy as np
 
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.solving import fanouts_of
@@ -30,7 +29,13 @@ DECISION_PART = Fraction(1, 5)
 # A node is split if its decision number is at least this many times the error that splitting adds.
 THRESHOLD_FACTOR = 3
 # Halvings a level, and by how many fewer the next level above has.
-_HALVINGS, _RISE = 3.2, 0.4
+_HALVINGS = {Measure.EPSILON: (3.2, 0.4), Measure.RHO: (1.0, 0.0)}
+# Shares fall by this factor from level to level without a guess; and with one of so many rows a
+# cell, in units of the noise: a + b log10(rows), between bounds.
+_FALL = {Measure.EPSILON: 0.9, Measure.RHO: 0.95}
+_GUESSED_FALL = {Measure.EPSILON: (0.85, 0.08, 0.8, 1.1), Measure.RHO: (0.92, 0.04, 0.88, 1.0)}
+# With more rows a cell, in units of the noise, nearly all nodes are split.
+_MOST_ROWS = {Measure.EPSILON: 30.0, Measure.RHO: 10.0}
 
 
 def plan_adaptive(
@@ -52,12 +57,34 @@ def plan_adaptive(
     Raises:
         ValueError: as `AdaptivePlan` and `dpcore.trees.uniform.Tree`.
     """
-    shape = tuple(fanouts) if fanouts is not None else rule_fanouts(setting.leaves)
-    return with_rule(Tree(leaves=setting.leaves, fanouts=shape), setting, counts=counts)
+    shape = tuple(fanouts or rule_fanouts(setting.leaves, setting.budget.measure))
+    tree = Tree(leaves=setting.leaves, fanouts=shape)
+    return with_rule(tree, setting, counts=counts, guessed_rows=guessed_rows)
+
+
+def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
+    """Whether counts of an adaptive tree are expected to be closer than those of a planned one, by
+    a public guess of the rows and never by the data: they are on every public shape of data that
+    was tried, until so many rows are in each cell that nearly all nodes are split.
+
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> setting = TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> is_better(setting, 10_000), is_better(setting, 1_000_000)
+    (True, False)
+    """
+    most = _MOST_ROWS[setting.budget.measure] * setting.leaves
+    return setting.leaves > 1 and rows_in_noise(setting, guessed_rows) <= most
 
 
 def with_rule(
-    tree: Shape, setting: TreeSetting, *, counts: bool, shares: Sequence[float] | None = None
+    tree: Shape,
+    setting: TreeSetting,
+    *,
+    counts: bool,
+    shares: Sequence[float] | None = None,
+    guessed_rows: float | None = None,
 ) -> AdaptivePlan:
     """The plan of any tree, with thresholds by rule.
 
@@ -65,8 +92,8 @@ def with_rule(
         tree: its shape.
         setting: of which all but the leaves counts.
         counts: as for `plan_adaptive`.
-        shares: (h + 1,) the parts of the budget by level, of sum 1; by default equal ones for all
-            levels but the root.
+        shares: (h + 1,) the parts of the budget by level, of sum 1; by default by rule.
+        guessed_rows: as for `plan_adaptive`, for the rule.
 
     Raises:
         ValueError: as `AdaptivePlan`.
@@ -76,8 +103,9 @@ def with_rule(
             Fraction(0) if setting.public_total else setting.budget.amount,
         )
     else:
-        equal = [0.0, *[1.0 / tree.height] * tree.height]
-        amounts = setting.budget.split(np.asarray(equal if shares is None else shares))
+        if shares is None:
+            shares = rule_shares(tree.height, setting, guessed_rows)
+        amounts = setting.budget.split(shares)
     plan = AdaptivePlan(
         tree=tree,
         unit=setting.unit,
@@ -89,6 +117,18 @@ def with_rule(
         keyed=setting.keyed,
     )
     return replace(plan, thresholds=thresholds_of(plan))
+
+
+def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -> list[float]:
+    """(h + 1,) the parts of the budget by level: none for the root, then falling."""
+    measure = setting.budget.measure
+    fall = _FALL[measure]
+    if guessed_rows is not None and guessed_rows > 0:
+        middle, slope, least, most = _GUESSED_FALL[measure]
+        rows = rows_in_noise(setting, guessed_rows) / setting.leaves
+        fall = min(most, max(least, middle + slope * math.log10(rows)))
+    falling = [fall**level for level in range(height)]
+    return [0.0, *(each / sum(falling) for each in falling)]
 
 
 def thresholds_of(plan: AdaptivePlan) -> tuple[int, ...]:
@@ -127,21 +167,26 @@ def rows_in_noise(setting: TreeSetting, rows: float) -> float:
     return rows * math.sqrt(2 * amount / l2_squared)
 
 
-def rule_fanouts(leaves: int) -> tuple[int, ...]:
-    """Fan-outs that rise a little from level to level, of a product that is near the leaves.
+def rule_fanouts(leaves: int, measure: Measure) -> tuple[int, ...]:
+    """Fan-outs of a product that is near the leaves.
 
-    >>> rule_fanouts(64), rule_fanouts(256), rule_fanouts(1024), rule_fanouts(4096)
-    ((8, 8), (6, 6, 8), (8, 10, 13), (6, 7, 9, 12))
+    >>> [rule_fanouts(each, Measure.EPSILON) for each in (64, 256, 1024, 4096)]
+    [(8, 9), (6, 6, 8), (8, 10, 13), (6, 7, 9, 12)]
+    >>> rule_fanouts(100, Measure.RHO)
+    (2, 2, 2, 2, 2, 2, 2)
     """
     if leaves == 1:
         return ()
+    wanted, rise = _HALVINGS[measure]
     halvings = math.log2(leaves)
-    height = max(1, math.floor(halvings / _HALVINGS + 0.5))
-    shape: list[int] = []
-    for above in range(1, height):
-        middle = (height - 1) / 2 - (height - above)
-        shape.append(max(2, round(2 ** (halvings / height - _RISE * -(middle + 1)))))
-    first = -(-leaves // math.prod(shape))
-    while shape and first < 2:
-        first = -(-leaves // math.prod(shape := shape[1:]))
-    return (first, *shape)
+    height = max(1, math.floor(halvings / wanted + 0.5))
+    middle = (height - 1) / 2
+    below = [
+        max(2, round(2 ** (halvings / height + rise * (level - middle))))
+        for level in range(1, height)
+    ]
+    first = -(-leaves // math.prod(below))
+    while below and first < 2:
+        below = below[1:]
+        first = -(-leaves // math.prod(below))
+    return (first, *below)
