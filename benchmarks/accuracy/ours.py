@@ -141,11 +141,15 @@ def _method(
     return Method(name=name, origin=Origin.OURS, run=partial(_run, section), asks=asks, trees=trees)
 
 
-_LEAVES = frozenset({Tree.HIERARCHY})
+_HIERARCHY = frozenset({Tree.HIERARCHY})
 
 
 def _adaptive(case: Case) -> dict[str, Any]:
     return {"mechanism": "adaptive", "for": "counts"}
+
+
+def _for_level(level: str, case: Case) -> dict[str, Any]:
+    return {"level_weights": {level: 1}}
 
 
 OURS = (
@@ -154,8 +158,11 @@ OURS = (
     _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
     _method("planned, ranges", lambda case: {"objective": "ranges"}),
     _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
-    _method("planned, leaves", lambda case: {"level_weights": {"block": 1}}, trees=_LEAVES),
-    _method("tree", lambda case: {"mechanism": "tree"}, trees=_LEAVES),
+    *(
+        _method(f"planned, {level}", partial(_for_level, level), trees=_HIERARCHY)
+        for level in LEVELS
+    ),
+    _method("tree", lambda case: {"mechanism": "tree"}, trees=_HIERARCHY),
     _method("adaptive", _adaptive, trees=ANY_TREE),
     _method("adaptive, guess", lambda case: _adaptive(case) | _guess(case), trees=ANY_TREE),
     _method(
