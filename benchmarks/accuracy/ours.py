@@ -156,6 +156,15 @@ OURS = (
     _method("planned", lambda case: {}, trees=ANY_TREE),
     _method("planned, guess", _guess, trees=ANY_TREE),
     _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
+    _method(
+        "planned, ranges, for counts",
+        lambda case: {"objective": "ranges", "for": "counts", **_guess(case)},
+    ),
+    _method(
+        "planned, quantiles, for counts",
+        lambda case: {"objective": "quantiles", "for": "counts", **_guess(case)},
+        by_quantiles=True,
+    ),
     _method("planned, ranges", lambda case: {"objective": "ranges"}),
     _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
     *(
@@ -172,4 +181,5 @@ OURS = (
     ),
     _method("exponential", lambda case: {"mechanism": "exponential"}, by_quantiles=True),
     _method("factorised", lambda case: {"mechanism": "factorised"}),
+    _method("factorised, ranges", lambda case: {"mechanism": "factorised", "objective": "ranges"}),
 )
