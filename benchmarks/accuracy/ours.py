@@ -125,7 +125,7 @@ def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[s
     ]
 
 
-def _guess(case: Case) -> Mapping[str, Any]:
+def _guess(case: Case) -> dict[str, Any]:
     """A public guess of the rows, which is right."""
     return {"guess": {"rows": case.rows}}
 
@@ -141,23 +141,45 @@ def _method(
     return Method(name=name, origin=Origin.OURS, run=partial(_run, section), asks=asks, trees=trees)
 
 
+_HIERARCHY = frozenset({Tree.HIERARCHY})
+
+
+def _adaptive(case: Case) -> dict[str, Any]:
+    return {"mechanism": "adaptive", "for": "counts"}
+
+
+def _for_level(level: str, case: Case) -> dict[str, Any]:
+    return {"level_weights": {level: 1}}
+
+
 OURS = (
     _method("planned", lambda case: {}, trees=ANY_TREE),
+    _method("planned, guess", _guess, trees=ANY_TREE),
+    _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
     _method(
-        "planned, leaves",
-        lambda case: {"level_weights": {[*case.data.levels][-1]: 1}},
-        trees=frozenset({Tree.HIERARCHY}),
+        "planned, ranges, for counts",
+        lambda case: {"objective": "ranges", "for": "counts", **_guess(case)},
     ),
-    _method("tree", lambda case: {"mechanism": "tree"}, trees=frozenset({Tree.HIERARCHY})),
+    _method(
+        "planned, quantiles, for counts",
+        lambda case: {"objective": "quantiles", "for": "counts", **_guess(case)},
+        by_quantiles=True,
+    ),
     _method("planned, ranges", lambda case: {"objective": "ranges"}),
     _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
-    _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
-    _method("adaptive", lambda case: {"mechanism": "adaptive"}, trees=ANY_TREE),
+    *(
+        _method(f"planned, {level}", partial(_for_level, level), trees=_HIERARCHY)
+        for level in LEVELS
+    ),
+    _method("tree", lambda case: {"mechanism": "tree"}, trees=_HIERARCHY),
+    _method("adaptive", _adaptive, trees=ANY_TREE),
+    _method("adaptive, guess", lambda case: _adaptive(case) | _guess(case), trees=ANY_TREE),
     _method(
-        "adaptive, guess",
-        lambda case: {"mechanism": "adaptive", **_guess(case)},
+        "adaptive, for estimates",
+        lambda case: {"mechanism": "adaptive", "for": "estimates", **_guess(case)},
         trees=ANY_TREE,
     ),
     _method("exponential", lambda case: {"mechanism": "exponential"}, by_quantiles=True),
     _method("factorised", lambda case: {"mechanism": "factorised"}),
+    _method("factorised, ranges", lambda case: {"mechanism": "factorised", "objective": "ranges"}),
 )

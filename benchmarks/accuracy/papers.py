@@ -76,7 +76,7 @@ PAPERS = (
         for name, estimate in _ESTIMATES.items()
     ),
     Method(
-        name="each level alone",
+        name="equal split",
         origin=Origin.PAPER,
         run=_level_run,
         trees=frozenset({Tree.HIERARCHY}),

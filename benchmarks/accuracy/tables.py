@@ -28,6 +28,8 @@ _TITLES = {
     "hierarchy": "Nodes of a hierarchy: the 25,181 census blocks of Rhode Island",
 }
 
+_SHORT = {"4096": "4,096 cells", "native": "a cell a value", "hierarchy": "blocks"}
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Column:
@@ -214,7 +216,7 @@ def _worse_list(columns: Mapping[Column, Found]) -> str:
         where = f"{column.task}, {column.privacy.replace('=', ' = ')}, {column.rows:,} rows"
         lines.append(
             [
-                f"{where} ({_TITLES[column.group].split(':')[0].lower()})",
+                f"{where} ({_SHORT[column.group]})",
                 f"{text_of(ours[1])} ({ours[0]})",
                 f"{text_of(other[1])} ({other[0]})",
                 f"{ours[1].mean / other[1].mean:.2f}" if other[1].mean else NONE,
@@ -243,7 +245,7 @@ def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> l
             ]
             for name in order
         ]
-        title = f"#### {task}, {privacy.replace('=', ' = ')}, {_TITLES[group].lower()}"
+        title = f"#### {task}, {privacy.replace('=', ' = ')}, {_SHORT[group]}"
         parts += [title, table(["method", *[f"{each:,} rows" for each in rows]], lines)]
     return parts
 

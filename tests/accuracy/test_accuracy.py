@@ -14,6 +14,7 @@ from benchmarks.accuracy.cases import Answers, Case, Privacy
 from benchmarks.accuracy.greedy import bucket_gram, greedy_tree, range_gram
 from benchmarks.accuracy.method import Absent, Method, Origin
 from benchmarks.accuracy.ours import OURS, plan_of
+from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.records import Records
 from benchmarks.accuracy.sets import DataSet
 from benchmarks.accuracy.tables import columns_of, document
@@ -166,3 +167,26 @@ def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
 def test_every_method_has_a_name_of_its_own_and_is_ours_by_it() -> None:
     assert len({each.name for each in OURS}) == len(OURS)
     assert all(isinstance(each, Method) and each.origin is Origin.OURS for each in OURS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="make peers installs the packages")
+def test_packages_answer_and_are_not_asked_for_what_they_lack() -> None:
+    """Their errors are near what their noise must give: a fault of ours would be far off."""
+    answered = {}
+    for method in package_methods(PYTHON):
+        asked = method.asks[-1]
+        case = Case(data=FLAT, rows=2000, privacy=EPSILON, asked=asked)
+        releases = method.run(case, range(10))
+        errors = [errors_of(case, each) for release in releases for each in release.values()]
+        answered[method.name] = {task: np.mean([e[task] for e in errors]) for task in errors[0]}
+    for name in ("OpenDP, histogram", "PipelineDP, counts"):
+        # Of prefixes of 1 to 64 cells with the variance 2 each.
+        assert 20 < answered[name]["prefixes"] < 200
+    assert 0 < answered["OpenDP, tree"]["prefixes"] < 300
+    for name in ("OpenDP, quantiles", "PipelineDP, quantiles", "PyDP, percentiles"):
+        assert answered[name]["9 quantiles, rank"] < 200
+        assert "prefixes" not in answered[name]
+    (pydp,) = [each for each in package_methods(PYTHON) if each.name == "PyDP, percentiles"]
+    with pytest.raises(Absent):
+        pydp.run(Case(data=FLAT, rows=20, privacy=RHO, asked=1), range(1))
