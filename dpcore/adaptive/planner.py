@@ -17,9 +17,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import fanouts_of
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
@@ -152,8 +152,10 @@ def _child_variances(plan: AdaptivePlan) -> list[float]:
 
 def _children(tree: Shape, level: int) -> float:
     """How many children nodes of a level have on average, of those that have several."""
-    fanouts = fanouts_of(tree, level)
-    several = fanouts[fanouts > 1]
+    if isinstance(tree, Tree):
+        return float(min(tree.fanouts[level], tree.level_sizes[level + 1]))
+    assert isinstance(tree, IrregularTree)
+    several = tree.fanouts[level][tree.fanouts[level] > 1]
     return float(several.mean()) if several.size else 1.0
 
 
