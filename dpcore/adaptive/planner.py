@@ -64,8 +64,8 @@ def plan_adaptive(
 
 def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
     """Whether counts of an adaptive tree are expected to be closer than those of a planned one, by
-    a public guess of the rows and never by the data: they are on every public shape of data that
-    was tried, until so many rows are in each cell that nearly all nodes are split.
+    a public guess of the rows and never by the data: they are on public shapes of data, in the
+    geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
     >>> from dpcore.privacy.budget import Budget
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
