@@ -17,9 +17,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import fanouts_of
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
+from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
@@ -64,8 +64,8 @@ def plan_adaptive(
 
 def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
     """Whether counts of an adaptive tree are expected to be closer than those of a planned one, by
-    a public guess of the rows and never by the data: they are on every public shape of data that
-    was tried, until so many rows are in each cell that nearly all nodes are split.
+    a public guess of the rows and never by the data: they are on public shapes of data, in the
+    geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
     >>> from dpcore.privacy.budget import Budget
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -152,8 +152,10 @@ def _child_variances(plan: AdaptivePlan) -> list[float]:
 
 def _children(tree: Shape, level: int) -> float:
     """How many children nodes of a level have on average, of those that have several."""
-    fanouts = fanouts_of(tree, level)
-    several = fanouts[fanouts > 1]
+    if isinstance(tree, Tree):
+        return float(min(tree.fanouts[level], tree.level_sizes[level + 1]))
+    assert isinstance(tree, IrregularTree)
+    several = tree.fanouts[level][tree.fanouts[level] > 1]
     return float(several.mean()) if several.size else 1.0
 
 

@@ -1,0 +1,96 @@
+"""Adaptive plans by rule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.adaptive.planner import (
+    is_better,
+    plan_adaptive,
+    rows_in_noise,
+    rule_fanouts,
+    with_rule,
+)
+from dpcore.adaptive.spread import spread_ends
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dpcore.trees.irregular import IrregularTree
+from dpcore.uniform.setting import TreeSetting
+from tests.dpcore.units import of_rows
+
+
+def setting(leaves: int, measure: Measure = Measure.EPSILON) -> TreeSetting:
+    budget = Budget(measure=measure, amount=Fraction(1, 2))
+    return TreeSetting(leaves=leaves, unit=ADD_REMOVE_ROW, budget=budget)
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+@pytest.mark.parametrize("leaves", [1, 2, 3, 5, 17, 100, 1000, 4097, 2**20 + 1, 2**40])
+@pytest.mark.parametrize("guess", [None, 1.0, 1e12])
+def test_plans_of_any_size_spend_the_budget(
+    measure: Measure, leaves: int, guess: float | None
+) -> None:
+    plan = plan_adaptive(setting(leaves, measure), counts=True, guessed_rows=guess)
+    assert sum(plan.level_amounts) == Fraction(1, 2)
+    assert plan.tree.leaves == leaves and min(plan.thresholds, default=1) > 0
+
+
+@pytest.mark.parametrize("leaves", range(2, 300))
+def test_shapes_have_no_level_that_repeats_another(leaves: int) -> None:
+    for measure in Measure:
+        fanouts = rule_fanouts(leaves, measure)
+        assert min(fanouts) >= 2 and math.prod(fanouts) >= leaves
+
+
+def test_a_threshold_is_three_times_the_error_that_splitting_adds() -> None:
+    plan = plan_adaptive(setting(4096), counts=True, fanouts=(16, 16, 16))
+    law = plan.laws[2]
+    assert law is not None
+    assert plan.thresholds[1] == math.ceil(3 * math.sqrt(16 * law.variance))
+
+
+def test_levels_that_are_not_measured_and_single_children_count_for_their_thresholds() -> None:
+    tree = IrregularTree.from_fanouts([[2], [1, 4], [3, 5, 3, 3, 3]])
+    plan = with_rule(tree, setting(17), counts=True, shares=[0, 0.5, 0, 0.5])
+    law = plan.laws[3]
+    assert law is not None
+    below = 17 / 5 * law.variance
+    expected = (2 * 8, 4 * below, 17 / 5 * law.variance)
+    assert plan.thresholds[1:] == tuple(math.ceil(3 * math.sqrt(each)) for each in expected[1:])
+
+
+def test_less_is_spent_below_where_few_rows_are_guessed() -> None:
+    few, many = (
+        plan_adaptive(setting(4096), counts=True, guessed_rows=rows) for rows in (1e3, 1e7)
+    )
+    assert few.level_amounts[-1] < few.level_amounts[1]
+    assert many.level_amounts[-1] > many.level_amounts[1]
+
+
+def test_rows_in_units_of_the_noise() -> None:
+    one = setting(100)
+    assert rows_in_noise(one, 1000) == 500
+    assert rows_in_noise(replace(one, unit=of_rows(SUBSTITUTE_ROW, 5)), 1000) == 50
+    assert rows_in_noise(setting(100, Measure.RHO), 1000) == 1000
+    assert is_better(one, 1000) and not is_better(one, 10**6)
+    assert not is_better(setting(1), 10)
+
+
+def test_spread_counts_are_exact_at_any_size() -> None:
+    rng = np.random.default_rng(1)
+    for most in (10, 2**20, 2**33, 2**40):
+        leaves = rng.integers(1, most, 200, endpoint=True)
+        left = (leaves * rng.random(200)).astype(np.int64)
+        count = rng.integers(0, 2**50, 200)
+        found = spread_ends(count, leaves, left)
+        for t, size, j, end in zip(
+            *map(np.ndarray.tolist, (count, leaves, left, found)), strict=True
+        ):
+            quotient, rest = divmod(t, size)
+            assert end == quotient * j + (rest * j + size // 2) // size
+        np.testing.assert_array_equal(spread_ends(count, leaves, leaves), count)
