@@ -21,7 +21,12 @@ from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
 from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_ordered.entry import in_words, levels_of
-from dpcore.adaptive_ordered.intervals import node_intervals, prefix_intervals, quantile_ends
+from dpcore.adaptive_ordered.intervals import (
+    node_intervals,
+    prefix_intervals,
+    quantile_ends,
+    unknown_widths,
+)
 from dpcore.arrays import Floats
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.quantiles import Ends
@@ -64,7 +69,22 @@ class AdaptiveQuestion(CdfQuestion):
     @cached_property
     def widths(self) -> AdaptiveWidths:
         """Of the intervals, in standard errors."""
-        return adaptive_widths(self.plan.budget.measure, self.confidence)
+        return self.widths_at(self.confidence)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether decisions were measured apart, so that estimates have standard errors."""
+        return self.plan.decision_part > 0
+
+    def widths_at(self, confidence: float) -> AdaptiveWidths:
+        """Of intervals of another confidence."""
+        if not self.has_errors:
+            return unknown_widths(confidence)
+        return adaptive_widths(self.plan.budget.measure, confidence)
+
+    def recall(self, entry: Mapping[str, object]) -> None:
+        if self.has_errors:
+            super().recall(entry)
 
     @property
     def public_total(self) -> bool:
@@ -101,7 +121,7 @@ class AdaptiveQuestion(CdfQuestion):
                 "decision_part": str(self.plan.decision_part),
                 "consistency": "top_down",
                 "policies": policies_of(self),
-                "interval_widths": self.widths.spec(),
+                "interval_widths": self.widths.spec() if self.has_errors else None,
             }
         )
 
