@@ -38,8 +38,9 @@ def in_words(plan: AdaptivePlan) -> str:
         )
     else:
         decided = (
-            "the measurement itself, which counts and estimates then use too: that is more "
-            "accurate, but no standard errors and no intervals are known"
+            "the measurement itself, which counts and estimates then use too: standard errors are "
+            "those of a tree that had been known before, and intervals are a fifth wider, with "
+            "which they were measured to hold as often as stated"
         )
     return (
         "An adaptive tree, drawn from the root down. A node that is reached is measured with its "

@@ -3,14 +3,9 @@
 Counts are not negative. So a count inside a node that was not split lies between 0 and the node's,
 and a prefix between those of the node's edges. Each end of such an interval is that of one that
 fails there with half the error probability at most, so it covers as often as stated.
-
-Where the measurements themselves decided which nodes are split, errors given the tree that came out
-are not those of the noise: no standard errors and no intervals are known (`unknown_widths`).
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -20,18 +15,6 @@ from dpcore.arrays import Floats
 from dpcore.errors.intervals import clipped_intervals
 from dpcore.ordered.quantiles import Ends
 from dpcore.questions.tree_question import Intervals
-
-
-def unknown_widths(confidence: float) -> AdaptiveWidths:
-    """Of intervals of which nothing is known: all that is possible."""
-    return AdaptiveWidths(confidence=confidence, slope=math.inf)
-
-
-def _intervals(estimate: Floats, variance: Floats, widths: AdaptiveWidths, top: float) -> Intervals:
-    """At edges; a standard error is NaN where the interval's is not known."""
-    margin = widths.margin(variance)
-    found, error, low, high = clipped_intervals(estimate, variance, margin, top)
-    return found, np.where(np.isinf(margin), np.nan, error), low, high
 
 
 def node_intervals(solved: DrawnLevel, widths: AdaptiveWidths, top: float) -> Intervals:
@@ -44,7 +27,9 @@ def node_intervals(solved: DrawnLevel, widths: AdaptiveWidths, top: float) -> In
         top: the public number of rows, or infinite.
     """
     variance, inside = solved.holder_variance, solved.inside
-    estimate, error, low, high = _intervals(solved.holder_estimate, variance, widths, top)
+    estimate, error, low, high = clipped_intervals(
+        solved.holder_estimate, variance, widths.margin(variance), top
+    )
     return (
         np.where(inside, solved.estimate, estimate),
         np.where(inside, np.nan, error),
@@ -63,7 +48,7 @@ def prefix_intervals(prefixes: DrawnPrefixes, widths: AdaptiveWidths, top: float
     """
     inside = np.isnan(prefixes.variance)
     below, above = (
-        _intervals(estimate, variance, widths, top)
+        clipped_intervals(estimate, variance, widths.margin(variance), top)
         for estimate, variance in (
             (prefixes.low_estimate, prefixes.low_variance),
             (prefixes.high_estimate, prefixes.high_variance),

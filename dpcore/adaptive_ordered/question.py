@@ -25,7 +25,6 @@ from dpcore.adaptive_ordered.intervals import (
     node_intervals,
     prefix_intervals,
     quantile_ends,
-    unknown_widths,
 )
 from dpcore.arrays import Floats
 from dpcore.ordered.make import make_domain
@@ -71,20 +70,10 @@ class AdaptiveQuestion(CdfQuestion):
         """Of the intervals, in standard errors."""
         return self.widths_at(self.confidence)
 
-    @property
-    def has_errors(self) -> bool:
-        """Whether decisions were measured apart, so that estimates have standard errors."""
-        return self.plan.decision_part > 0
-
     def widths_at(self, confidence: float) -> AdaptiveWidths:
         """Of intervals of another confidence."""
-        if not self.has_errors:
-            return unknown_widths(confidence)
-        return adaptive_widths(self.plan.budget.measure, confidence)
-
-    def recall(self, entry: Mapping[str, object]) -> None:
-        if self.has_errors:
-            super().recall(entry)
+        plan = self.plan
+        return adaptive_widths(plan.budget.measure, confidence, counts=not plan.decision_part)
 
     @property
     def public_total(self) -> bool:
@@ -121,7 +110,7 @@ class AdaptiveQuestion(CdfQuestion):
                 "decision_part": str(self.plan.decision_part),
                 "consistency": "top_down",
                 "policies": policies_of(self),
-                "interval_widths": self.widths.spec() if self.has_errors else None,
+                "interval_widths": self.widths.spec(),
             }
         )
 

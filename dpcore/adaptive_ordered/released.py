@@ -26,10 +26,6 @@ _BOUND = (
     "An end lies inside a part that was not divided, whose rows are taken to lie evenly in it: the "
     "interval is a bound, from the part's edges, and there is no standard error."
 )
-_NOT_KNOWN = (
-    "What was measured also decided which parts were divided, so no standard errors are known: ask "
-    "for estimates (for: estimates in the configuration) where they are needed."
-)
 
 
 class AdaptiveCdf(CdfAnswers):
@@ -91,8 +87,7 @@ class AdaptiveCdf(CdfAnswers):
             return replace(least, label=label)
         answer = self._answer_of(label, estimate, (1.0, math.inf), count, code)
         low, high = least.ci_low, most.ci_high
-        remark = _BOUND if self.question.has_errors else _NOT_KNOWN
-        return replace(answer, std_error=None, ci_low=low, ci_high=high, remark=remark)
+        return replace(answer, std_error=None, ci_low=low, ci_high=high, remark=_BOUND)
 
     def _of_edges(self, drawn: DrawnTree, runs: Sequence[Run], code: int) -> Answer:
         """The count of runs between edges of the drawn tree."""
@@ -101,10 +96,7 @@ class AdaptiveCdf(CdfAnswers):
         count = sum(each for _, each in stops) - sum(each for _, each in starts)
         variance = drawn.runs(runs)
         error = variance, float(self._widths.margin(np.array(variance)))
-        answer = self._answer_of("", estimate, error, count, code)
-        if math.isfinite(error[1]):
-            return answer
-        return replace(answer, std_error=None, remark=_NOT_KNOWN)
+        return self._answer_of("", estimate, error, count, code)
 
     def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
         drawn = self._drawn(code)
