@@ -43,17 +43,21 @@ from dpcore.trees.uniform import Tree
 class AdaptiveQuestion(CdfQuestion):
     """One tree over an ordered domain that is divided only where rows are.
 
+    Args:
+        guessed_rows: what the plan was made for, None where nothing was guessed.
+
     Raises:
         ValueError: parts that do not fit each other; categories without an order.
     """
 
     kind = "adaptive"
-    output_only = ("quantiles", "confidence", "weight")
+    output_only = ("quantiles", "confidence", "weight", "guessed_rows")
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
     node_fields = (pa.field("ended", pa.int32()),)
 
     plan: AdaptivePlan
+    guessed_rows: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,6 +134,7 @@ class AdaptiveQuestion(CdfQuestion):
             "quantiles": list(self.quantiles),
             "confidence": self.confidence,
             "weight": str(self.weight),
+            "guessed_rows": self.guessed_rows,
             "chunk_leaves": self.chunk_leaves,
         }
 
@@ -154,4 +159,5 @@ def adaptive_question_from_spec(
         quantiles=tuple(spec["quantiles"]),
         confidence=float(spec["confidence"]),
         weight=Fraction(spec["weight"]),
+        guessed_rows=spec["guessed_rows"],
     )
