@@ -120,11 +120,11 @@ def _guessed(question: AdaptiveQuestion) -> Iterator[str]:
     counts = not question.plan.decision_part
     most = rows_of_adaptive(_setting(question.plan), counts=counts)
     read = "counts" if counts else "estimates"
-    guess = (
-        "" if question.guessed_rows is None else f"planned for {question.guessed_rows:,.0f} rows; "
-    )
+    rows = question.guessed_rows
+    guess = "" if rows is None else f"planned for {rows:,.0f} rows; "
+    most = float(f"{most:.2g}")
     yield (
-        f"  {guess}up to about {most:,.2g} rows its {read} are expected to be closer than those of "
+        f"  {guess}up to about {most:,.0f} rows its {read} are expected to be closer than those of "
         "whole levels"
     )
 
