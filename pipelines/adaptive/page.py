@@ -29,7 +29,8 @@ _UNBIASED: Note = (
 _TOGETHER: Note = (
     "estimate",
     "The least squares combination of all noisy counts of the tree that came out, which was chosen "
-    "by the same counts; inside a part that was not divided the part's estimate, spread evenly.",
+    "by the same counts, so it may be a little biased; inside a part that was not divided the "
+    "part's estimate, spread evenly.",
 )
 _BOUNDS = (
     "Inside a part that was not divided it is a bound: from what is known of the part's two edges, "

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload, GuessedWorkload
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
@@ -112,6 +112,32 @@ def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
     )
 
 
+# What a person who chose it chose of whole levels.
+_OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
+
+
+def planned(asked: OrderedAsked) -> Workload[Any]:
+    """What is closest: whole levels, or by a public guess of the rows an adaptive tree."""
+    whole = uniform_levels("planned", asked)
+    objective = asked.objective
+    is_cdf = objective.kind in ("cdf", "ranges", "quantiles")
+    guessed_values = isinstance(objective, QuantileObjective) and objective.guesses
+    if asked.guessed_rows is None or guessed_values or not is_cdf:
+        return whole
+    if asked.chosen & _OF_WHOLE_LEVELS:
+        return whole
+    return GuessedWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        quantiles=asked.quantiles,
+        whole=whole,
+        adaptive=adaptive(asked),
+    )
+
+
 def factorised(asked: OrderedAsked) -> FactorisedWorkload:
     """A strategy past trees: weighted sums of cells."""
     return FactorisedWorkload(
@@ -149,6 +175,7 @@ _OF_LEVELS = ("level_budgets", "estimation", "consistency")
 
 MECHANISMS: Mapping[str, Mechanism] = {
     **{name: Mechanism(partial(uniform_levels, name)) for name in UNIFORM_LEVELS},
+    "planned": Mechanism(planned),
     "adaptive": Mechanism(
         adaptive,
         refused={

@@ -1,0 +1,234 @@
+"""CDFs and quantiles of adaptive trees: read back, in chunks, with intervals that hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive_ordered.question import AdaptiveQuestion, adaptive_question_from_spec
+from dpcore.adaptive_ordered.released import AdaptiveCdf
+from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload, GuessedWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.trees.uniform import Tree
+
+Integers = npt.NDArray[np.int64]
+QUANTILES = (0.05, 0.5, 0.99)
+CELLS = 48
+CONFIDENCE = 0.9
+FALSE_ALARM = 1e-7
+
+
+def question_of(
+    *,
+    measure: Measure = Measure.EPSILON,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+    counts: bool = False,
+    **fields: Any,
+) -> AdaptiveQuestion:
+    plan = AdaptivePlan(
+        tree=Tree(leaves=CELLS, fanouts=(3, 4, 4)),
+        unit=unit,
+        budget=Budget(measure=measure, amount=Fraction(1)),
+        level_amounts=tuple(Fraction(each, 10) for each in (0, 3, 3, 4)),
+        thresholds=(0, 30, 20),
+        decision_part=Fraction(0) if counts else Fraction(1, 5),
+        public_total=unit.substitutes,
+    )
+    domain = IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first")
+    named = {"name": "t", "domain": domain, "plan": plan, "quantiles": QUANTILES}
+    return AdaptiveQuestion(**(named | {"confidence": CONFIDENCE} | fields))
+
+
+def exact(seed: int = 3) -> Integers:
+    rng = np.random.default_rng(seed)
+    found: Integers = rng.poisson(np.exp(-np.arange(CELLS) / 9.0) * 60).astype(np.int64)
+    return found
+
+
+def released(question: AdaptiveQuestion, counts: Integers, number: int = 1) -> AdaptiveCdf:
+    assert question.budget is not None
+    plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
+    release = release_counts(plan, {"t": counts}, ReleaseKey(number.to_bytes(32, "big")))
+    tree = release.tree("t")
+    assert isinstance(tree, AdaptiveCdf)
+    return tree
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts: bool) -> None:
+    question = question_of(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
+    again = adaptive_question_from_spec(question.spec(), unit, measure)
+    assert again == question
+    assert again.law_spec() == replace(question, quantiles=(), guessed_rows=None).law_spec()
+
+
+def test_a_released_quantile_is_that_which_is_asked_for() -> None:
+    for number in range(20):
+        tree = released(question_of(), exact(), number + 1)
+        told = tree.quantiles()
+        assert [row["q"] for row in told] == list(QUANTILES)
+        for row in told:
+            found = tree.quantile(row["q"])
+            assert {name: found[name] for name in ("value", "ci_low", "ci_high")} == {
+                name: row[name] for name in ("value", "ci_low", "ci_high")
+            }
+
+
+def test_cdf_of_the_table_is_what_is_asked_for() -> None:
+    tree = released(question_of(), exact())
+    rows = tree._cdf_rows(0).to_pylist()
+    inside = 0
+    for cell, row in enumerate(rows):
+        answer = tree.cdf(cell + 1)
+        inside += row["std_error"] is None
+        assert (answer.std_error is None) == (row["std_error"] is None)
+        assert (answer.remark is None) == (row["std_error"] is not None)
+        assert answer.count == row["count"]
+        for name in ("estimate", "ci_low", "ci_high"):
+            assert getattr(answer, name) == pytest.approx(row[name], abs=1e-6)
+    assert 0 < inside < CELLS
+
+
+def test_bounds_and_errors_are_those_of_the_drawn_tree() -> None:
+    tree = released(question_of(), exact())
+    drawn = tree._drawn(0)
+    assert isinstance(drawn, DrawnTree)
+    for start in range(0, CELLS + 1, 5):
+        for stop in range(start, CELLS + 1, 7):
+            answer, variance = tree.range(start, stop), drawn.run(start, stop)
+            if start == stop:
+                assert (answer.ci_low, answer.ci_high) == (0, 0)
+            elif np.isnan(variance):
+                assert answer.std_error is None and answer.remark is not None
+            else:
+                assert answer.std_error == pytest.approx(np.sqrt(variance), rel=1e-9)
+            assert answer.ci_low <= answer.ci_high
+
+
+def test_another_confidence_widens_bounds() -> None:
+    tree = released(question_of(), exact())
+    wider = tree.at_confidence(0.99)
+    for node in range(CELLS):
+        one, other = tree.node(3, node), wider.node(3, node)
+        assert other.ci_low <= one.ci_low and one.ci_high <= other.ci_high
+        assert (one.std_error is None) == (other.std_error is None)
+        assert other.estimate == pytest.approx(one.estimate)
+
+
+def test_no_band_at_all_values_at_once() -> None:
+    with pytest.raises(ValueError, match="no band"):
+        released(question_of(), exact()).cdf(3, simultaneous=True)
+
+
+def test_a_sum_of_parts_has_the_error_of_the_drawn_tree() -> None:
+    tree = released(question_of(), exact())
+    edges = tree._drawn(0).edges
+    runs = [(int(edges[0]), int(edges[1])), (int(edges[2]), int(edges[3]))]
+    answer = tree.sum(runs)
+    assert answer.std_error == pytest.approx(np.sqrt(tree._drawn(0).runs(runs)))
+    everything = tree.sum([(0, 1), (2, CELLS)])
+    assert everything.ci_low <= exact().sum() <= everything.ci_high + exact()[1] + 60
+
+
+@pytest.mark.parametrize("chunk_leaves", [4, 16])
+def test_chunks_hold_the_same_tables_and_quantiles(chunk_leaves: int) -> None:
+    """Noise follows the chunks, so what is compared is what a chunk says of itself."""
+    tree = released(question_of(chunk_leaves=chunk_leaves), exact())
+    rows = tree._cdf_rows(0)
+    assert len(rows) == CELLS
+    counts = rows["count"].to_numpy()
+    assert (np.diff(counts, prepend=0) >= 0).all()
+    sums = np.cumsum([tree.node(3, node).count for node in range(CELLS)])
+    assert (sums == counts).all()
+    for row in tree.quantiles():
+        found = tree.quantile(row["q"])
+        assert (found["value"], found["ci_low"], found["ci_high"]) == (
+            row["value"],
+            row["ci_low"],
+            row["ci_high"],
+        )
+
+
+def covered(question: AdaptiveQuestion, releases: int, factor: int = 1) -> dict[str, int]:
+    """How often intervals of many releases hold the truth, each in its least favourable place."""
+    truth = exact()
+    prefix = np.cumsum(truth)
+    held = {"prefixes": np.zeros(CELLS, int), "leaves": np.zeros(CELLS, int)}
+    for number in range(releases):
+        tree = released(question, truth * factor, number + 1)
+        rows = tree._cdf_rows(0)
+        low, high = (rows[name].to_numpy() for name in ("ci_low", "ci_high"))
+        held["prefixes"] += (low <= prefix * factor) & (prefix * factor <= high)
+        nodes = next(iter(tree._parts_at(3, 0)))
+        low, high = (nodes[name].to_numpy() for name in ("ci_low", "ci_high"))
+        held["leaves"] += (low <= truth * factor) & (truth * factor <= high)
+    return {name: int(each.min()) for name, each in held.items()}
+
+
+RELEASES = 250
+LEAST = int(stats.binom.ppf(FALSE_ALARM / (2 * CELLS), RELEASES, CONFIDENCE))
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_intervals_hold_at_edges_and_inside(measure: Measure) -> None:
+    found = covered(question_of(measure=measure, quantiles=()), RELEASES)
+    assert min(found.values()) >= LEAST
+
+
+def test_a_margin_of_half_the_width_is_found_out() -> None:
+    question = question_of(quantiles=())
+    widths = question.widths
+    question.remember_widths(replace(widths, slope=widths.slope / 2.5, offset=0.0))
+    assert min(covered(question, RELEASES).values()) < LEAST
+
+
+def test_noise_if_all_split_is_that_of_whole_levels() -> None:
+    question = question_of(quantiles=())
+    plan = replace(question.plan, thresholds=(-(10**6),) * 3)
+    assert if_all_split(plan).laws[1:] == plan.laws[1:]
+    truth, errors = exact(), []
+    for number in range(200):
+        rows = released(replace(question, plan=plan), truth, number + 1)._cdf_rows(0)
+        assert rows["std_error"].null_count == 0
+        errors.append(rows["estimate"].to_numpy() - np.cumsum(truth))
+    rmse = float(np.sqrt(np.mean(np.square(errors))))
+    assert rmse == pytest.approx(noise_if_all_split(plan), rel=0.2)
+
+
+def workloads(rows: float, *, counts: bool) -> GuessedWorkload:
+    domain = IntegerDomain(column="x", lower=0, upper=1024)
+    whole = OrderedWorkload(name="t", domain=domain)
+    adaptive = AdaptiveWorkload(name="t", domain=domain, counts=counts, guessed_rows=rows)
+    return GuessedWorkload(name="t", domain=domain, whole=whole, adaptive=adaptive)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_guess_decides_and_not_the_data(counts: bool) -> None:
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    terms = Terms(unit=ADD_REMOVE_ROW)
+    few, many = (workloads(rows, counts=counts) for rows in (1_000, 10**7))
+    asked = few.planned(share, terms)
+    assert isinstance(asked, AdaptiveQuestion) and asked.guessed_rows == 1_000
+    assert bool(asked.plan.decision_part) is not counts
+    assert isinstance(many.planned(share, terms), OrderedQuestion)
+    assert many.planned(share, terms) == many.whole.planned(share, terms)
+    assert few.predicted(asked) > many.predicted(many.planned(share, terms)) > 0
