@@ -15,7 +15,12 @@ import numpy as np
 
 from dpcore.adaptive.drawing import Kinds, first_variances
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.adaptive.solving import FromBelow, leaf_from_below, parents_from_below
+from dpcore.adaptive.solving import (
+    FromBelow,
+    leaf_from_below,
+    leaf_spans,
+    parents_from_below,
+)
 from dpcore.arrays import Flags, Floats, Integers
 
 
@@ -51,9 +56,9 @@ class DrawnTree:
         tree = self.plan.tree
         starts = [np.array([tree.leaves])]
         for level, ended in enumerate(self.ended):
-            nodes = np.flatnonzero(ended == level)
-            starts.append(np.array([tree.leaf_range(level, int(each)).start for each in nodes]))
-        return np.unique(np.concatenate(starts).astype(np.int64))
+            first = leaf_spans(tree, level, 0, ended.size)[0]
+            starts.append(first[ended == level])
+        return np.unique(np.concatenate(starts))
 
     def is_edge(self, boundary: int) -> bool:
         """Whether a boundary of leaves is one of the drawn tree's."""
