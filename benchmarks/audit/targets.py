@@ -18,6 +18,8 @@ import pyarrow as pa
 from scipy import stats
 
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
 from dpcore.arrays import Floats
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import plan_strategy, told_tree
@@ -225,6 +227,22 @@ def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
     return _of_budget(question, one=(2, 1, 3), two=(2, 1 + added, 3))
 
 
+def _adaptive_hierarchy() -> Target:
+    """A decision that costs little, at the very limit, and what is measured after it: the leaves,
+    or the root once more."""
+    universe = universe_from_codes(pa.array(["0", "1", "2"]), (1,))
+    domain = HierarchyDomain(universe=universe, columns=("code",))
+    plan = AdaptivePlan(
+        tree=domain.tree.shape,
+        unit=ADD_REMOVE,
+        budget=_EPSILON,
+        level_amounts=(ONE / 20, 19 * ONE / 20),
+        thresholds=(7,),
+    )
+    question = AdaptiveHierarchyQuestion(name=NAME, domain=domain, plan=plan)
+    return _of_budget(question, one=(2, 1, 3), two=(2, 2, 3))
+
+
 def _thresholds() -> Target:
     """A search that costs little, and a look at nodes of the count that is accepted."""
     universe = universe_from_paths(pa.array(["a", "b"]), "/")
@@ -326,6 +344,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "factorised": lambda: _factorised(_RHO),
     "hierarchy": lambda: _hierarchy(_EPSILON),
     "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
+    "adaptive hierarchy": _adaptive_hierarchy,
     "thresholds": _thresholds,
     "sparse": _sparse,
     "box, dense": lambda: _box(Holding.DENSE, measure=Measure.RHO),

@@ -74,7 +74,7 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
     @cached_property
     def widths(self) -> AdaptiveWidths:
         """Of the intervals."""
-        return adaptive_widths(self.plan.budget.measure, self.confidence)
+        return adaptive_widths(self.plan.budget.measure, self.confidence, counts=self.counts)
 
     @property
     def public_total(self) -> bool:

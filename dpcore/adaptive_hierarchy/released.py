@@ -50,7 +50,9 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
     def _own_widths(self) -> AdaptiveWidths:
         if self.confidence == self.question.confidence:
             return self.question.widths
-        return adaptive_widths(self.question.plan.budget.measure, self.confidence)
+        return adaptive_widths(
+            self.question.plan.budget.measure, self.confidence, counts=self.question.counts
+        )
 
     def _margin(self, level: int, std_error: float) -> float:
         return float(self._own_widths.margin(np.array(std_error**2)))

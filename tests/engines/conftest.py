@@ -79,6 +79,12 @@ CONFIGURATION: dict[str, Any] = {
             },
             "mechanism": "adaptive",
         },
+        {
+            "name": "sparse_days",  # a node of few rows is not split
+            "domain": {"kind": "hierarchy", "column": "day", "calendar": ["month", "day"]}
+            | {"lower": "2024-01-01", "upper": "2025-01-01"},
+            "mechanism": "adaptive",
+        },
     ],
 }
 # The same trees, of which each counts a few rows of a person, who has up to thousands.
@@ -98,6 +104,7 @@ def rows() -> pa.Table:
             "place": pa.array(place),
             "number": pa.array(random.integers(-20, 60, ROWS)),
             "person": pa.array(random.zipf(1.4, ROWS) % 5000, mask=random.random(ROWS) < 0.05),
+            "day": pa.array(np.datetime64("2024-01-01") + random.geometric(0.03, ROWS)),
         }
     )
 

@@ -108,6 +108,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         APPROXIMATE,
         f"domain: {CITIES}, {RELATIVE}, alpha: 0.9, mechanism: thresholds, {BY}",
     ),
+    "adaptive-hierarchy": (
+        PURE,
+        f"domain: {CODES}, mechanism: adaptive, guess: {{rows: 20000}}",
+        f"domain: {CITIES}, mechanism: adaptive, for: estimates, {BY}",
+    ),
     "sparse-codes": (APPROXIMATE, f"domain: {ADDRESSES}"),
     "sparse-paths": (
         APPROXIMATE,

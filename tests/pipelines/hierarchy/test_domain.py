@@ -162,7 +162,8 @@ def test_the_examples_of_the_document() -> None:
     relative = [blocks, blocks]
     named = [blocks, with_other, (1, 2, 2, 2), (1, 1, 2), hours]
     calendars = [(1, 53), (1, 7, 168)]  # weeks; hours of weekdays
-    assert sizes == [*named, *calendars, *relative, blocks, routes]
+    adaptive = [blocks, blocks]
+    assert sizes == [*named, *calendars, *relative, *adaptive, blocks, routes]
 
 
 # --- refusals of keys ---
