@@ -5,7 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dpcore.exponential.question import ExponentialQuestion
@@ -20,7 +19,7 @@ from dpcore.refusal import Refusal
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
-from dpcore.rows.keys import ListedKeys
+from dpcore.rows.keys import KeyList
 
 CELLS = 50
 KEY = ReleaseKey(bytes(32))
@@ -31,7 +30,7 @@ QUANTILES = (0.9, 0.1, 0.5)
 def question(
     *, keyed: bool = False, amount: int = 100, cells: dict[str, object] | None = None
 ) -> ExponentialQuestion:
-    keys = ListedKeys(column="sex", values=pa.array(["f", "m"])) if keyed else None
+    keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
     asked = ExponentialWorkload(
         name="t", domain=make_domain(cells or DOMAIN), quantiles=QUANTILES, keys=keys
     )
