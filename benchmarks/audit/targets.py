@@ -25,6 +25,8 @@ from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import plan_strategy, told_tree
 from dpcore.factorised.read import Read
 from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.question import ExponentialQuestion
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion
@@ -150,6 +152,13 @@ def _read_nodes(release: Release) -> Floats:
     return np.concatenate([table["estimate"].to_numpy(), table["count"].to_numpy()])
 
 
+def _read_quantile(release: Release) -> Floats:
+    """The value of the one quantile."""
+    table = release.quantiles
+    assert table is not None
+    return np.array([table["value"][0].as_py()])
+
+
 def _read_published(release: Release) -> Floats:
     """The estimates of the root and of the nodes a and b; -1 where one is not published."""
     root, level = (release._read("nodes", NAME, 0, number) for number in (0, 1))
@@ -202,6 +211,18 @@ def _factorised(budget: Budget) -> Target:
     domain = IntegerDomain(column="value", lower=0, upper=3)
     question = FactorisedQuestion(name=NAME, domain=domain, plan=plan)
     return _of_budget(question, one=(3, 1, 0), two=(3, 2, 0))
+
+
+def _quantile(budget: Budget) -> Target:
+    """A median that lies on cells without rows; one row more moves the wanted rank away from these
+    and towards three cells above."""
+    one = (5, *(0,) * 60, 1, 0, 0, 4)
+    domain = IntegerDomain(column="value", lower=0, upper=len(one))
+    plan = ExponentialPlan(
+        cells=len(one), unit=ADD_REMOVE, budget=budget, quantiles=(Fraction(1, 2),)
+    )
+    question = ExponentialQuestion(name=NAME, domain=domain, plan=plan, quantiles=(0.5,))
+    return _of_budget(question, _read_quantile, one=one, two=(*one[:-1], 5))
 
 
 def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
@@ -342,6 +363,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "ordered, epsilon": lambda: _ordered(_EPSILON, (3,), Fraction(0), ONE),
     "ordered, rho": lambda: _ordered(_RHO, (2, 2), Fraction(0), ONE / 2, ONE / 2),
     "factorised": lambda: _factorised(_RHO),
+    "quantile": lambda: _quantile(_EPSILON),
     "hierarchy": lambda: _hierarchy(_EPSILON),
     "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
     "adaptive hierarchy": _adaptive_hierarchy,

@@ -49,6 +49,13 @@ CONFIGURATION: dict[str, Any] = {
             "quantiles": [0.25, 0.5, 0.9],
         },
         {
+            "name": "middle",  # chosen, with no noise added
+            "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
+            "by": {"column": "place", "keys": ["north", "south"]},
+            "mechanism": "exponential",
+            "quantiles": [0.25, 0.5],
+        },
+        {
             "name": "numbers",
             "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
             "objective": "cdf",

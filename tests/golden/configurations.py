@@ -52,6 +52,15 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         PURE,
         f"domain: {NUMBERS}, {BY}, objective: quantiles, quantiles: [0.1, 0.5, 0.9]",
     ),
+    "exponential": (
+        PURE,
+        f"domain: {NUMBERS}, {BY}, mechanism: exponential, quantiles: [0.5, 0.1, 0.9]",
+        f"domain: {MINUTES}, mechanism: exponential, quantiles: [0.25]",
+    ),
+    "exponential-rho": (
+        RHO,
+        f"domain: {MINUTES}, mechanism: exponential, quantiles: [0.25, 0.5]",
+    ),
     "chunks": (PURE, f"domain: {FINE}, quantiles: [0.5]"),
     "chunks-by-rho": (
         RHO,

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.exponential.question import ExponentialQuestion
+from dpcore.exponential.released import ReleasedQuantiles
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import make_domain
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.refusal import Refusal
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan, plan_from_spec
+from dpcore.release.release import Release
+from dpcore.rows.keys import KeyList
+
+CELLS = 50
+KEY = ReleaseKey(bytes(32))
+DOMAIN = {"column": "age", "type": "integer", "lower": 0, "upper": CELLS}
+QUANTILES = (0.9, 0.1, 0.5)
+
+
+def question(
+    *, keyed: bool = False, amount: int = 100, cells: dict[str, object] | None = None
+) -> ExponentialQuestion:
+    keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
+    asked = ExponentialWorkload(
+        name="t", domain=make_domain(cells or DOMAIN), quantiles=QUANTILES, keys=keys
+    )
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
+    return asked.planned(Share(budget=budget), Terms(unit=ADD_REMOVE_ROW))
+
+
+def release_of(asked: ExponentialQuestion, counts: np.ndarray) -> Release:
+    plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=asked.plan.budget, questions=(asked,))
+    return release_counts(plan, {"t": counts}, KEY)
+
+
+def released(keyed: bool = False) -> ReleasedQuantiles:
+    counts = np.full((2 if keyed else 1, CELLS), 100)
+    tree = release_of(question(keyed=keyed), counts).tree("t")
+    assert isinstance(tree, ReleasedQuantiles)
+    return tree
+
+
+def test_quantiles_are_told_in_the_order_asked() -> None:
+    rows = released().quantiles()
+    assert [row["q"] for row in rows] == list(QUANTILES)
+    assert [abs(row["value"] - CELLS * row["q"]) <= 1 for row in rows] == [True] * 3
+    assert rows[0]["ci_low"] is None and rows[0]["value_text"] == f"{rows[0]['value']:.0f}"
+
+
+def test_keys_have_quantiles_of_their_own() -> None:
+    counts = np.zeros((2, CELLS), np.int64)
+    counts[0, 10], counts[1, 40] = 1000, 1000
+    tree = release_of(question(keyed=True), counts).tree("t")
+    assert [tree.quantile("0.5", key)["value"] for key in ("f", "m")] == [10, 40]
+    with pytest.raises(ValueError, match="needs a key"):
+        tree.quantile(0.5)
+
+
+def test_nothing_else_is_answered() -> None:
+    tree = released()
+    for asking in (
+        lambda: tree.cdf(3),
+        lambda: tree.range(3, 5),
+        lambda: tree.top(1, 0),
+        lambda: tree.sum([3]),
+        lambda: tree.numbered_level(None),
+        lambda: tree.quantile(0.3),
+    ):
+        with pytest.raises(ValueError, match="exponential mechanism"):
+            asking()
+    assert tree.rows_in_all() is None
+
+
+def test_a_specification_is_read_back() -> None:
+    for keyed in (False, True):
+        own = question(keyed=keyed)
+        plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=own.plan.budget, questions=(own,))
+        assert plan_from_spec(json.loads(json.dumps(plan.spec()))).questions == (own,)
+
+
+def test_one_draw_whatever_is_retried() -> None:
+    counts = np.arange(CELLS)
+    first, again = (release_of(question(amount=1), counts) for _ in range(2))
+    assert first.quantiles is not None and first.quantiles.equals(again.quantiles)
+
+
+def test_too_many_cells_are_refused() -> None:
+    with pytest.raises(Refusal, match="131073 cells are too many") as refused:
+        question(cells=DOMAIN | {"upper": 2**17 + 1})
+    assert refused.value.field == "domain"
+
+
+def test_quantiles_are_those_of_the_plan() -> None:
+    with pytest.raises(ValueError, match="not those of the plan"):
+        replace(question(), quantiles=(0.5,))
+
+
+@pytest.mark.parametrize("amount", [Fraction(1, 2**22)])
+def test_a_budget_too_small_is_refused(amount: Fraction) -> None:
+    asked = ExponentialWorkload(name="t", domain=make_domain(DOMAIN), quantiles=(0.5,))
+    budget = Budget(measure=Measure.EPSILON, amount=amount)
+    with pytest.raises(Refusal, match="too small"):
+        asked.planned(Share(budget=budget), Terms(unit=ADD_REMOVE_ROW))

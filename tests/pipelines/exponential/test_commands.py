@@ -1,0 +1,75 @@
+"""Quantiles alone by the commands: refused choices, the plan, a release and its questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.command import main
+
+CONFIGURATION = """
+release: ages
+input: {{format: parquet, path: rows.parquet}}
+output: out
+key_file: release.key
+privacy: {{{budget}, neighbors: add_remove}}
+trees:
+  - name: age
+    domain: {{column: age, type: integer, lower: 0, upper: 100}}
+    mechanism: exponential
+    {tree}
+"""
+
+
+def write(budget: str = "epsilon: 5", tree: str = "quantiles: [0.5, 0.25, 0.75]") -> str:
+    Path("ages.yaml").write_text(CONFIGURATION.format(budget=budget, tree=tree))
+    return "ages.yaml"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ages = np.random.default_rng(3).integers(0, 100, 5000)
+    pq.write_table(pa.table({"age": ages}), "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("tree", "key"),
+    [
+        ("objective: cdf", "objective"),
+        ("fanouts: [10, 10]", "fanouts"),
+        ("level_budgets: equal", "level_budgets"),
+        ("noise: laplace", "noise"),
+        ("for: counts", "for"),
+        ("guess: {rows: 10}", "guess"),
+        ("consistency: l1", "consistency"),
+        ("quantiles: [0, 0.5]", "quantiles"),
+        ("weight: 2", "quantiles"),
+    ],
+)
+def test_a_choice_that_it_does_not_have_is_refused_at_its_key(
+    tree: str, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", write(tree=tree)]) == 2
+    assert f"trees[0].{key}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", ["epsilon: 5", "rho: 1", "epsilon: 2, delta: 1.0e-6"])
+def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
+    configuration = write(budget)
+    assert main(["keygen", "release.key"]) == main(["plan", configuration]) == 0
+    assert "no CDF" in capsys.readouterr().out
+    assert main(["release", configuration]) == 0
+    assert "its rank within" in capsys.readouterr().out
+    assert main(["query", "out", "quantile", "0.5"]) == 0
+    value = float(capsys.readouterr().out.splitlines()[1].split()[1])
+    assert abs(value - 50) < 10
+    assert main(["query", "out", "cdf", "5"]) == 2
+    assert "which give no CDF" in capsys.readouterr().err
+    assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
+    page = Path("out", "report.html").read_text()
+    assert "Rank off by at most" in page and "No CDF and no counts are released" in page
