@@ -29,7 +29,7 @@ from transforms.errors import ConservationError
 from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
-ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse")
+ROOMS_OF_KINDS = ("ordered", "hierarchy", "sparse", "adaptive", "factorised")
 
 
 @pytest.fixture
