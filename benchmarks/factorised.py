@@ -62,7 +62,7 @@ def square_root_rmse(cells: int) -> float:
 
 def rows(sizes: list[int]) -> Iterator[str]:
     """The first table."""
-    yield "| cells | planned tree | square root | even columns | best | bound | planned in, one core |"
+    yield "| cells | planned tree | square root | even columns | best | bound | planned in |"
     yield "|---:|---:|---:|---:|---:|---:|---:|"
     for cells in sizes:
         best, bound, seconds = "", "", ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.adaptive.lines import adaptive_entry, adaptive_lines, adaptive_target
+from pipelines.adaptive.page import adaptive_tree
 from pipelines.factorised.lines import factorised_entry, factorised_lines, factorised_target
 from pipelines.factorised.page import factorised_tree
 from pipelines.hierarchy.asked import check_asked
@@ -97,6 +98,7 @@ KINDS: dict[str, Kind] = {
         plan_lines=adaptive_lines,
         target=adaptive_target,
         summary_lines=ordered_summary,
+        page=adaptive_tree,
     ),
     # One that is measured by weighted sums, asked for likewise.
     "factorised": Kind(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dpcore.questions.released import Answer, Released
 from pipelines.answers.table import csv_lines
-from pipelines.answers.told import Told, told_table, wide_table
+from pipelines.answers.told import Told, remarks_of, told_table, wide_table
 from pipelines.release_folder import ReleaseFolder
 from pipelines.series.series_folder import WindowFolder, opened
 from pipelines.terminal_text import print_csv, print_json, print_line
@@ -225,3 +225,5 @@ def _print(told: Sequence[Told], confidence: float, chosen: argparse.Namespace) 
     held = "all values together" if together else "each by itself"
     half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
     print_line(f"{half}Intervals hold with {100 * confidence:g} % confidence, {held}.")
+    for remark in remarks_of(told):
+        print_line(remark)

@@ -21,6 +21,7 @@ from dpcore.adaptive.solving import (
     FromBelow,
     Holders,
     leaf_from_below,
+    leaf_spans,
     one_down,
     parents_from_below,
 )
@@ -59,9 +60,9 @@ class DrawnTree:
         tree = self.plan.tree
         starts = [np.array([tree.leaves])]
         for level, ended in enumerate(self.ended):
-            nodes = np.flatnonzero(ended == level)
-            starts.append(np.array([tree.leaf_range(level, int(each)).start for each in nodes]))
-        return np.unique(np.concatenate(starts).astype(np.int64))
+            first = leaf_spans(tree, level, 0, ended.size)[0]
+            starts.append(first[ended == level])
+        return np.unique(np.concatenate(starts))
 
     def is_edge(self, boundary: int) -> bool:
         """Whether a boundary of leaves is one of the drawn tree's."""
@@ -133,18 +134,10 @@ class DrawnTree:
         )
         for level in range(tree.height):
             nodes = _as_row(self._below[level]), _as_row(self._below[level + 1])
-            sizes = self._leaves_of(level + 1)
-            stops = np.cumsum(sizes)[None]
-            spans, ended = (stops - sizes, stops), self.ended[level + 1][None]
-            found = one_down(tree, level, found, nodes, spans, ended)
+            start, stop = leaf_spans(tree, level + 1, 0, self.ended[level + 1].size)
+            ended = self.ended[level + 1][None]
+            found = one_down(tree, level, found, nodes, (start[None], stop[None]), ended)
         return found
-
-    def _leaves_of(self, level: int) -> Integers:
-        """(n,) how many leaves are below each node of a level."""
-        sizes = np.ones(self.plan.tree.leaves, dtype=np.int64)
-        for above in reversed(range(level, self.plan.tree.height)):
-            sizes = self.plan.tree.child_sum(above, sizes)
-        return sizes
 
     def _of_leaves(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaves, whose weights are equal inside each leaf of the

@@ -22,6 +22,7 @@ from dpcore.adaptive.solving import (
     FromBelow,
     Holders,
     leaf_from_below,
+    leaf_spans,
     one_down,
     parents_from_below,
     to_children,
@@ -165,17 +166,8 @@ class AdaptiveForest:
 
     def _spans(self, place: PartPlace, depth: int) -> Spans:
         """The first leaves of the nodes of a level, and where they stop: (rows, n) or (n,)."""
-        tree, level, (first, stop) = self.plan.tree, place.first_level + depth, place.ranges[depth]
-        if isinstance(tree, IrregularTree) and level < tree.height:
-            starts, stops = (
-                tree.leaf_starts[level][first:stop],
-                tree.leaf_starts[level][first + 1 : stop + 1],
-            )
-        else:
-            width = tree.leaves_below(level) if isinstance(tree, Tree) else 1
-            starts = np.arange(first, stop, dtype=np.int64) * width
-            stops = np.minimum(starts + width, tree.leaves)
-        size = place.tree.level_sizes[depth]
+        level, size = place.first_level + depth, place.tree.level_sizes[depth]
+        starts, stops = leaf_spans(self.plan.tree, level, *place.ranges[depth])
         return starts.reshape(-1, size), stops.reshape(-1, size)
 
     def _from_below(

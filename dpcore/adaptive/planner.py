@@ -1,19 +1,25 @@
 """Shapes, shares and thresholds of adaptive trees.
 
 How good an adaptive tree is depends on the data, so nothing here is optimal: the rules were found
-on public shapes of data (benchmarks/adaptive.py prints what they give), where the optimum is flat.
+on public shapes of data (`benchmarks/adaptive.py` measures what they give), where the optimum is
+flat. Under epsilon a level has about 3.2 halvings, a little fewer above and more below; under rho,
+where a level costs less, one. The root gets no budget; shares fall a little from level to level,
+and less so where a guess of the rows says that lower levels will be reached. A node is split where
+its decision number is at least 3 times the error that splitting adds, sqrt(n v) with n its children
+and v the variance of one's measurement: that of the sum of all of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from dpcore.adaptive.plan import AdaptivePlan
-from dpcore.privacy.budget import Budget
+from dpcore.adaptive.solving import fanouts_of
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.trees.shape import Shape
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.setting import TreeSetting
@@ -21,7 +27,15 @@ from dpcore.uniform.setting import TreeSetting
 # Of the budget of a level that decides, what its decisions get where they are apart.
 DECISION_PART = Fraction(1, 5)
 # A node is split if its decision number is at least this many times the error that splitting adds.
-THRESHOLD_FACTOR = 3.0
+THRESHOLD_FACTOR = 3
+# Halvings a level, and by how many fewer the next level above has.
+_HALVINGS = {Measure.EPSILON: (3.2, 0.4), Measure.RHO: (1.0, 0.0)}
+# Shares fall by this factor from level to level without a guess; and with one of so many rows a
+# cell, in units of the noise: a + b log10(rows), between bounds.
+_FALL = {Measure.EPSILON: 0.9, Measure.RHO: 0.95}
+_GUESSED_FALL = {Measure.EPSILON: (0.85, 0.08, 0.8, 1.1), Measure.RHO: (0.92, 0.04, 0.88, 1.0)}
+# With more rows a cell, in units of the noise, nearly all nodes are split.
+_MOST_ROWS = {Measure.EPSILON: 30.0, Measure.RHO: 10.0}
 
 
 def plan_adaptive(
@@ -43,72 +57,141 @@ def plan_adaptive(
     Raises:
         ValueError: as `AdaptivePlan` and `dpcore.trees.uniform.Tree`.
     """
-    shape = tuple(fanouts) if fanouts is not None else _fanouts(setting.leaves)
+    shape = tuple(fanouts or rule_fanouts(setting.leaves, setting.budget.measure))
     tree = Tree(leaves=setting.leaves, fanouts=shape)
-    return with_rule(
-        tree, setting, shares=_shares(tree.height, public=setting.public_total), counts=counts
-    )
+    return with_rule(tree, setting, counts=counts, guessed_rows=guessed_rows)
+
+
+def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
+    """Whether counts of an adaptive tree are expected to be closer than those of a planned one, by
+    a public guess of the rows and never by the data: they are on every public shape of data that
+    was tried, until so many rows are in each cell that nearly all nodes are split.
+
+    >>> from dpcore.privacy.budget import Budget
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> setting = TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> is_better(setting, 10_000), is_better(setting, 1_000_000)
+    (True, False)
+    """
+    return setting.leaves > 1 and guessed_rows <= most_rows(setting)
+
+
+def most_rows(setting: TreeSetting) -> float:
+    """The rows up to which `is_better`."""
+    most = _MOST_ROWS[setting.budget.measure] * setting.leaves
+    return most / rows_in_noise(setting, 1.0)
 
 
 def with_rule(
-    tree: Shape, setting: TreeSetting, *, shares: Sequence[float], counts: bool
+    tree: Shape,
+    setting: TreeSetting,
+    *,
+    counts: bool,
+    shares: Sequence[float] | None = None,
+    guessed_rows: float | None = None,
 ) -> AdaptivePlan:
-    """The plan of any tree with shares of the budget by level, and thresholds by rule.
+    """The plan of any tree, with thresholds by rule.
 
     Args:
         tree: its shape.
         setting: of which all but the leaves counts.
-        shares: (h + 1,) of sum 1.
         counts: as for `plan_adaptive`.
+        shares: (h + 1,) the parts of the budget by level, of sum 1; by default by rule.
+        guessed_rows: as for `plan_adaptive`, for the rule.
+
+    Raises:
+        ValueError: as `AdaptivePlan`.
     """
     if tree.height == 0:
         amounts: tuple[Fraction, ...] = (
             Fraction(0) if setting.public_total else setting.budget.amount,
         )
     else:
-        amounts = setting.budget.split(np.asarray(shares, dtype=np.float64))
+        if shares is None:
+            shares = rule_shares(tree.height, setting, guessed_rows)
+        amounts = setting.budget.split(shares)
     plan = AdaptivePlan(
         tree=tree,
         unit=setting.unit,
-        budget=Budget(measure=setting.budget.measure, amount=setting.budget.amount),
+        budget=setting.budget,
         level_amounts=amounts,
         thresholds=(0,) * tree.height,
         decision_part=Fraction(0) if counts else DECISION_PART,
         public_total=setting.public_total,
         keyed=setting.keyed,
     )
-    return _with_thresholds(plan)
+    return replace(plan, thresholds=thresholds_of(plan))
 
 
-def _with_thresholds(plan: AdaptivePlan) -> AdaptivePlan:
-    from dataclasses import replace
+def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -> list[float]:
+    """(h + 1,) the parts of the budget by level: none for the root, then falling."""
+    measure = setting.budget.measure
+    fall = _FALL[measure]
+    if guessed_rows is not None and guessed_rows > 0:
+        middle, slope, least, most = _GUESSED_FALL[measure]
+        rows = rows_in_noise(setting, guessed_rows) / setting.leaves
+        fall = min(most, max(least, middle + slope * math.log10(rows)))
+    falling = [fall**level for level in range(height)]
+    return [0.0, *(each / sum(falling) for each in falling)]
 
-    thresholds = []
-    for level in range(plan.tree.height):
-        law = plan.laws[level + 1] or plan.last_laws[level]
-        assert law is not None
-        thresholds.append(math.ceil(THRESHOLD_FACTOR * math.sqrt(law.variance)))
-    return replace(plan, thresholds=tuple(thresholds))
+
+def thresholds_of(plan: AdaptivePlan) -> tuple[int, ...]:
+    """(h,) by rule: 3 sqrt(n v) of the nodes of each level that have several children."""
+    return tuple(
+        math.ceil(THRESHOLD_FACTOR * math.sqrt(_children(plan.tree, level) * variance))
+        for level, variance in enumerate(_child_variances(plan))
+    )
 
 
-def _fanouts(leaves: int) -> tuple[int, ...]:
-    """Fan-outs that rise from level to level, 8, 16, 32, ... of a product near the leaves."""
+def _child_variances(plan: AdaptivePlan) -> list[float]:
+    """(h,) of one child's measurement; where it is not measured, of its children's sum."""
+    found: list[float] = []
+    below = 0.0
+    for level in reversed(range(plan.tree.height)):
+        law = plan.laws[level + 1]
+        below = law.variance if law else _children(plan.tree, level + 1) * below
+        found.insert(0, below)
+    return found
+
+
+def _children(tree: Shape, level: int) -> float:
+    """How many children nodes of a level have on average, of those that have several."""
+    fanouts = fanouts_of(tree, level)
+    several = fanouts[fanouts > 1]
+    return float(several.mean()) if several.size else 1.0
+
+
+def rows_in_noise(setting: TreeSetting, rows: float) -> float:
+    """A number of rows in units of the noise: rows times epsilon, or times the root of 2 rho, for
+    units that are rows; less for units of several."""
+    l1, l2_squared = level_sensitivity(setting.unit, single_node=False, keyed=setting.keyed)
+    amount = float(setting.budget.amount)
+    if setting.budget.measure is Measure.EPSILON:
+        return rows * amount / l1
+    return rows * math.sqrt(2 * amount / l2_squared)
+
+
+def rule_fanouts(leaves: int, measure: Measure) -> tuple[int, ...]:
+    """Fan-outs of a product that is near the leaves.
+
+    >>> [rule_fanouts(each, Measure.EPSILON) for each in (64, 256, 1024, 4096)]
+    [(8, 9), (6, 6, 8), (8, 10, 13), (6, 7, 9, 12)]
+    >>> rule_fanouts(100, Measure.RHO)
+    (2, 2, 2, 2, 2, 2, 2)
+    """
     if leaves == 1:
         return ()
-    height = max(1, min(6, round(math.log(leaves) / math.log(16))))
-    base = leaves ** (1 / height)
-    wanted = [base * 2.0 ** (each - (height - 1) / 2) for each in range(height)]
-    shape = [max(2, math.ceil(each)) for each in wanted[1:]]
-    first = -(-leaves // math.prod(shape))
-    while shape and first < 2:
-        shape.pop(0)
-        first = -(-leaves // math.prod(shape))
-    return (first, *shape)
-
-
-def _shares(height: int, *, public: bool) -> tuple[float, ...]:
-    """Rising from level to level, none for the root."""
-    if height == 0:
-        return (1.0,)
-    rising = [1.3**each for each in range(height)]
-    return (0.0, *(each / sum(rising) for each in rising))
+    wanted, rise = _HALVINGS[measure]
+    halvings = math.log2(leaves)
+    height = max(1, math.floor(halvings / wanted + 0.5))
+    middle = (height - 1) / 2
+    below = [
+        max(2, round(2 ** (halvings / height + rise * (level - middle))))
+        for level in range(1, height)
+    ]
+    first = -(-leaves // math.prod(below))
+    while below and first < 2:
+        below = below[1:]
+        first = -(-leaves // math.prod(below))
+    return (first, *below)

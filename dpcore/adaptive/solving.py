@@ -227,3 +227,14 @@ def fanouts_of(tree: Shape, depth: int) -> Integers:
     sizes = np.full(size, fanout, dtype=np.int64)
     sizes[-1] = tree.level_sizes[depth + 1] - (size - 1) * fanout
     return sizes
+
+
+def leaf_spans(tree: Shape, level: int, first: int, stop: int) -> tuple[Integers, Integers]:
+    """(n,) the first leaf below each of the nodes ``first`` to ``stop`` - 1 of a level, and where
+    its leaves stop."""
+    if isinstance(tree, IrregularTree) and level < tree.height:
+        starts = tree.leaf_starts[level]
+        return starts[first:stop], starts[first + 1 : stop + 1]
+    width = tree.leaves_below(level) if isinstance(tree, Tree) else 1
+    starts = np.arange(first, stop, dtype=np.int64) * width
+    return starts, np.minimum(starts + width, tree.leaves)

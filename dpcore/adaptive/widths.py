@@ -5,6 +5,12 @@ So the widths are those of the widest laws that such sums have: one variable of 
 alike, and one beside a normal rest. They are in standard errors of the error blurred by half a row,
 as `dpcore.errors.intervals.prefix_margin` takes them.
 
+Where measurements decide, noise that splits a node stays in its estimate. Intervals are then wider
+by a fifth: that is measured, not proved. Without it the least coverage that was found of 95 %, over
+data that puts all nodes of a level near their thresholds at once, was 91 %, of nodes above such a
+level and of prefixes; with it 95 % (docs/decisions/0025). A node that is hardly ever split is far
+too large where it is.
+
 Source: `dpcore.errors.law`.
 """
 
@@ -26,6 +32,8 @@ from dpcore.privacy.budget import Measure
 
 # Noise so wide that its lattice does not show.
 _WIDE = Fraction(2**12)
+# Of intervals where measurements decide.
+WIDENED = 1.2
 _ALIKE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 _RESTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -62,8 +70,13 @@ class AdaptiveWidths:
         return cls(**{name: float(spec[name]) for name in ("confidence", "slope", "offset")})
 
 
-def adaptive_widths(measure: Measure, confidence: float) -> AdaptiveWidths:
+def adaptive_widths(measure: Measure, confidence: float, *, counts: bool = False) -> AdaptiveWidths:
     """The widths of noise that pays in a measure: Laplace noise under epsilon, Gaussian under rho.
+
+    Args:
+        measure: of the budget.
+        confidence: of the intervals.
+        counts: measurements decide (`AdaptivePlan.decision_part` is 0): see the module.
 
     Raises:
         ValueError: the confidence is not above 0 and at most 0.9999.
@@ -84,7 +97,8 @@ def adaptive_widths(measure: Measure, confidence: float) -> AdaptiveWidths:
             )
             for rest in _RESTS
         ]
-    return AdaptiveWidths(confidence=confidence, slope=float(np.max(widths)))
+    slope = float(np.max(widths)) * (WIDENED if counts else 1.0)
+    return AdaptiveWidths(confidence=confidence, slope=slope)
 
 
 def _standard_width(terms: list[tuple[NoiseLaw, float, int]], confidence: float) -> float:

@@ -7,6 +7,6 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "question": ("AdaptiveQuestion", "adaptive_question_from_spec"),
     "released": ("AdaptiveCdf",),
-    "whole_levels": ("most_undivided", "noise_if_all_split"),
-    "workload": ("AdaptiveWorkload",),
+    "whole_levels": ("if_all_split", "most_undivided", "noise_if_all_split", "rows_of_adaptive"),
+    "workload": ("AdaptiveWorkload", "GuessedWorkload"),
 }

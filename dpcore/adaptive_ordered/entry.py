@@ -38,8 +38,9 @@ def in_words(plan: AdaptivePlan) -> str:
         )
     else:
         decided = (
-            "the measurement itself, which estimates then use too: standard errors and intervals "
-            "are those of a tree that had been known before, and are a little too small"
+            "the measurement itself, which counts and estimates then use too: standard errors are "
+            "those of a tree that had been known before, and intervals are a fifth wider, with "
+            "which they were measured to hold as often as stated"
         )
     return (
         "An adaptive tree, drawn from the root down. A node that is reached is measured with its "

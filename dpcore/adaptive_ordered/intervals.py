@@ -27,8 +27,9 @@ def node_intervals(solved: DrawnLevel, widths: AdaptiveWidths, top: float) -> In
         top: the public number of rows, or infinite.
     """
     variance, inside = solved.holder_variance, solved.inside
-    found = clipped_intervals(solved.holder_estimate, variance, widths.margin(variance), top)
-    estimate, error, low, high = found
+    estimate, error, low, high = clipped_intervals(
+        solved.holder_estimate, variance, widths.margin(variance), top
+    )
     return (
         np.where(inside, solved.estimate, estimate),
         np.where(inside, np.nan, error),

@@ -21,7 +21,11 @@ from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
 from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_ordered.entry import in_words, levels_of
-from dpcore.adaptive_ordered.intervals import node_intervals, prefix_intervals, quantile_ends
+from dpcore.adaptive_ordered.intervals import (
+    node_intervals,
+    prefix_intervals,
+    quantile_ends,
+)
 from dpcore.arrays import Floats
 from dpcore.ordered.make import make_domain
 from dpcore.ordered.quantiles import Ends
@@ -39,17 +43,21 @@ from dpcore.trees.uniform import Tree
 class AdaptiveQuestion(CdfQuestion):
     """One tree over an ordered domain that is divided only where rows are.
 
+    Args:
+        guessed_rows: what the plan was made for, None where nothing was guessed.
+
     Raises:
         ValueError: parts that do not fit each other; categories without an order.
     """
 
     kind = "adaptive"
-    output_only = ("quantiles", "confidence", "weight")
+    output_only = ("quantiles", "confidence", "weight", "guessed_rows")
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
     node_fields = (pa.field("ended", pa.int32()),)
 
     plan: AdaptivePlan
+    guessed_rows: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +72,12 @@ class AdaptiveQuestion(CdfQuestion):
     @cached_property
     def widths(self) -> AdaptiveWidths:
         """Of the intervals, in standard errors."""
-        return adaptive_widths(self.plan.budget.measure, self.confidence)
+        return self.widths_at(self.confidence)
+
+    def widths_at(self, confidence: float) -> AdaptiveWidths:
+        """Of intervals of another confidence."""
+        plan = self.plan
+        return adaptive_widths(plan.budget.measure, confidence, counts=not plan.decision_part)
 
     @property
     def public_total(self) -> bool:
@@ -121,6 +134,7 @@ class AdaptiveQuestion(CdfQuestion):
             "quantiles": list(self.quantiles),
             "confidence": self.confidence,
             "weight": str(self.weight),
+            "guessed_rows": self.guessed_rows,
             "chunk_leaves": self.chunk_leaves,
         }
 
@@ -145,4 +159,5 @@ def adaptive_question_from_spec(
         quantiles=tuple(spec["quantiles"]),
         confidence=float(spec["confidence"]),
         weight=Fraction(spec["weight"]),
+        guessed_rows=spec["guessed_rows"],
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.adaptive.drawn import DrawnTree
-from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
+from dpcore.adaptive.widths import AdaptiveWidths
 from dpcore.adaptive_ordered.intervals import quantile_ends
 from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.ordered.quantiles import Ends
@@ -20,27 +22,39 @@ from dpcore.questions.tables import NODES
 
 Run = tuple[int, int]
 
+_BOUND = (
+    "An end lies inside a part that was not divided, whose rows are taken to lie evenly in it: the "
+    "interval is a bound, from the part's edges, and there is no standard error."
+)
+
 
 class AdaptiveCdf(CdfAnswers):
     """The answers about one adaptive tree over an ordered domain."""
 
     question: AdaptiveQuestion
+    _last: tuple[int, DrawnTree] | None = None
 
-    @property
+    @cached_property
     def _widths(self) -> AdaptiveWidths:
-        return adaptive_widths(self.question.plan.budget.measure, self.confidence)
+        return self.question.widths_at(self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:
         return float(self._widths.margin(np.array(std_error**2)))
 
-    def _answer(self, row: Mapping[str, object], total: int) -> Answer:
-        known = super()._answer({**row, "std_error": row["std_error"] or 0.0}, total)
+    def _answer(self, row: Mapping[str, Any], total: int) -> Answer:
         if row["std_error"] is not None:
-            return known
-        return replace(known, std_error=None)
+            return super()._answer(row, total)
+        leaves = self.question.tree.leaf_range(row["level"], row["node"])
+        found, code = (row["estimate"], row["count"]), self._code(row["key"])
+        return self._runs_answer([(leaves.start, leaves.stop)], row["label"], found, code)
 
-    def drawn(self, code: int) -> DrawnTree:
-        """The tree that came out under a key."""
+    def _drawn(self, code: int) -> DrawnTree:
+        """The tree that came out under a key; the last is kept, for the next question."""
+        if self._last is None or self._last[0] != code:
+            self._last = code, self._read_drawn(code)
+        return self._last[1]
+
+    def _read_drawn(self, code: int) -> DrawnTree:
         chunking, name = self._chunking, self.question.name
         parts = [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
         if chunking.split_level:
@@ -65,33 +79,27 @@ class AdaptiveCdf(CdfAnswers):
     def _runs_answer(
         self, runs: list[Run], label: str, found: tuple[float, int], code: int
     ) -> Answer:
-        drawn, (estimate, count) = self.drawn(code), found
-        variance = drawn.runs(runs)
-        if not math.isnan(variance):
-            error = variance, float(self._widths.margin(np.array(variance)))
-            return self._answer_of(label, estimate, error, count, code)
+        drawn, (estimate, count) = self._drawn(code), found
+        runs = [(start, stop) for start, stop in runs if start < stop]
         inner, outer = (_moved(drawn, runs, inwards=inwards) for inwards in (True, False))
         least, most = (self._of_edges(drawn, each, code) for each in (inner, outer))
-        answer = self._answer_of(label, estimate, (0.0, 0.0), count, code)
-        return replace(
-            answer,
-            estimate=estimate,
-            std_error=None,
-            ci_low=least.ci_low,
-            ci_high=most.ci_high,
-        )
+        if inner == outer == runs:
+            return replace(least, label=label)
+        answer = self._answer_of(label, estimate, (1.0, math.inf), count, code)
+        low, high = least.ci_low, most.ci_high
+        return replace(answer, std_error=None, ci_low=low, ci_high=high, remark=_BOUND)
 
     def _of_edges(self, drawn: DrawnTree, runs: Sequence[Run], code: int) -> Answer:
         """The count of runs between edges of the drawn tree."""
-        estimates = [
-            self._prefix(stop, code)[0] - self._prefix(start, code)[0] for start, stop in runs
-        ]
+        starts, stops = ([self._prefix(ends[side], code) for ends in runs] for side in (0, 1))
+        estimate = math.fsum([each for each, _ in stops] + [-each for each, _ in starts])
+        count = sum(each for _, each in stops) - sum(each for _, each in starts)
         variance = drawn.runs(runs)
         error = variance, float(self._widths.margin(np.array(variance)))
-        return self._answer_of("", math.fsum(estimates), error, 0, code)
+        return self._answer_of("", estimate, error, count, code)
 
     def _difference_ends(self, rows: pa.Table, code: int) -> Ends:
-        drawn = self.drawn(code)
+        drawn = self._drawn(code)
         prefixes = drawn.prefixes(rows["estimate"].to_numpy())
         total, variance = self._total(code)["estimate"], drawn.node(0, 0)
         return quantile_ends(prefixes, np.array([total]), np.array([variance]), self._widths)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive.planner import most_rows
 from dpcore.ordered.planner import predicted_cdf_rmse
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import TreePlan
+from dpcore.uniform.setting import TreeSetting
+
+# Decisions that are measured apart cost so much that whole levels win this much earlier (measured
+# as `benchmarks/adaptive.py` does: at 4,096 cells estimates are closer up to 10,000 rows times
+# epsilon, and not at 100,000).
+_EARLIER = 4
 
 
 def if_all_split(plan: AdaptivePlan) -> TreePlan:
@@ -51,3 +58,15 @@ def most_undivided(plan: AdaptivePlan) -> int:
         (plan.thresholds[level] for level in range(plan.tree.height) if plan.decides(level)),
         default=0,
     )
+
+
+def rows_of_adaptive(setting: TreeSetting, *, counts: bool) -> float:
+    """Up to how many rows an adaptive tree is expected to be closer than whole levels.
+
+    Args:
+        setting: of the tree.
+        counts: whether its counts are read, and not its estimates.
+    """
+    if setting.leaves == 1:
+        return 0.0
+    return most_rows(setting) / (1 if counts else _EARLIER)

@@ -46,6 +46,7 @@ class Answer:
         fraction: count / total count, None where the total count is zero.
         asked: what was asked for, where the label is something else: rounded down to edges of
             cells, or cut off at the ends of the domain; None where the label is what was asked.
+        remark: a sentence on what the interval is, where it is another than those beside it.
     """
 
     label: str
@@ -56,6 +57,7 @@ class Answer:
     count: int
     fraction: float | None
     asked: str | None = None
+    remark: str | None = None
 
 
 class Total(NamedTuple):

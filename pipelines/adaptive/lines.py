@@ -7,7 +7,11 @@ from typing import Any
 
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_ordered.question import AdaptiveQuestion
-from dpcore.adaptive_ordered.whole_levels import most_undivided, noise_if_all_split
+from dpcore.adaptive_ordered.whole_levels import (
+    most_undivided,
+    noise_if_all_split,
+    rows_of_adaptive,
+)
 from dpcore.noise.laws import NoiseLaw
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
@@ -94,6 +98,7 @@ def adaptive_lines(question: AdaptiveQuestion, entry: Mapping[str, Any]) -> Iter
             f"  {float(plan.decision_part):.0%} of the budget of a level that decides pays for "
             "decisions alone, so that estimates are unbiased and have intervals"
         )
+    yield from _guessed(question)
     predicted, (planned,) = entry["predicted"], entry["candidates"]
     yield "  predicted errors, root mean square, of a CDF point over all cells, in rows:"
     for label, error in (
@@ -107,6 +112,20 @@ def adaptive_lines(question: AdaptiveQuestion, entry: Mapping[str, Any]) -> Iter
     yield (
         f"  inside a node that is not split, of up to about {most_undivided(plan):,} rows, they "
         "are taken to lie evenly"
+    )
+
+
+def _guessed(question: AdaptiveQuestion) -> Iterator[str]:
+    """What a public guess of the rows says of it."""
+    counts = not question.plan.decision_part
+    most = rows_of_adaptive(_setting(question.plan), counts=counts)
+    read = "counts" if counts else "estimates"
+    guess = (
+        "" if question.guessed_rows is None else f"planned for {question.guessed_rows:,.0f} rows; "
+    )
+    yield (
+        f"  {guess}up to about {most:,.2g} rows its {read} are expected to be closer than those of "
+        "whole levels"
     )
 
 

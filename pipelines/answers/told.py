@@ -51,10 +51,11 @@ class Told:
         if not isinstance(self.answer, Answer):
             return {**self.before, **_quantile(self.answer)}
         values = {name: _known(value) for name, value in asdict(self.answer).items()}
-        asked = values.pop("asked")
+        asked, remark = values.pop("asked"), values.pop("remark")
         label = values["label"]
         bounds = {"asked": asked or label, "answered": label} if self.bounded else {}
-        return {**self.before, **values, **bounds}
+        remarks = {} if remark is None else {"remark": remark}
+        return {**self.before, **values, **bounds, **remarks}
 
 
 def told_table(answers: Sequence[Told], confidence: float) -> Table:
@@ -87,6 +88,12 @@ def told_table(answers: Sequence[Told], confidence: float) -> Table:
         Column("share", [share(each.fraction, _share_error(each)) for each in counts]),
     ]
     return Table(tuple(columns))
+
+
+def remarks_of(answers: Sequence[Told]) -> list[str]:
+    """What is said of intervals that are others than those beside them, each sentence once."""
+    said = (each.answer.remark for each in answers if isinstance(each.answer, Answer))
+    return list(dict.fromkeys(remark for remark in said if remark is not None))
 
 
 def wide_table(answers: Sequence[Told]) -> Table:

@@ -255,7 +255,7 @@ def _columns(question: CdfQuestion, curve: pa.Table) -> dict[str, Any]:
         values = {name: np.append(start.get(name, 0.0), column) for name, column in values.items()}
         edge = pa.chunked_array([question.domain.lower_edges(0, 1)])
         texts = [*value_texts(question, edge), *texts]
-    errors = curve["std_error"].to_numpy()
+    errors = curve["std_error"].drop_null().to_numpy()
     return values | {"texts": texts, "error": float(np.median(errors)) if len(errors) else 0.0}
 
 

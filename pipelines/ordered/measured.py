@@ -16,6 +16,15 @@ from dpcore.privacy.budget import Budget
 from dpcore.uniform.plan import Consistency, Measured, TreePlan
 from pipelines.page.noise import law_text
 from pipelines.page.numbers import budget_share, share_text
+from pipelines.page.reading import (
+    ADDS_UP,
+    CENTRED,
+    STANDARD_ERROR,
+    Note,
+    consistent_count,
+    interval,
+    unbiased_estimate,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +36,7 @@ class HowMeasured:
         titles, rows: of a table of its levels.
         predicted: what was known of the error of the CDF before there were data.
         errors: about the largest standard error of each level's estimates.
+        notes: on how to read its numbers.
         came_out: what is said beside the charts of the shape that came out.
     """
 
@@ -35,6 +45,12 @@ class HowMeasured:
     rows: Sequence[Sequence[str]]
     predicted: str
     errors: list[float]
+    notes: tuple[Note, ...] = (
+        unbiased_estimate("number of rows"),
+        *consistent_count(ADDS_UP),
+        *interval(CENTRED),
+        STANDARD_ERROR,
+    )
     came_out: str = ""
 
 

@@ -13,13 +13,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload, GuessedWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.keys import Keys
-from dpcore.uniform.objectives import Objective
+from dpcore.uniform.objectives import Objective, QuantileObjective
 from dpcore.uniform.plan import Consistency, Estimator
 
 
@@ -89,6 +89,32 @@ def adaptive(asked: OrderedAsked) -> AdaptiveWorkload:
     )
 
 
+# What a person who chose it chose of whole levels.
+_OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "widths"}
+
+
+def planned(asked: OrderedAsked) -> Workload[Any]:
+    """What is closest: whole levels, or by a public guess of the rows an adaptive tree."""
+    whole = uniform_levels("planned", asked)
+    objective = asked.objective
+    is_cdf = objective.kind in ("cdf", "ranges", "quantiles")
+    guessed_values = isinstance(objective, QuantileObjective) and objective.guesses
+    if asked.guessed_rows is None or guessed_values or not is_cdf:
+        return whole
+    if asked.chosen & _OF_WHOLE_LEVELS:
+        return whole
+    return GuessedWorkload(
+        name=asked.name,
+        domain=asked.domain,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        quantiles=asked.quantiles,
+        whole=whole,
+        adaptive=adaptive(asked),
+    )
+
+
 def factorised(asked: OrderedAsked) -> FactorisedWorkload:
     """A strategy past trees: weighted sums of cells."""
     return FactorisedWorkload(
@@ -103,9 +129,10 @@ def factorised(asked: OrderedAsked) -> FactorisedWorkload:
 
 
 MECHANISMS: Mapping[str, Callable[[OrderedAsked], Workload[Any]]] = {
+    "planned": planned,
     **{
         name: partial(uniform_levels, name)
-        for name in ("planned", "tree", "binary", "histogram", "independent")
+        for name in ("tree", "binary", "histogram", "independent")
     },
     "adaptive": adaptive,
     "factorised": factorised,
@@ -130,7 +157,6 @@ _NOT_ASKED: Mapping[str, Mapping[str, str]] = {
         "consistency": _NO_LEVELS,
         "guess": "the mechanism factorised is planned for data that may lie anywhere",
         "read_as": "the mechanism factorised has one plan for counts and estimates",
-        "for": "the mechanism factorised has one plan for counts and estimates",
     },
 }
 

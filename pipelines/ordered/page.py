@@ -37,25 +37,11 @@ from pipelines.page.nodes import (
 )
 from pipelines.page.numbers import percent
 from pipelines.page.policies import CELL_POLICIES, policies
-from pipelines.page.reading import (
-    ADDS_UP,
-    CENTRED,
-    STANDARD_ERROR,
-    consistent_count,
-    interval,
-    unbiased_estimate,
-)
 from pipelines.page.tree_page import Headline, PageRoom, TreePage
 
 _RISES = ("count", "The CDF never falls.")
 # Categories that have a bar each.
 _MAX_BARS = 60
-_NOTES = (
-    unbiased_estimate("number of rows"),
-    *consistent_count(ADDS_UP),
-    *interval(CENTRED),
-    STANDARD_ERROR,
-)
 
 
 def ordered_tree(release: ReleasedTables, question: OrderedQuestion, room: PageRoom) -> TreePage:
@@ -99,7 +85,7 @@ def cdf_tree(
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, rows),
         scripts=("ordered/page.js",),
-        notes=(*_NOTES, _RISES) if _is_ordered(question) else _NOTES,
+        notes=(*measured.notes, _RISES) if _is_ordered(question) else measured.notes,
         charts=drawn.charts(),
     )
 

@@ -14,6 +14,8 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.page.extent import clip, key_codes
 
 COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")
+# Which some kinds of trees have beside these.
+_MORE = ("ended",)
 
 
 class ReleasedTables(Protocol):
@@ -100,7 +102,8 @@ def largest(part: pa.Table, codes: Integers, limit: int, size: int) -> pa.Table:
         rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         chosen = order[rank < limit]
     chosen = chosen[np.lexsort((node[chosen], codes[chosen]))]
-    return part.select(COLUMNS).take(pa.array(chosen)).append_column("code", [codes[chosen]])
+    columns = [*COLUMNS, *(name for name in _MORE if name in part.column_names)]
+    return part.select(columns).take(pa.array(chosen)).append_column("code", [codes[chosen]])
 
 
 def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:
