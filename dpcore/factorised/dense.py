@@ -30,7 +30,7 @@ SCALE = 2**12
 _NEAREST = 0.4, 0.6
 # Products of whole numbers are exact in floating point below this.
 _EXACT = 2**53
-_DIGITS = 6
+_DIGITS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
 
     Args:
         read: what it is best for.
-        weights: (K,) v, to six digits.
+        weights: (K,) v, of which four digits are kept.
     """
     rounded = tuple(float(f"{each:.{_DIGITS}g}") for each in weights)
     scaled = _scaled(read, rounded, SCALE)

@@ -38,8 +38,6 @@ from dpcore.arrays import Floats
 
 # The largest part of the variance that may be left to gain.
 TOLERANCE = 1e-3
-# Of the coarser problems, which only say where to begin.
-_COARSE_TOLERANCE = 1e-2
 _COARSEST = 24
 _MEMORY = 6
 _MOST_STEPS = 200
@@ -85,8 +83,7 @@ def optimal_weights(gram: Gram, cells: int, tolerance: float = TOLERANCE) -> Opt
         sizes.insert(0, -(-sizes[0] // 2))
     weights = np.ones(sizes[0])
     for size in sizes:
-        wanted = tolerance if size == cells else max(tolerance, _COARSE_TOLERANCE)
-        found = _fixed_point(gram(size), _refined(weights, size), wanted)
+        found = _fixed_point(gram(size), _refined(weights, size), tolerance)
         weights = found.weights
     return found
 

@@ -10,7 +10,7 @@ FACE = {
     "errors": ("errors_of",),
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
     "planner": ("budget_for_target", "predicted_cdf_rmse", "predicted_error"),
-    "quantiles": ("Ends",),
+    "quantiles": ("Ends", "difference_ends"),
     "question": ("CdfQuestion", "OrderedQuestion", "ordered_question_from_spec"),
     "released": ("CdfAnswers", "ReleasedCdf"),
     "workload": ("CdfWorkload", "OrderedWorkload"),

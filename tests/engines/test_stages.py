@@ -35,6 +35,18 @@ KEYS: dict[str, Any] = {
         PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}}
     ],
 }
+# Strategies past trees, under rho: a matrix that every worker makes for itself, and transforms.
+STRATEGIES: dict[str, Any] = {
+    "privacy": {"rho": 1, "neighbors": "add_remove"},
+    "trees": [
+        PLACES | {"mechanism": "factorised"},
+        {
+            "name": "fine",
+            "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 5000},
+            "mechanism": "factorised",
+        },
+    ],
+}
 SERIES: dict[str, Any] = {
     "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "person", "max_rows": 5},
     "trees": [NUMBERS],
@@ -64,6 +76,22 @@ def test_private_keys(tmp_path: Path, running: Engine, of_keys: dict[str, bytes]
     """The same keys are selected, and the same trees made of them."""
     workspace = make_workspace(tmp_path, running, other_files=True, sections=KEYS)
     assert workspace.release((*running.other, "--unit_shards=7")) == of_keys
+
+
+@pytest.fixture(scope="module")
+def of_strategies(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+    """The files of a release of strategies by the local runner."""
+    folder = tmp_path_factory.mktemp("strategies")
+    return make_workspace(folder, locally, sections=STRATEGIES).release()
+
+
+@pytest.mark.parametrize("running", ["local_processes", "prism", "flink", "spark"], indirect=True)
+def test_strategies_past_trees(
+    tmp_path: Path, running: Engine, of_strategies: dict[str, bytes]
+) -> None:
+    """Every worker measures and estimates by the same matrices."""
+    workspace = make_workspace(tmp_path, running, other_files=True, sections=STRATEGIES)
+    assert workspace.release(running.other) == of_strategies
 
 
 def released_series(workspace: Workspace, options: tuple[str, ...], files: int) -> dict[str, bytes]:

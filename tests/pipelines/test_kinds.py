@@ -29,7 +29,10 @@ from transforms.errors import ConservationError
 from transforms.key_reference import KeyReference
 
 PIPELINES = PROJECT / "pipelines"
-ROOMS_OF_KINDS = ("ordered", "hierarchy", "adaptive_hierarchy", "sparse")
+ROOMS_OF_KINDS = (
+    *("ordered", "hierarchy", "sparse"),
+    *("adaptive", "adaptive_hierarchy", "exponential", "factorised"),
+)
 
 
 @pytest.fixture
