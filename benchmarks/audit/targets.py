@@ -21,12 +21,12 @@ from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
 from dpcore.arrays import Floats
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.question import ExponentialQuestion
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.planner import plan_strategy, told_tree
 from dpcore.factorised.read import Read
 from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.exponential.plan import ExponentialPlan
-from dpcore.exponential.question import ExponentialQuestion
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.leaves import universe_from_codes, universe_from_paths
 from dpcore.hierarchy.question import HierarchyQuestion

@@ -82,6 +82,7 @@ class HierarchyWorkload(Workload[HierarchyQuestion | ThresholdQuestion]):
             and self.public_level is None
             and self.level_budgets is None
             and self.estimation is None
+            and self.consistency == TOP_DOWN
             and self.noise is Noise.BEST
         )
         return self.noise.ways | {Way.OWN} if open_ else self.noise.ways

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.question import SMALLEST_FIRST, HierarchyQuestion
 from dpcore.hierarchy.threshold_question import ThresholdQuestion
 from dpcore.hierarchy.workload import predicted_hierarchy_error
 from dpcore.irregular.as_measured import AsMeasuredForest
@@ -68,12 +68,20 @@ def _noisy_tree(release: ReleasedTables, question: HierarchyQuestion, room: Page
     )
 
 
+# Of `consistency: smallest_first`.
+SPARED = (
+    "Where counts had to be lowered to keep others from being negative, the smallest ones of a "
+    "node were lowered first, so that large ones are unbiased."
+)
+
+
 def _notes(question: HierarchyQuestion) -> tuple[Note, ...]:
     """How to read its counts, or sums."""
     is_sum = question.measure is not None
     return (
         unbiased_estimate("sum" if is_sum else "number of rows"),
         *consistent_count(ADDS_UP, signed=question.is_signed),
+        *([("count", SPARED)] if question.consistency == SMALLEST_FIRST else []),
         *interval(CENTRED, noun="sum" if is_sum else "number"),
         STANDARD_ERROR,
     )

@@ -100,6 +100,8 @@ def _method(question: OrderedQuestion, whole: Budget) -> str:
         )
     if question.consistency is not Consistency.TOP_DOWN:
         text += f"; counts of the closest CDF ({question.consistency.value})"
+    if question.for_counts:
+        text += "; the plan is best for the counts, by a model, and not for the estimates"
     return f"{text}."
 
 

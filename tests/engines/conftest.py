@@ -61,6 +61,12 @@ CONFIGURATION: dict[str, Any] = {
             "objective": "cdf",
         },
         {
+            "name": "few",  # planned for its counts
+            "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
+            "for": "counts",
+            "guess": {"rows": 200},
+        },
+        {
             "name": "box",  # in sketches, whose hash functions workers draw from the key
             "domain": {
                 "kind": "hypercube",

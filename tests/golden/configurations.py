@@ -88,6 +88,8 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         "domain: {column: fine, type: integer, lower: 0, upper: 3000}, mechanism: factorised",
     ),
     "ranges": (PURE, f"domain: {NUMBERS}, objective: ranges, widths: [7, 30]"),
+    "for-counts": (PURE, f"domain: {NUMBERS}, for: counts, guess: {{rows: 300}}"),
+    "smallest-first": (PURE, f"domain: {CODES}, consistency: smallest_first"),
     "nodes": (
         RHO,
         f"domain: {NUMBERS}, objective: nodes, fanouts: [11, 20], level_weights: [0, 2, 1]",
