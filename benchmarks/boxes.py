@@ -205,15 +205,22 @@ def _grow() -> None:
     rows = {axis.column: pa.array(generator.beta(2, 8, 2_000_000)) for axis in axes}
     counts = domain.leaf_counts(rows)
     guarantee = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    for mechanism in ("privhp_paper", "privhp"):
+    for mechanism in ("privhp_paper", "privhp", "adaptive"):
         choices = PartitionChoices.of(
-            mechanism, most=10_000, depth=40, rows=2_000_000, memory=2**31, split_errors=0.0
+            mechanism, most=10_000, depth=40, rows_at_most=2_000_000, split_errors=0.0
         )
         plan = plan_release(
             "grow",
             guarantee,
             Terms(unit=ADD_REMOVE_ROW),
-            [HypercubeWorkload(name="box", domain=domain, choices=choices)],
+            [
+                HypercubeWorkload(
+                    name="box",
+                    domain=domain,
+                    mechanism="adaptive" if mechanism == "adaptive" else "privhp",
+                    choices=choices,
+                )
+            ],
         )
         start = time.perf_counter()
         release_counts(plan, {"box": counts}, ReleaseKey(bytes(32)))

@@ -322,7 +322,8 @@ def measured(
     data: Data, mechanism: str, product: int, releases: int
 ) -> Iterator[tuple[Key, Measured]]:
     """Of each size of rectangles, and of counts and estimates where there are both."""
-    epsilon, rng = product / data.rows, np.random.default_rng([17, product, len(mechanism)])
+    epsilon = product / data.rows
+    rng = np.random.default_rng([17, product, list(MECHANISMS).index(mechanism)])
     asked = {
         name: Rectangles.drawn(data.counts.shape, most, np.random.default_rng(3))
         for name, most in SIZES.items()

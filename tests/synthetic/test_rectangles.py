@@ -1,0 +1,40 @@
+"""The table of random rectangles: sums by brute force, mechanisms that are right without noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.rectangles import MECHANISMS, PRODUCTS, Data, Rectangles, measured, table_of
+
+
+def data_of(shape: tuple[int, int] = (20, 27)) -> Data:
+    counts = np.random.default_rng(2).poisson(3.0, shape)
+    return Data(name="small", counts=counts)
+
+
+def test_sums_are_those_of_cells() -> None:
+    data = data_of()
+    drawn = Rectangles.drawn(data.counts.shape, 0.5, np.random.default_rng(0))
+    found = drawn.sums(data.counts.astype(np.float64))
+    for (a, b, c, d), own in list(zip(drawn.corners.tolist(), found, strict=True))[:200]:
+        assert 0 <= a < b <= 20 and 0 <= c < d <= 27 and b - a <= 10
+        assert own == data.counts[a:b, c:d].sum()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_much_budget_gives_the_data(mechanism: str) -> None:
+    data = data_of()
+    for table in MECHANISMS[mechanism](data, 200.0, np.random.default_rng(1)).values():
+        assert table.shape == data.counts.shape
+        assert table.sum() == pytest.approx(data.rows, rel=0.01)
+        assert np.abs(table - data.counts).mean() < 1.0
+
+
+def test_a_table_has_every_mechanism_and_product() -> None:
+    found, many = {}, Data(name="small", counts=1000 * data_of().counts)
+    for product in PRODUCTS:
+        found |= measured(many, "adaptive", product, 2)
+    lines = list(table_of(found, ["small"]))
+    assert lines[0].startswith("| geometric mean | n epsilon = 100 |")
+    assert sum(line.startswith("| adaptive, count |") for line in lines) == 4
