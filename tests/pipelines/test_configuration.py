@@ -1089,13 +1089,8 @@ def test_every_key_is_documented(section: type[section.Section]) -> None:
         *map(DOCUMENT.with_name, ("csv.md", "parameters.md", "series.md", "verify.md")),
     )
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-<<<<<<< HEAD
     names = [each.alias or name for name, each in section.model_fields.items()]
     for key in [*names, *section.later]:
-=======
-    known = [each.alias or name for name, each in section.model_fields.items()]
-    for key in [*known, *section.later]:
->>>>>>> w-boxes
         assert f"| `{key}` |" in text, key
 
 
