@@ -52,7 +52,8 @@ Found = Mapping[str, Error]
 
 
 def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
-    """The errors of each method over all sets of a point; those that lack a set are left out."""
+    """The errors of each method over all sets of a group; a method that lacks one at a point is
+    left out there."""
     points: dict[Column, dict[str, dict[str, Error]]] = defaultdict(lambda: defaultdict(dict))
     for at, error in errors.items():
         group = "native" if at.data.endswith(_NATIVE) else "4096"
@@ -60,15 +61,18 @@ def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
             group = "hierarchy"
         column = Column(group=group, privacy=at.privacy, task=at.task, rows=at.rows)
         points[column][at.method][at.data] = error
-    found: dict[Column, Found] = {}
+    sets: dict[str, set[str]] = defaultdict(set)
     for column, methods in points.items():
-        sets = {data for by_set in methods.values() for data in by_set}
-        found[column] = {
+        sets[column.group].update(data for by_set in methods.values() for data in by_set)
+    found = {
+        column: {
             name: over_sets(column.task, list(by_set.values()))
             for name, by_set in methods.items()
-            if set(by_set) == sets
+            if set(by_set) == sets[column.group]
         }
-    return found
+        for column, methods in points.items()
+    }
+    return {column: whole for column, whole in found.items() if whole}
 
 
 def over_sets(task: str, errors: Sequence[Error]) -> Error:

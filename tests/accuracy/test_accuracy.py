@@ -146,12 +146,15 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
 
 def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
     records = Records(tmp_path / "kept.jsonl")
-    for method, error in (("planned", 4.0), ("HB", 1.0)):
+    places = [("planned", "flat"), ("HB", "flat"), ("planned", "wide"), ("HB", "wide")]
+    # A method that was not measured on every set stands in no column.
+    for method, data in [*places, ("Privelet", "flat")]:
+        error = 4.0 if method == "planned" else 1.0
         records.add(
             {
-                "key": method,
+                "key": f"{method} {data}",
                 "method": method,
-                "data": "flat",
+                "data": data,
                 "rows": 100,
                 "privacy": "epsilon=1",
                 "releases": 2,
