@@ -15,22 +15,27 @@ from dpcore.arrays import Floats, Integers
 _STEPS = 100
 
 
-def range_gram(cells: int) -> Floats:
-    """(K, K) W'W of the workload W of all ranges.
+def range_gram(starts: Integers, cells: int) -> Floats:
+    """(B, B) W'W of the workload W of all ranges of cells, over buckets of even counts.
 
-    >>> range_gram(2)
+    Cells i <= j lie together in (i + 1)(K - j) ranges. Between buckets that is a product of sums.
+
+    Args:
+        starts: (B,) the first cell of each bucket; all cells for buckets of one.
+        cells: K.
+
+    >>> range_gram(np.array([0, 1]), 2)
     array([[2., 1.],
            [1., 2.]])
     """
     cell = np.arange(cells, dtype=float)
-    return (np.minimum.outer(cell, cell) + 1) * (cells - np.maximum.outer(cell, cell))
-
-
-def bucket_gram(gram: Floats, starts: Integers) -> Floats:
-    """(B, B) the same of buckets of cells, whose counts are spread evenly."""
-    sizes = np.diff(np.append(starts, gram.shape[0]))
-    summed = np.add.reduceat(np.add.reduceat(gram, starts, axis=0), starts, axis=1)
-    return summed / np.multiply.outer(sizes, sizes)
+    stops = np.append(starts[1:], cells)
+    later = np.concatenate([[0.0], (cells - cell).cumsum()])
+    left, right = np.add.reduceat(cell + 1, starts), np.diff(later[np.append(starts, cells)])
+    gram = np.triu(np.multiply.outer(left, right), 1)
+    after = np.repeat(later[stops], stops - starts) - later[1:]
+    inside = np.add.reduceat((cell + 1) * (2 * after + cells - cell), starts)
+    return (gram + gram.T + np.diag(inside)) / np.multiply.outer(stops - starts, stops - starts)
 
 
 @dataclass(frozen=True, kw_only=True)

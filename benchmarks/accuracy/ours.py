@@ -152,6 +152,10 @@ def _for_level(level: str, case: Case) -> dict[str, Any]:
     return {"level_weights": {level: 1}}
 
 
+def _adaptive_for_level(level: str, case: Case) -> dict[str, Any]:
+    return {**_adaptive(case), **_guess(case), **_for_level(level, case)}
+
+
 OURS = (
     _method("planned", lambda case: {}, trees=ANY_TREE),
     _method("planned, guess", _guess, trees=ANY_TREE),
@@ -169,6 +173,14 @@ OURS = (
     _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
     *(
         _method(f"planned, {level}", partial(_for_level, level), trees=_HIERARCHY)
+        for level in LEVELS
+    ),
+    *(
+        _method(
+            f"adaptive, {level}",
+            partial(_adaptive_for_level, level),
+            trees=_HIERARCHY,
+        )
         for level in LEVELS
     ),
     _method("tree", lambda case: {"mechanism": "tree"}, trees=_HIERARCHY),

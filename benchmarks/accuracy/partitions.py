@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from benchmarks.accuracy.greedy import bucket_gram, greedy_tree, range_gram
+from benchmarks.accuracy.greedy import WeightedTree, greedy_tree, range_gram
 from benchmarks.accuracy.tasks import ranges_of
 from dpcore.arrays import Floats, Integers
 
@@ -78,15 +78,10 @@ def dawa(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
     """(K,) DAWA's estimate, for the workload of all ranges."""
     first, later = epsilon * _DAWA_SHARE, epsilon * (1 - _DAWA_SHARE)
     starts = dawa_buckets(rng, counts, first, later)
-    tree = greedy_tree(bucket_gram(_all_ranges(counts.size), starts))
+    tree = greedy_tree(range_gram(starts, counts.size))
     totals = tree.estimate(rng, np.add.reduceat(counts, starts), later)
     sizes = np.diff(np.append(starts, counts.size))
     return np.repeat(totals / sizes, sizes)
-
-
-@lru_cache(maxsize=4)
-def _all_ranges(cells: int) -> Floats:
-    return range_gram(cells)
 
 
 def greedy(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
@@ -95,8 +90,8 @@ def greedy(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _range_tree(cells: int):  # type: ignore[no-untyped-def]
-    return greedy_tree(_all_ranges(cells))
+def _range_tree(cells: int) -> WeightedTree:
+    return greedy_tree(range_gram(np.arange(cells), cells))
 
 
 def ahp(rng: np.random.Generator, counts: Floats, epsilon: float) -> Floats:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 # By the beginning of a task and of the better method's name.
-_REASONS: dict[tuple[str, str], str] = {}
+_REASONS: dict[tuple[str, str], str] = {
+    ("nodes, ", "AHP"): "AHP measures one mean of all leaves that look alike, wherever they lie; "
+    "a hierarchy joins neighbours alone",
+    ("nodes, ", "Uniform"): "so few rows that every count is best guessed from their total",
+}
 
 
 def reason_of(task: str, better: str) -> str:

@@ -14,6 +14,7 @@ from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.papers import PAPERS
 from benchmarks.accuracy.reasons import reason_of
 from benchmarks.accuracy.records import Error, Place, Records
+from benchmarks.accuracy.sets import LEVELS
 from benchmarks.accuracy.tasks import TASKS
 from benchmarks.reproduction.markdown import paragraph, table
 
@@ -28,6 +29,12 @@ _TITLES = {
     "hierarchy": "Nodes of a hierarchy: the 25,181 census blocks of Rhode Island",
 }
 
+# Of these the best alone are shown.
+_OF_ONE_LEVEL = tuple(f"nodes, {level}" for level in LEVELS)
+_LEFT_OUT = (
+    "Without errors in value, sets of one cell a value and single levels of a hierarchy, of which "
+    "the best stand above. In bold the best of a column."
+)
 _SHORT = {"4096": "4,096 cells", "native": "a cell a value", "hierarchy": "blocks"}
 
 
@@ -45,7 +52,8 @@ Found = Mapping[str, Error]
 
 
 def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
-    """The errors of each method over all sets of a point; those that lack a set are left out."""
+    """The errors of each method over all sets of a group; a method that lacks one at a point is
+    left out there."""
     points: dict[Column, dict[str, dict[str, Error]]] = defaultdict(lambda: defaultdict(dict))
     for at, error in errors.items():
         group = "native" if at.data.endswith(_NATIVE) else "4096"
@@ -53,15 +61,18 @@ def columns_of(errors: Mapping[Place, Error]) -> dict[Column, Found]:
             group = "hierarchy"
         column = Column(group=group, privacy=at.privacy, task=at.task, rows=at.rows)
         points[column][at.method][at.data] = error
-    found: dict[Column, Found] = {}
+    sets: dict[str, set[str]] = defaultdict(set)
     for column, methods in points.items():
-        sets = {data for by_set in methods.values() for data in by_set}
-        found[column] = {
+        sets[column.group].update(data for by_set in methods.values() for data in by_set)
+    found = {
+        column: {
             name: over_sets(column.task, list(by_set.values()))
             for name, by_set in methods.items()
-            if set(by_set) == sets
+            if set(by_set) == sets[column.group]
         }
-    return found
+        for column, methods in points.items()
+    }
+    return {column: whole for column, whole in found.items() if whole}
 
 
 def over_sets(task: str, errors: Sequence[Error]) -> Error:
@@ -143,7 +154,7 @@ def document(records: Records) -> str:
             here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
             parts += [f"### {privacy.replace('=', ' = ')}", _best_table(here)]
     parts += ["## Where another method is better", _worse_list(columns)]
-    parts.append("## Every method")
+    parts += ["## Every method", paragraph(_LEFT_OUT)]
     for column_group in groups:
         for privacy in _privacies(columns, column_group):
             parts += _full_tables(columns, column_group, privacy)
@@ -234,6 +245,8 @@ def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> l
     parts = []
     here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
     for task in _tasks(here):
+        if group == "native" or task.endswith("value") or task in _OF_ONE_LEVEL:
+            continue
         points = {each.rows: found for each, found in here.items() if each.task == task}
         names = {name for found in points.values() for name in found}
         order = sorted(names, key=lambda name: ([*Origin].index(origin_of(name)), name))

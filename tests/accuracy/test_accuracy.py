@@ -11,7 +11,7 @@ import pytest
 from benchmarks.accuracy import __main__ as command
 from benchmarks.accuracy import linear, partitions
 from benchmarks.accuracy.cases import Answers, Case, Privacy
-from benchmarks.accuracy.greedy import bucket_gram, greedy_tree, range_gram
+from benchmarks.accuracy.greedy import greedy_tree, range_gram
 from benchmarks.accuracy.method import Absent, Method, Origin
 from benchmarks.accuracy.ours import OURS, plan_of
 from benchmarks.accuracy.packages import PYTHON, package_methods
@@ -52,18 +52,18 @@ def test_without_noise_greedy_says_the_counts() -> None:
 
 @pytest.mark.parametrize("cells", [1, 2, 50, 64])
 def test_a_path_of_a_greedy_tree_spends_the_budget_once(cells: int) -> None:
-    tree = greedy_tree(range_gram(cells))
+    tree = greedy_tree(range_gram(np.arange(cells), cells))
     paths = sum(np.repeat(each, tree.weights[-1].size // each.size) for each in tree.weights)
     assert np.allclose(paths, 1.0)
 
 
 def test_the_gram_of_buckets_is_that_of_the_spread_workload() -> None:
-    starts = np.array([0, 2, 3])
-    spread = np.zeros((6, 3))
+    ranges = [(low, high) for low in range(6) for high in range(low + 1, 7)]
+    workload = np.array([[low <= cell < high for cell in range(6)] for low, high in ranges], float)
+    starts, spread = np.array([0, 2, 3]), np.zeros((6, 3))
     for bucket, (low, high) in enumerate([(0, 2), (2, 3), (3, 6)]):
         spread[low:high, bucket] = 1 / (high - low)
-    gram = range_gram(6)
-    assert np.allclose(bucket_gram(gram, starts), spread.T @ gram @ spread)
+    assert np.allclose(range_gram(starts, 6), spread.T @ workload.T @ workload @ spread)
 
 
 def test_dawa_without_noise_finds_the_even_buckets_and_their_counts() -> None:
@@ -146,12 +146,15 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
 
 def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
     records = Records(tmp_path / "kept.jsonl")
-    for method, error in (("planned", 4.0), ("HB", 1.0)):
+    places = [("planned", "flat"), ("HB", "flat"), ("planned", "wide"), ("HB", "wide")]
+    # A method that was not measured on every set stands in no column.
+    for method, data in [*places, ("Privelet", "flat")]:
+        error = 4.0 if method == "planned" else 1.0
         records.add(
             {
-                "key": method,
+                "key": f"{method} {data}",
                 "method": method,
-                "data": "flat",
+                "data": data,
                 "rows": 100,
                 "privacy": "epsilon=1",
                 "releases": 2,
