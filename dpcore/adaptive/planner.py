@@ -74,8 +74,13 @@ def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
     >>> is_better(setting, 10_000), is_better(setting, 1_000_000)
     (True, False)
     """
+    return setting.leaves > 1 and guessed_rows <= most_rows(setting)
+
+
+def most_rows(setting: TreeSetting) -> float:
+    """The rows up to which `is_better`."""
     most = _MOST_ROWS[setting.budget.measure] * setting.leaves
-    return setting.leaves > 1 and rows_in_noise(setting, guessed_rows) <= most
+    return most / rows_in_noise(setting, 1.0)
 
 
 def with_rule(
