@@ -187,6 +187,8 @@ def one_down(
         "alpha": k * kept["alpha"],
         "before_alpha": kept["before_alpha"] + left_k * kept["alpha"],
     }
+    if split.all():
+        return Holders(**reached)
     return Holders(**{name: np.where(split, reached[name], kept[name]) for name in kept})
 
 
