@@ -14,7 +14,6 @@ from typing import Any
 from pipelines.adaptive_hierarchy.lines import (
     adaptive_hierarchy_entry,
     adaptive_hierarchy_lines,
-    adaptive_hierarchy_summary,
 )
 from pipelines.adaptive_hierarchy.page import adaptive_hierarchy_tree
 from pipelines.hierarchy.asked import check_asked
@@ -106,7 +105,7 @@ KINDS: dict[str, Kind] = {
         section=None,
         plan_entry=adaptive_hierarchy_entry,
         plan_lines=adaptive_hierarchy_lines,
-        summary_lines=adaptive_hierarchy_summary,
+        summary_lines=hierarchy_summary,
         page=adaptive_hierarchy_tree,
         check_paths=check_asked,
     ),
