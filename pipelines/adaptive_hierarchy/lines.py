@@ -1,4 +1,4 @@
-"""An adaptive hierarchy on the terminal: its plan, and what was released."""
+"""The plan of an adaptive hierarchy on the terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from typing import Any
 from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
 from dpcore.adaptive_hierarchy.planner import modelled_errors
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
-from dpcore.adaptive_hierarchy.released import ReleasedAdaptiveHierarchy
 from pipelines.answers.figures import significant
-from pipelines.plain.lines import (
-    NODES_SHOWN,
-    UNMEASURED,
-    heading,
-    key_number,
-    largest,
-    times_keys,
-    totals,
-)
+from pipelines.plain.lines import UNMEASURED, key_number, times_keys
 from pipelines.terminal_text import escaped
 
 
@@ -75,22 +66,6 @@ def adaptive_hierarchy_lines(
         title = f"{guess['rows']:,.0f} rows, spread evenly"
         yield f"    {title:<32} {_figures(guess)}; nodes end at level {guess['ends']}"
     yield "  the error inside a node that is not split depends on the data: at most its own rows"
-
-
-def adaptive_hierarchy_summary(tree: ReleasedAdaptiveHierarchy) -> Iterator[str]:
-    """The counts of the roots, and the largest nodes of the first level below that has several."""
-    question = tree.question
-    sizes = question.plan.tree.level_sizes
-    level = next((level for level, size in enumerate(sizes) if size > 1), None)
-
-    def below(label: str | None, blanks: str) -> Iterator[str]:
-        if level is not None:
-            name = question.domain.tree.level_names[level]
-            yield f"    the largest of {sizes[level]:,} nodes, {name}:"
-            yield from map(largest, tree.top(NODES_SHOWN, level, label))
-
-    yield from heading(question, question.domain.columns)
-    yield from totals(tree, "rows", below)
 
 
 def _figures(predicted: Mapping[str, Any]) -> str:

@@ -68,7 +68,8 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
             wanted = empty.part(part.kind, part.tree, part.key, part.index)
             _compare(name, wanted, _read(folder, name), errors=question.errors_are_known)
     _compare_quantiles(folder, empty)
-    return _FOLLOW
+    drawn = [each.name for each in known if not each.errors_are_known]
+    return f"{_FOLLOW}, but the errors of {', '.join(drawn)} not alone" if drawn else _FOLLOW
 
 
 def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion]) -> Release:
