@@ -145,7 +145,7 @@ def drawing() -> str:
 def keys_of(section: type[Section]) -> list[Key]:
     """The keys of a section."""
     return [
-        Key(name=name, takes=_taken(name, field), default=_default(field))
+        Key(name=field.alias or name, takes=_taken(name, field), default=_default(field))
         for name, field in section.model_fields.items()
     ]
 
