@@ -12,8 +12,14 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
 
 @pytest.mark.parametrize(
     ("quantiles", "rows", "wanted"),
-    [(1, 1000, True), (1, 10, False), (3, 1000, True), (9, 1000, False), (9, 10_000, True)]
-    + [(99, 10**6, False)],
+    [
+        (1, 1000, True),
+        (1, 10, False),
+        (3, 1000, True),
+        (9, 1000, False),
+        (9, 10_000, True),
+        (99, 10**6, False),
+    ],
 )
 def test_it_is_so_of_few_quantiles_of_enough_rows(quantiles: int, rows: int, wanted: bool) -> None:
     plan = ExponentialPlan(
