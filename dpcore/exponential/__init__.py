@@ -6,7 +6,6 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "margins": ("Margin", "rank_errors", "root_mean_square"),
-    "plan": ("ExponentialPlan",),
     "question": (
         "ExponentialQuestion",
         "WORDS",

@@ -1,0 +1,46 @@
+"""Where quantiles by the exponential mechanism are nearer than those of a planned tree.
+
+Measured, not derived (docs/quantiles.md): on gamma, Zipf and atomic data, from 100 to 100,000 rows,
+under epsilon and rho. It is so of few quantiles, where the rows of every part are enough to find
+the wanted one among all cells: a choice of rate g among K cells goes astray by about ln(K) / g.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpcore.exponential.plan import ExponentialPlan
+
+# Beyond, a tree is as near, and answers everything else besides.
+_MOST_QUANTILES = 9
+# A part is to have so many times the rows by which a choice may go astray.
+_TIMES = 5
+
+
+def is_better(plan: ExponentialPlan, rows: Fraction) -> bool:
+    """Whether the plan's quantiles are expected to be nearer than a tree's of the same budget.
+
+    Args:
+        plan: of the quantiles.
+        rows: a public guess of how many there are, of each key.
+
+    >>> from dpcore.privacy.budget import Budget, Measure
+    >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> nine = ExponentialPlan(
+    ...     cells=4096, unit=ADD_REMOVE_ROW, quantiles=tuple(Fraction(n, 10) for n in range(1, 10)),
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> is_better(nine, Fraction(1000)), is_better(nine, Fraction(10_000))
+    (False, True)
+    """
+    if len(plan.quantiles) > _MOST_QUANTILES:
+        return False
+    ends = (Fraction(0), *plan.quantiles, Fraction(1))
+    # The narrowest part beside a quantile, at its own rate.
+    least = min(
+        float(min(own - below, above - own) * rows * plan.rates[place])
+        for place, (below, own, above) in enumerate(
+            zip(ends, plan.quantiles, ends[2:], strict=False)
+        )
+    )
+    return least >= _TIMES * math.log(plan.cells)

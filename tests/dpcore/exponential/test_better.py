@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpcore.exponential.better import is_better
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "rows", "wanted"),
+    [
+        (1, 1000, True),
+        (1, 10, False),
+        (3, 1000, True),
+        (9, 1000, False),
+        (9, 10_000, True),
+        (99, 10**6, False),
+    ],
+)
+def test_it_is_so_of_few_quantiles_of_enough_rows(quantiles: int, rows: int, wanted: bool) -> None:
+    plan = ExponentialPlan(
+        cells=4096,
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+        quantiles=tuple(Fraction(each, quantiles + 1) for each in range(1, quantiles + 1)),
+    )
+    assert is_better(plan, Fraction(rows)) is wanted
