@@ -20,6 +20,7 @@ from scipy import stats
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive_ordered.question import AdaptiveQuestion
 from dpcore.arrays import Floats
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.question import ExponentialQuestion
@@ -176,6 +177,13 @@ def _read_box(release: Release) -> Floats:
     return shown
 
 
+def _read_divided(release: Release) -> Floats:
+    """The estimates of the nodes, and which of them were not split."""
+    table = release.part("nodes", NAME, 0, 0)
+    ended = table["ended"].fill_null(-1).to_numpy()
+    return np.concatenate([table["estimate"].to_numpy(), ended])
+
+
 def _of_budget(
     question: Question, read: Callable[[Release], Floats] = _read_nodes, **data: Any
 ) -> Target:
@@ -223,6 +231,22 @@ def _quantile(budget: Budget) -> Target:
     )
     question = ExponentialQuestion(name=NAME, domain=domain, plan=plan, quantiles=(0.5,))
     return _of_budget(question, _read_quantile, one=one, two=(*one[:-1], 5))
+
+
+def _adaptive(budget: Budget, decision_part: Fraction) -> Target:
+    """Two halves, of which one more row in the first may divide it: nearly all is lost by what is
+    read of the halves, by whether they were divided and by the cells."""
+    plan = AdaptivePlan(
+        tree=Tree(leaves=4, fanouts=(2, 2)),
+        unit=ADD_REMOVE,
+        budget=budget,
+        level_amounts=(Fraction(0), budget.amount / 2, budget.amount / 2),
+        thresholds=(0, 3),
+        decision_part=decision_part,
+    )
+    domain = IntegerDomain(column="value", lower=0, upper=4)
+    question = AdaptiveQuestion(name=NAME, domain=domain, plan=plan)
+    return _of_budget(question, _read_divided, one=(2, 1, 0, 0), two=(3, 1, 0, 0))
 
 
 def _hierarchy(budget: Budget, measure: MeasureColumn | None = None) -> Target:
@@ -364,6 +388,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "ordered, rho": lambda: _ordered(_RHO, (2, 2), Fraction(0), ONE / 2, ONE / 2),
     "factorised": lambda: _factorised(_RHO),
     "quantile": lambda: _quantile(_EPSILON),
+    "adaptive, decided apart": lambda: _adaptive(_EPSILON, ONE / 5),
+    "adaptive, for counts": lambda: _adaptive(_EPSILON, Fraction(0)),
     "hierarchy": lambda: _hierarchy(_EPSILON),
     "signed sums": lambda: _hierarchy(_EPSILON, MeasureColumn(column="amount", lower=-5, upper=3)),
     "adaptive hierarchy": _adaptive_hierarchy,

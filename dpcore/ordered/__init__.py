@@ -9,7 +9,7 @@ FACE = {
     "domain": ("OrderedDomain",),
     "errors": ("errors_of",),
     "make": ("DOMAIN_KINDS", "DateDomain", "OrderedDomain", "make_domain"),
-    "planner": ("budget_for_target", "predicted_cdf_rmse", "predicted_error"),
+    "planner": ("budget_for_target", "plan_tree", "predicted_cdf_rmse", "predicted_error"),
     "quantiles": ("Ends", "difference_ends"),
     "question": ("CdfQuestion", "OrderedQuestion", "ordered_question_from_spec"),
     "released": ("CdfAnswers", "ReleasedCdf"),

@@ -67,6 +67,12 @@ CONFIGURATION: dict[str, Any] = {
             "guess": {"rows": 200},
         },
         {
+            "name": "divided",  # where rows are: the spine decides what becomes of chunks
+            "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 140_000},
+            "mechanism": "adaptive",
+            "quantiles": [0.5],
+        },
+        {
             "name": "box",  # in sketches, whose hash functions workers draw from the key
             "domain": {
                 "kind": "hypercube",

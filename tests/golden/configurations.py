@@ -94,6 +94,14 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         RHO,
         f"domain: {NUMBERS}, objective: nodes, fanouts: [11, 20], level_weights: [0, 2, 1]",
     ),
+    "adaptive": (
+        PURE,
+        f"domain: {NUMBERS}, mechanism: adaptive, fanouts: [4, 5, 11], quantiles: [0.1, 0.5]",
+    ),
+    "adaptive-by-rho": (
+        RHO,
+        f"domain: {NUMBERS}, {BY}, mechanism: adaptive, for: counts, fanouts: [10, 22]",
+    ),
     "dates": (
         PURE,
         f"domain: {{column: day, {YEAR}}}, quantiles: [0.5]",

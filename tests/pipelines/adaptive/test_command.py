@@ -1,0 +1,78 @@
+"""Adaptive trees from a configuration to answers and a page, by the commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+TREE: dict[str, Any] = {
+    "name": "delay",
+    "domain": {"column": "x", "lower": 0, "upper": 512, "cells": 512, "outside": "clamp"},
+    "mechanism": "adaptive",
+    "quantiles": [0.5, 0.9],
+}
+
+
+def changed(*trees: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = list(trees)
+
+    return change
+
+
+def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
+    by = {"by": {"column": "place", "keys": ["north", "south"]}, "for": "counts", "name": "keyed"}
+    made = workspace.release(changed(TREE, TREE | by))
+    assert made.code == 0, made.err
+    asked = workspace.run(
+        "query", workspace.output, "cdf", "--tree", "delay", "40", "500", "--json"
+    )
+    first, last = json.loads(asked.out)["answers"]
+    assert first["std_error"] > 0 and "remark" not in first
+    assert first["ci_low"] < first["estimate"] < first["ci_high"]
+    assert last["std_error"] is None and "not divided" in last["remark"]
+    told = workspace.run(
+        "query", workspace.output, "range", "--tree", "keyed", "--key", "north", "3", "400"
+    ).out
+    assert "[3, 400)" in told
+    assert workspace.run("verify", workspace.output).code == 0
+    page = (workspace.output / "report.html").read_text(encoding="utf-8")
+    assert "not divided down to cells" in page and "Split from" in page
+
+
+def test_the_plan_says_what_depends_on_the_data(workspace: Workspace) -> None:
+    path = workspace.configure(changed(TREE))
+    told = workspace.run("plan", path).out
+    assert "if every node is split" in told and "depends on the data" in told
+    refused = workspace.run("plan", path, "--target-error", "delay=10")
+    assert refused.code != 0 and "depends on the data" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("rows_guessed", "kind"), [(3_000, "adaptive tree"), (10**9, "cells in a tree of")]
+)
+def test_a_guess_chooses(workspace: Workspace, rows_guessed: int, kind: str) -> None:
+    tree = {name: value for name, value in TREE.items() if name != "mechanism"}
+    path = workspace.configure(changed(tree | {"guess": {"rows": rows_guessed}}))
+    assert kind in workspace.run("plan", path).out
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("objective", "ranges"),
+        ("level_budgets", "equal"),
+        ("estimation", "none"),
+        ("consistency", "l2"),
+    ],
+)
+def test_what_it_does_not_have_is_refused_at_its_key(
+    workspace: Workspace, key: str, value: object
+) -> None:
+    found = workspace.run("plan", workspace.configure(changed(TREE | {key: value})))
+    assert found.code != 0 and f"trees[0].{key}: the mechanism adaptive has" in found.err
