@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
@@ -64,8 +65,8 @@ def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -
 
 def margin_text(margin: Margin) -> str:
     """How far off a rank is at most."""
-    share = f" and {margin.share:.2%} of all rows" if margin.share else ""
-    return f"{significant(margin.rows)} rows{share}".replace("%", " %")
+    share = f" and one of every {math.floor(1 / margin.share):,}" if margin.share else ""
+    return f"{significant(margin.rows)} rows{share}"
 
 
 def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
