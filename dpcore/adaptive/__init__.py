@@ -8,7 +8,7 @@ FACE = {
     "drawn": ("DrawnTree",),
     "forest": ("AdaptiveForest",),
     "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
-    "planner": ("is_better", "most_rows", "plan_adaptive", "with_rule"),
+    "planner": ("most_rows", "plan_adaptive"),
     "roots": ("AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
     "widths": ("AdaptiveWidths", "adaptive_widths"),
 }

@@ -62,23 +62,17 @@ def plan_adaptive(
     return with_rule(tree, setting, counts=counts, guessed_rows=guessed_rows)
 
 
-def is_better(setting: TreeSetting, guessed_rows: float) -> bool:
-    """Whether counts of an adaptive tree are expected to be closer than those of a planned one, by
-    a public guess of the rows and never by the data: they are on public shapes of data, in the
-    geometric mean, until so many rows are in each cell that nearly all nodes are split.
+def most_rows(setting: TreeSetting) -> float:
+    """Up to how many rows counts of an adaptive tree are expected to be closer than those of a tree
+    planned for estimates: they are on public shapes of data, in the geometric mean, until so many
+    rows are in each cell that nearly all nodes are split.
 
     >>> from dpcore.privacy.budget import Budget
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> setting = TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
-    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> is_better(setting, 10_000), is_better(setting, 1_000_000)
-    (True, False)
+    >>> most_rows(TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    30000.0
     """
-    return setting.leaves > 1 and guessed_rows <= most_rows(setting)
-
-
-def most_rows(setting: TreeSetting) -> float:
-    """The rows up to which `is_better`."""
     most = _MOST_ROWS[setting.budget.measure] * setting.leaves
     return most / rows_in_noise(setting, 1.0)
 
