@@ -205,7 +205,7 @@ class Configuration:
                 f"{keys.size} keys, which were selected, must be at most 2^32 in all, because each "
                 "is a row of the output"
             )
-        return replace(workload, keys=keys)
+        return workload.of_keys(keys)
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget; of one whose keys are not

@@ -15,6 +15,7 @@ from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_line
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
+from pipelines.planned_trees import tree_entries, tree_lines
 from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line
@@ -46,7 +47,7 @@ def run_plan(
         raise UserError("--rows-guess: stands beside --target-error")
     errors = {} if wanted is None else wanted.by_tree(configuration.workloads, rows_guess)
     plan = configuration.plan()
-    trees = [KINDS[question.kind].plan_entry(question) for question in plan.questions]
+    trees = tree_entries(configuration, plan)
     for index, error in errors.items():
         trees[index]["target"] = _target(configuration, plan, index, error)
     composed = {"composition": composition_entry(configuration, plan)}
@@ -105,7 +106,7 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, asked_delta: bool) ->
     for line in composition_lines(entry["composition"]):
         print_line(line)
     for question, tree in zip(plan.questions, entry["trees"], strict=True):
-        for line in KINDS[question.kind].plan_lines(question, tree):
+        for line in tree_lines(question, tree):
             print_line(line)
         _print_target(tree.get("target"))
     for line in totals_lines(entry["total"]):

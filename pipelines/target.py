@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcore.ordered.planner import budget_for_target
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.questions.workload import Share, Terms
+from dpcore.questions.workload import Share, Terms, Workload
 from pipelines.sections.error import refusal_of
 from pipelines.sections.tree import TreeSection
 from pipelines.user_error import UserError
@@ -40,7 +40,12 @@ class Target:
     def planned(self, amount: Fraction) -> Any:
         """The tree's question with a budget of its own."""
         share = Share(budget=Budget(measure=self.measure, amount=amount))
-        return self.section.workload().planned(share, self.terms)
+        return self._workload.planned(share, self.terms)
+
+    @cached_property
+    def _workload(self) -> Workload[Any]:
+        """Of the mechanism that the tree was planned with."""
+        return self.section.workload().settled(self.question)
 
     @cached_property
     def amount(self) -> Fraction:
@@ -49,7 +54,7 @@ class Target:
         Raises:
             UserError: there is none.
         """
-        workload = self.section.workload()
+        workload = self._workload
         try:
             return budget_for_target(
                 self.rmse, lambda amount: workload.predicted(self.planned(amount)), self.measure

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("papers", "hierarchy", "sparse", "bounding", "selection", "series", "adaptive", "repair"),
     ("ordered", "adaptive_hierarchy"),
     ("hypercube", "adaptive_ordered", "exponential", "factorised_ordered"),
-    ("release",),
+    ("release", "planned_ordered"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}
 LARGEST_ROOM = 16

@@ -8,5 +8,5 @@ FACE = {
     "question": ("AdaptiveQuestion", "adaptive_question_from_spec"),
     "released": ("AdaptiveCdf",),
     "whole_levels": ("if_all_split", "most_undivided", "noise_if_all_split", "rows_of_adaptive"),
-    "workload": ("AdaptiveWorkload", "GuessedWorkload"),
+    "workload": ("AdaptiveWorkload",),
 }

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from dpcore.adaptive.planner import plan_adaptive
 from dpcore.adaptive_ordered.question import AdaptiveQuestion
-from dpcore.adaptive_ordered.whole_levels import noise_if_all_split, rows_of_adaptive
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
-from dpcore.ordered.workload import CdfWorkload, OrderedWorkload
+from dpcore.adaptive_ordered.whole_levels import rows_of_adaptive
+from dpcore.ordered.workload import CdfWorkload
 from dpcore.questions.workload import Share, Terms
 
 
@@ -62,30 +61,3 @@ class AdaptiveWorkload(CdfWorkload[AdaptiveQuestion]):
             return False
         setting = self.setting(share, terms)
         return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuessedWorkload(CdfWorkload[CdfQuestion]):
-    """The CDF and quantiles of an ordered domain, by whole levels or by an adaptive tree: by what a
-    public guess of the rows says is closer at the budget, never by the data.
-
-    Args:
-        whole: as it is asked of whole levels.
-        adaptive: as it is asked of an adaptive tree, with the guess.
-    """
-
-    whole: OrderedWorkload
-    adaptive: AdaptiveWorkload
-
-    def planned(self, share: Share, terms: Terms) -> CdfQuestion:
-        if self.adaptive.is_better(share, terms):
-            return self.adaptive.planned(share, terms)
-        return self.whole.planned(share, terms)
-
-    def predicted(self, question: CdfQuestion) -> float:
-        """Of whole levels what they are for; of an adaptive tree the noise of a CDF point if every
-        node is split."""
-        if isinstance(question, OrderedQuestion):
-            return self.whole.predicted(question)
-        assert isinstance(question, AdaptiveQuestion)
-        return noise_if_all_split(question.plan)

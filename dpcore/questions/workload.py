@@ -8,10 +8,10 @@ and each makes the question of its own share. Implemented by `dpcore.ordered.wor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
@@ -53,11 +53,13 @@ class Terms:
         confidence: of the intervals.
         drops_rows: rows may be left out before any tree sees them, so that the number of those
             that are counted is never public.
+        has_delta: the release states a delta, so that a rho is only behind it.
     """
 
     unit: PrivacyUnit
     confidence: float = 0.95
     drops_rows: bool = False
+    has_delta: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,3 +153,31 @@ class Workload(ABC, Generic[Asked]):
             question: one of `planned`.
         """
         return 1.0
+
+    def of_keys(self, keys: Keys) -> Workload[Asked]:
+        """The same of other keys.
+
+        Args:
+            keys: in place of those there are.
+        """
+        return replace(self, keys=keys)
+
+    def settled(self, question: Asked) -> Workload[Any]:
+        """What is asked of the mechanism that a plan has, where several are open.
+
+        Args:
+            question: one of `planned`.
+        """
+        return self
+
+    def linear(self) -> Workload[Any]:
+        """What is asked over the periods of a series, which are added up."""
+        return self
+
+    def why(self, question: Asked) -> str | None:
+        """Why a plan has its mechanism, in one line; None where no other was open.
+
+        Args:
+            question: one of `planned`.
+        """
+        return None

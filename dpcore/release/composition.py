@@ -114,6 +114,7 @@ def plan_release(
         except Refusal as refusal:
             raise TreeRefused(index, refusal) from None
     check_split(guarantee.split, workloads)
+    terms = replace(terms, has_delta=guarantee.delta is not None)
     first = _Composition(name=name, guarantee=guarantee, terms=terms, workloads=tuple(workloads))
     if guarantee.delta is None:
         return first.split_out().alone(guarantee.budget)

@@ -64,6 +64,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     @classmethod
     def of(cls, own: Workload[Any], series: Series) -> SeriesWorkload:
         """The workload of a tree, over the periods of a series."""
+        own = own.linear()
         return cls(
             name=own.name,
             keys=own.keys,

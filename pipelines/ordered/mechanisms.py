@@ -13,11 +13,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload, GuessedWorkload
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
+from dpcore.planned_ordered.for_estimates import EstimatesWorkload
+from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.questions.workload import Noise, Workload
 from dpcore.rows.keys import Keys
 from dpcore.uniform.objectives import Objective, QuantileObjective
@@ -117,24 +119,40 @@ _OF_WHOLE_LEVELS = {"fanouts", "level_budgets", "estimation", "consistency", "wi
 
 
 def planned(asked: OrderedAsked) -> Workload[Any]:
-    """What is closest: whole levels, or by a public guess of the rows an adaptive tree."""
+    """What is closest: whole levels, or what a public guess of the rows or the errors of estimates
+    say is closer."""
     whole = uniform_levels("planned", asked)
     objective = asked.objective
-    is_cdf = objective.kind in ("cdf", "ranges", "quantiles")
-    guessed_values = isinstance(objective, QuantileObjective) and objective.guesses
-    if asked.guessed_rows is None or guessed_values or not is_cdf:
+    of_values = isinstance(objective, QuantileObjective) and bool(objective.guesses)
+    is_cdf = asked.domain.is_ordered and objective.kind in ("cdf", "ranges", "quantiles")
+    if of_values or not is_cdf or asked.chosen & _OF_WHOLE_LEVELS:
         return whole
-    if asked.chosen & _OF_WHOLE_LEVELS:
+    if asked.guessed_rows is not None:
+        return _guessed(asked, whole, asked.guessed_rows)
+    if asked.read_as is not ReadAs.ESTIMATES or asked.noise is Noise.LAPLACE:
         return whole
-    return GuessedWorkload(
+    return EstimatesWorkload(
         name=asked.name,
-        domain=asked.domain,
         keys=asked.keys,
         weight=asked.weight,
         noise=asked.noise,
-        quantiles=asked.quantiles,
         whole=whole,
-        adaptive=adaptive(asked),
+        factorised=factorised(asked),
+    )
+
+
+def _guessed(asked: OrderedAsked, whole: OrderedWorkload, rows: Fraction) -> GuessedWorkload:
+    """What a guess chooses among."""
+    few = asked.objective.kind == "quantiles" and asked.read_as is None
+    return GuessedWorkload(
+        name=asked.name,
+        keys=asked.keys,
+        weight=asked.weight,
+        noise=asked.noise,
+        whole=whole,
+        guessed_rows=rows,
+        adaptive=None if asked.read_as is ReadAs.COUNTS else adaptive(asked),
+        exponential=exponential_quantiles(asked) if few and asked.noise is Noise.BEST else None,
     )
 
 

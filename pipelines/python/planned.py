@@ -14,7 +14,7 @@ from pipelines.accounting.composition import composition_entry, composition_line
 from pipelines.accounting.target import whole_target
 from pipelines.accounting.wanted import WantedError, WantedErrors
 from pipelines.configuration import Configuration
-from pipelines.kinds import KINDS
+from pipelines.planned_trees import tree_entries, tree_lines
 from pipelines.python.asked import configuration_of
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error
@@ -42,7 +42,7 @@ class Plan:
     @cached_property
     def entries(self) -> dict[str, Any]:
         """All that is planned, as ``dptrees plan --json`` tells it."""
-        trees = [KINDS[each.kind].plan_entry(each) for each in self._plan.questions]
+        trees = tree_entries(self._configuration, self._plan)
         return {"trees": trees, "composition": composition_entry(self._configuration, self._plan)}
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ class Plan:
         """The levels, the noise and the errors of every tree, in the words of the command."""
         lines = list(composition_lines(self.entries["composition"]))
         for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
-            lines += KINDS[question.kind].plan_lines(question, entry)
+            lines += tree_lines(question, entry)
         return "\n".join(lines)
 
     def _cells(self) -> list[list[str]]:

@@ -16,14 +16,10 @@ from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_ordered.question import AdaptiveQuestion, adaptive_question_from_spec
 from dpcore.adaptive_ordered.released import AdaptiveCdf
 from dpcore.adaptive_ordered.whole_levels import if_all_split, noise_if_all_split
-from dpcore.adaptive_ordered.workload import AdaptiveWorkload, GuessedWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.integer import IntegerDomain
-from dpcore.ordered.question import OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dpcore.questions.workload import Share, Terms
 from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan
 from dpcore.trees.uniform import Tree
@@ -212,23 +208,3 @@ def test_noise_if_all_split_is_that_of_whole_levels() -> None:
         errors.append(rows["estimate"].to_numpy() - np.cumsum(truth))
     rmse = float(np.sqrt(np.mean(np.square(errors))))
     assert rmse == pytest.approx(noise_if_all_split(plan), rel=0.2)
-
-
-def workloads(rows: float, *, counts: bool) -> GuessedWorkload:
-    domain = IntegerDomain(column="x", lower=0, upper=1024)
-    whole = OrderedWorkload(name="t", domain=domain)
-    adaptive = AdaptiveWorkload(name="t", domain=domain, counts=counts, guessed_rows=rows)
-    return GuessedWorkload(name="t", domain=domain, whole=whole, adaptive=adaptive)
-
-
-@pytest.mark.parametrize("counts", [False, True])
-def test_a_guess_decides_and_not_the_data(counts: bool) -> None:
-    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    terms = Terms(unit=ADD_REMOVE_ROW)
-    few, many = (workloads(rows, counts=counts) for rows in (1_000, 10**7))
-    asked = few.planned(share, terms)
-    assert isinstance(asked, AdaptiveQuestion) and asked.guessed_rows == 1_000
-    assert bool(asked.plan.decision_part) is not counts
-    assert isinstance(many.planned(share, terms), OrderedQuestion)
-    assert many.planned(share, terms) == many.whole.planned(share, terms)
-    assert few.predicted(asked) > many.predicted(many.planned(share, terms)) > 0

@@ -65,7 +65,7 @@ def test_a_guess_chooses(workspace: Workspace, rows_guessed: int, kind: str) -> 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("objective", "ranges"),
+        ("objective", "counts"),
         ("level_budgets", "equal"),
         ("estimation", "none"),
         ("consistency", "l2"),

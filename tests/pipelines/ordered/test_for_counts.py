@@ -12,6 +12,8 @@ from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 1024}
 SPARSE = {"for": "counts", "guess": {"rows": 200}}
+# Whose mechanism no guess chooses.
+WHOLE = {"guess": {"rows": 200}, "consistency": "top_down"}
 
 
 def configured(tree: dict[str, Any]) -> Any:
@@ -31,10 +33,10 @@ def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
 
 def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    usual, guessed = planned(workspace, {}), planned(workspace, {"guess": {"rows": 200}})
+    usual, guessed = planned(workspace, {}), planned(workspace, WHOLE)
     counts, estimates = (
         planned(workspace, SPARSE),
-        planned(workspace, SPARSE | {"for": "estimates"}),
+        planned(workspace, WHOLE | {"for": "estimates"}),
     )
     assert "predicted_counts" not in usual and guessed["levels"] == usual["levels"]
     assert estimates["levels"] == usual["levels"] != counts["levels"]

@@ -1,0 +1,105 @@
+"""An ordered domain whose mechanism a public guess of the rows chooses, never the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.adaptive_ordered.whole_levels import noise_if_all_split, rows_of_adaptive
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.exponential.better import is_better
+from dpcore.exponential.question import ExponentialQuestion
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.ordered.question import CdfQuestion, OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.questions.workload import Share, Terms, Workload
+from dpcore.refusal import Refusal
+from dpcore.rows.keys import Keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
+    """What is asked of an ordered domain, by what a guess says is closest at the budget: few
+    quantiles by the exponential mechanism, else an adaptive tree, else whole levels.
+
+    Args:
+        whole: as it is asked of whole levels.
+        guessed_rows: of a tree, of each key.
+        adaptive: as it is asked of an adaptive tree, with the guess; None where counts are read,
+            which whole levels planned for counts give at least as close (docs/plans.md).
+        exponential: as quantiles alone are asked for; None where more is read.
+    """
+
+    whole: OrderedWorkload
+    guessed_rows: Fraction
+    adaptive: AdaptiveWorkload | None = None
+    exponential: ExponentialWorkload | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        return self.whole.error_unit if self.adaptive is None else None
+
+    def planned(self, share: Share, terms: Terms) -> CdfQuestion | ExponentialQuestion:
+        quantiles = self._quantiles(share, terms)
+        if quantiles is not None:
+            return quantiles
+        if self.adaptive is not None and self.adaptive.is_better(share, terms):
+            return self.adaptive.planned(share, terms)
+        return self.whole.planned(share, terms)
+
+    def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
+        """Those of the exponential mechanism, where it can choose them and they are nearer."""
+        if self.exponential is None:
+            return None
+        try:
+            found = self.exponential.planned(share, terms)
+        except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
+            return None
+        return found if is_better(found.plan, self.guessed_rows) else None
+
+    def predicted(self, question: CdfQuestion | ExponentialQuestion) -> float:
+        """What the mechanism is for; of an adaptive tree the noise of a CDF point if every node is
+        split."""
+        if isinstance(question, AdaptiveQuestion):
+            return noise_if_all_split(question.plan)
+        return self.settled(question).predicted(question)
+
+    def of_keys(self, keys: Keys) -> GuessedWorkload:
+        return replace(
+            self,
+            keys=keys,
+            whole=replace(self.whole, keys=keys),
+            adaptive=None if self.adaptive is None else replace(self.adaptive, keys=keys),
+            exponential=None if self.exponential is None else replace(self.exponential, keys=keys),
+        )
+
+    def settled(self, question: CdfQuestion | ExponentialQuestion) -> Workload[Any]:
+        if isinstance(question, OrderedQuestion):
+            return self.whole
+        found = self.adaptive if isinstance(question, AdaptiveQuestion) else self.exponential
+        assert found is not None
+        return found
+
+    def linear(self) -> Workload[Any]:
+        return self.whole
+
+    def why(self, question: CdfQuestion | ExponentialQuestion) -> str:
+        return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + self._reason(
+            question
+        )
+
+    def _reason(self, question: CdfQuestion | ExponentialQuestion) -> str:
+        if isinstance(question, ExponentialQuestion):
+            return (
+                "the exponential mechanism, as so few quantiles are expected to be nearer than a "
+                "tree's; it gives no CDF and no counts"
+            )
+        if isinstance(question, AdaptiveQuestion):
+            return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
+        if self.adaptive is None:
+            return "whole levels planned for counts, which are as close as an adaptive tree's"
+        assert isinstance(question, OrderedQuestion)
+        most = float(f"{rows_of_adaptive(question.plan.setting, counts=False):.2g}")
+        return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"

@@ -1,0 +1,38 @@
+"""The trees of a plan, as plain values and as lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from pipelines.configuration import Configuration
+from pipelines.kinds import KINDS
+
+
+def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[str, Any]]:
+    """The plans of all trees as plain values; `why` a mechanism was taken where several were open.
+
+    Args:
+        configuration: of the release.
+        plan: of it.
+    """
+    found = []
+    for workload, question in zip(configuration.workloads, plan.questions, strict=True):
+        why = workload.why(question)
+        entry = KINDS[question.kind].plan_entry(question)
+        found.append(entry if why is None else entry | {"why": why})
+    return found
+
+
+def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
+    """The plan of one tree for a person.
+
+    Args:
+        question: of the tree.
+        entry: one of `tree_entries`.
+    """
+    yield from KINDS[question.kind].plan_lines(question, entry)
+    if "why" in entry:
+        yield f"  {entry['why']}"

@@ -1,0 +1,76 @@
+"""Where estimates come from a strategy past trees."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.planned_ordered.for_estimates import EstimatesWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.composition import Guarantee, plan_release
+from dpcore.rows.keys import KeyList
+from dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
+
+RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
+TERMS = Terms(unit=ADD_REMOVE_ROW)
+
+
+def estimates(cells: int, objective: Objective = CDF) -> EstimatesWorkload:
+    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    return EstimatesWorkload(
+        name="t",
+        whole=OrderedWorkload(name="t", domain=domain, objective=objective),
+        factorised=FactorisedWorkload(name="t", domain=domain, objective=objective),
+    )
+
+
+@pytest.mark.parametrize(
+    "objective", [CDF, RangeObjective(), QuantileObjective(quantiles=(0.1, 0.5))]
+)
+def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> None:
+    workload = estimates(200, objective)
+    asked = workload.planned(RHO, TERMS)
+    tree = workload.whole.planned(RHO, TERMS)
+    strategy = workload.factorised.planned(RHO, TERMS)
+    is_less = workload.factorised.predicted(strategy) < workload.whole.predicted(tree)
+    assert asked == (strategy if is_less else tree)
+    assert workload.predicted(asked) == min(
+        workload.factorised.predicted(strategy), workload.whole.predicted(tree)
+    )
+
+
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
+def test_a_strategy_is_told(unit: object) -> None:
+    workload = estimates(200)
+    asked = workload.planned(RHO, Terms(unit=unit))  # type: ignore[arg-type]
+    assert isinstance(asked, FactorisedQuestion)
+    assert "a strategy past trees" in str(workload.why(asked))
+    assert workload.error_unit == "rows" and workload.linear() is workload.whole
+    keys = KeyList(column="place", keys=("north", "south"))
+    assert workload.of_keys(keys).planned(RHO, TERMS).keys == keys
+
+
+def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
+    pure = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    beside = Terms(unit=ADD_REMOVE_ROW, has_delta=True)
+    for cells, share, terms in ((200, pure, TERMS), (200, RHO, beside), (1025, RHO, TERMS)):
+        workload = estimates(cells)
+        asked = workload.planned(share, terms)
+        assert isinstance(asked, OrderedQuestion) and workload.why(asked) is None
+        assert asked == workload.whole.planned(share, terms)
+
+
+def test_a_release_tells_of_its_delta() -> None:
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    for delta in (None, Fraction(1, 10**6)):
+        guarantee = Guarantee(budget=RHO.budget if delta is None else budget, delta=delta)
+        (asked,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
+        assert isinstance(asked, FactorisedQuestion) is (delta is None)

@@ -1,0 +1,96 @@
+"""What a public guess of the rows chooses of an ordered domain."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.adaptive_ordered.workload import AdaptiveWorkload
+from dpcore.exponential.question import ExponentialQuestion
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.planned_ordered.guessed import GuessedWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.rows.keys import KeyList
+
+SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+TERMS = Terms(unit=ADD_REMOVE_ROW)
+DOMAIN = IntegerDomain(column="x", lower=0, upper=1024)
+
+
+def guessed(
+    rows: int, *, quantiles: tuple[float, ...] = (), counts: bool = False, upper: int = 1024
+) -> GuessedWorkload:
+    domain = IntegerDomain(column="x", lower=0, upper=upper)
+    alone = ExponentialWorkload(name="t", domain=domain, quantiles=quantiles)
+    return GuessedWorkload(
+        name="t",
+        guessed_rows=Fraction(rows),
+        whole=OrderedWorkload(name="t", domain=domain, for_counts=counts),
+        adaptive=None
+        if counts
+        else AdaptiveWorkload(name="t", domain=domain, guessed_rows=float(rows)),
+        exponential=alone if quantiles else None,
+    )
+
+
+def test_few_rows_make_it_adaptive() -> None:
+    few, many = guessed(1_000), guessed(10**7)
+    asked = few.planned(SHARE, TERMS)
+    assert isinstance(asked, AdaptiveQuestion) and asked.guessed_rows == 1_000
+    assert asked.plan.decision_part and few.settled(asked) is few.adaptive
+    assert "chosen for the guess of 1,000 rows: an adaptive tree" in few.why(asked)
+    other = many.planned(SHARE, TERMS)
+    assert isinstance(other, OrderedQuestion) and other == many.whole.planned(SHARE, TERMS)
+    assert "whole levels, as an adaptive tree is expected to be closer up to" in many.why(other)
+    assert few.predicted(asked) > many.predicted(other) > 0
+    assert few.error_unit is None and few.linear() is few.whole
+
+
+@pytest.mark.parametrize("rows", [10, 1_000, 10**7])
+def test_counts_are_of_whole_levels_at_any_guess(rows: int) -> None:
+    workload = guessed(rows, counts=True)
+    asked = workload.planned(SHARE, TERMS)
+    assert isinstance(asked, OrderedQuestion) and asked.for_counts
+    assert "whole levels planned for counts" in workload.why(asked)
+    assert workload.error_unit == "rows"
+    assert workload.predicted(asked) == workload.whole.predicted(asked)
+
+
+def test_few_quantiles_of_many_rows_are_chosen() -> None:
+    workload = guessed(30_000, quantiles=(0.75, 0.5))
+    asked = workload.planned(SHARE, TERMS)
+    assert isinstance(asked, ExponentialQuestion) and asked.quantiles == (0.75, 0.5)
+    assert "it gives no CDF" in workload.why(asked)
+    assert workload.exponential is not None
+    assert workload.predicted(asked) == workload.exponential.predicted(asked)
+
+
+@pytest.mark.parametrize(
+    ("rows", "quantiles", "upper", "kind"),
+    [
+        (20, (0.25, 0.5, 0.75), 1024, AdaptiveQuestion),
+        (10**7, tuple(n / 20 for n in range(1, 20)), 1024, OrderedQuestion),
+        (10**7, (0.0, 0.5), 1024, OrderedQuestion),
+        (10**9, (0.5,), 2**20, OrderedQuestion),
+    ],
+    ids=["few rows", "many quantiles", "a minimum", "many cells"],
+)
+def test_other_quantiles_are_read_from_a_tree(
+    rows: int, quantiles: tuple[float, ...], upper: int, kind: type
+) -> None:
+    assert isinstance(guessed(rows, quantiles=quantiles, upper=upper).planned(SHARE, TERMS), kind)
+
+
+@pytest.mark.parametrize("rows", [1_000, 10**7])
+def test_keys_that_were_selected_are_those_of_what_is_chosen(rows: int) -> None:
+    keys = KeyList(column="place", keys=("north", "south"))
+    for quantiles in ((), (0.5,)):
+        workload = guessed(rows, quantiles=quantiles).of_keys(keys)
+        assert workload.planned(SHARE, TERMS).keys == keys

@@ -1,0 +1,105 @@
+"""`mechanism: planned` from a configuration: what it chooses, what the plan says, a release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clamp"}
+EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
+RHO = {"rho": 0.1, "neighbors": "add_remove"}
+MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000}}
+
+
+def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
+    def change(settings: dict[str, Any]) -> None:
+        settings["trees"] = [{"name": "age", "domain": DOMAIN} | tree]
+        settings["privacy"] = privacy
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("tree", "privacy", "chosen"),
+    [
+        ({"guess": {"rows": 500}}, EPSILON, "rows: an adaptive tree"),
+        ({"guess": {"rows": 10**8}}, EPSILON, "rows: whole levels, as an adaptive tree"),
+        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
+        (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
+        (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
+        ({"for": "estimates"}, RHO, "a strategy past trees"),
+        ({"for": "estimates"}, EPSILON, None),
+        ({}, RHO, None),
+        ({"for": "counts"}, RHO, None),
+        (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
+        (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
+    ],
+)
+def test_the_plan_says_what_was_chosen(
+    tmp_path: Path, tree: dict[str, Any], privacy: dict[str, Any], chosen: str | None
+) -> None:
+    workspace = Workspace(tmp_path)
+    path = workspace.configure(configured(tree, privacy))
+    outcome = workspace.run("plan", path)
+    assert outcome.code == 0, outcome.err
+    lines = [line for line in outcome.out.splitlines() if line.startswith("  chosen for")]
+    assert len(lines) == (chosen is not None)
+    assert chosen is None or chosen in lines[0]
+    (entry,) = json.loads(workspace.run("plan", path, "--json").out)["trees"]
+    assert ("why" in entry) == (chosen is not None)
+
+
+def test_without_for_estimates_nothing_is_a_strategy(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    said = workspace.run("plan", workspace.configure(configured({}, RHO))).out
+    assert "cells in a tree of" in said and "weighted sums" not in said
+
+
+@pytest.mark.parametrize(
+    ("tree", "privacy", "kind"),
+    [
+        (MEDIAN, EPSILON, "exponential"),
+        ({"for": "estimates"}, RHO, "factorised"),
+        ({"guess": {"rows": 500}}, EPSILON, "adaptive"),
+    ],
+)
+def test_what_is_chosen_is_released_and_found_again(
+    tmp_path: Path, tree: dict[str, Any], privacy: dict[str, Any], kind: str
+) -> None:
+    workspace = Workspace(tmp_path)
+    for _ in range(2):
+        outcome = workspace.release(configured(tree, privacy))
+        assert outcome.code == 0, outcome.err
+    manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
+    assert [each["kind"] for each in manifest["spec"]["trees"]] == [kind]
+    asked = workspace.run("query", str(workspace.output), "cdf", "20")
+    assert (asked.code == 0) == (kind != "exponential")
+    assert workspace.run("verify", str(workspace.output)).code == 0
+
+
+def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    path = workspace.configure(configured(MEDIAN))
+    outcome = workspace.run("plan", path, "--target-error", "age=4", "--json")
+    assert outcome.code == 0, outcome.err
+    (entry,) = json.loads(outcome.out)["trees"]
+    assert entry["mechanism"] == "exponential"
+    assert entry["target"]["epsilon"] == pytest.approx(2**0.5 / 4, rel=0.01)
+
+
+def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    for tree, privacy in (({"guess": {"rows": 500}}, EPSILON), ({"for": "estimates"}, RHO)):
+
+        def change(settings: dict[str, Any], tree: Any = tree, privacy: Any = privacy) -> None:
+            configured(tree, privacy)(settings)
+            settings["series"] = {"periods": 4, "period": 1}
+
+        outcome = workspace.run("plan", workspace.configure(change))
+        assert outcome.code == 0, outcome.err
+        assert "cells in a tree of" in outcome.out and "chosen for" not in outcome.out
