@@ -63,15 +63,9 @@ def plan_adaptive(
 
 
 def most_rows(setting: TreeSetting) -> float:
-<<<<<<< HEAD
-    """The rows up to which counts of an adaptive tree are expected to be closer than those of a
-    planned one, whatever the data: they are on public shapes of data, in the geometric mean, until
-    so many rows are in each cell that nearly all nodes are split.
-=======
     """Up to how many rows counts of an adaptive tree are expected to be closer than those of a tree
     planned for estimates: they are on public shapes of data, in the geometric mean, until so many
     rows are in each cell that nearly all nodes are split.
->>>>>>> w-planned
 
     >>> from dpcore.privacy.budget import Budget
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -79,11 +73,8 @@ def most_rows(setting: TreeSetting) -> float:
     ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     30000.0
     """
-<<<<<<< HEAD
     if setting.leaves == 1:
         return 0.0
-=======
->>>>>>> w-planned
     most = _MOST_ROWS[setting.budget.measure] * setting.leaves
     return most / rows_in_noise(setting, 1.0)
 
