@@ -1,17 +1,17 @@
-"""How far off counts of adaptive trees are, beside those of planned ones, on public shapes of data.
+"""How far off adaptive trees are, beside planned ones, on public shapes of data.
 
     python benchmarks/adaptive.py [--cells 4096] [--measure epsilon] [--releases 50]
 
-prints, for each product of rows and budget, the root mean square errors of random ranges and of
-prefixes, in rows times epsilon (or times the root of 2 rho): geometric means over the shapes of
-data. The rules of `dpcore.adaptive.planner` were found with it.
+prints, of counts and of estimates, for each product of rows and budget, the root mean square errors
+of random ranges and of prefixes, in rows times epsilon (or times the root of 2 rho): geometric
+means over the shapes of data. The rules of `dpcore.adaptive.planner` were found with it.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -82,8 +82,8 @@ def counts_of(shape: Floats, rows: int) -> Integers:
     return np.random.default_rng(17).multinomial(rows, shape).astype(np.int64)
 
 
-def released_counts(forest: Forest, counts: Integers) -> Integers:
-    """(releases, cells) the integers of a tree for each release of the same counts."""
+def released_cells(forest: Forest, counts: Integers, read: str) -> Floats:
+    """(releases, cells) what is read of each cell, for each release of the same counts."""
     noise = NoiseSource(
         key=ReleaseKey(bytes(32)), release="adaptive", spec_digest=b"", global_digest=b""
     )
@@ -95,17 +95,19 @@ def released_counts(forest: Forest, counts: Integers) -> Integers:
         roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, exact)
         solved, _ = forest.solve_spine("t", chunk.key, roots, totals, noise)
         levels, _ = forest.solve(chunk, measured, solved)
-        found.append(levels[-1].count)
+        found.append(np.asarray(getattr(levels[-1], read), dtype=np.float64))
     return np.concatenate(found)
 
 
-def errors_of(plan: TreePlan | AdaptivePlan, counts: Integers, releases: int) -> Errors:
+def errors_of(
+    plan: TreePlan | AdaptivePlan, counts: Integers, releases: int, read: str = "count"
+) -> Errors:
     """Measured over releases; of all prefixes, and of 2,000 random ranges."""
     cells = counts.size
     kind = AdaptiveForest if isinstance(plan, AdaptivePlan) else UniformForest
     forest = kind(plan, keys=releases, chunk_leaves=max(cells, 2**17))  # type: ignore[arg-type]
-    wrong = np.cumsum(released_counts(forest, counts) - counts, axis=1)
-    prefixes = np.concatenate([np.zeros((releases, 1), dtype=np.int64), wrong], axis=1)
+    wrong = np.cumsum(released_cells(forest, counts, read) - counts, axis=1)
+    prefixes = np.concatenate([np.zeros((releases, 1)), wrong], axis=1)
     ends = np.sort(np.random.default_rng(3).integers(0, cells + 1, (2, 2_000)), axis=0)
     ranges = prefixes[:, ends[1]] - prefixes[:, ends[0]]
     amount = float(plan.budget.amount)
@@ -124,39 +126,49 @@ def geometric(errors: list[Errors]) -> Errors:
     )
 
 
-def over_shapes(plan: TreePlan | AdaptivePlan, product: int, releases: int) -> Errors:
+def over_shapes(plan: TreePlan | AdaptivePlan, product: int, releases: int, read: str) -> Errors:
     """Over all shapes of data of so many rows times the budget."""
     amount = float(plan.budget.amount)
     unit = amount if plan.budget.measure is Measure.EPSILON else math.sqrt(2 * amount)
     rows = round(product / unit)
     return geometric(
         [
-            errors_of(plan, counts_of(shape, rows), releases)
+            errors_of(plan, counts_of(shape, rows), releases, read)
             for shape in shares_of_cells(plan.tree.leaves).values()
         ]
     )
 
 
+def lines(setting: TreeSetting, read: str, releases: int) -> Iterator[str]:
+    """The table of what is read, counts or estimates."""
+    heads = ("planned", "for counts", "counts, guess", "for estimates")
+    titles = " ".join(f"{head:>14}" for head in heads)
+    yield f"{read}: {setting.leaves} cells, {setting.budget.measure.value}, ranges / prefixes"
+    yield f"{'rows x budget':>14} {titles}"
+    for product in PRODUCTS:
+        rows = product / float(setting.budget.amount)
+        plans: list[TreePlan | AdaptivePlan] = [
+            plan_tree(setting),
+            plan_adaptive(setting, counts=True),
+            plan_adaptive(setting, counts=True, guessed_rows=rows),
+            plan_adaptive(setting, counts=False),
+        ]
+        found = [over_shapes(each, product, releases, read) for each in plans]
+        told = " ".join(f"{each.ranges:6.2f} / {each.prefixes:5.2f}" for each in found)
+        yield f"{product:>14,} {told}"
+
+
 def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description="Errors of adaptive and of planned counts.")
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description="Errors of adaptive and of planned trees.")
     parser.add_argument("--cells", type=int, default=4096)
     parser.add_argument("--measure", choices=[each.value for each in Measure], default="epsilon")
     parser.add_argument("--releases", type=int, default=50)
     chosen = parser.parse_args()
     setting = plan_setting(chosen.cells, Measure(chosen.measure))
-    print(f"{chosen.cells} cells, {chosen.measure}, ranges / prefixes")
-    print(f"{'rows x budget':>14} {'planned':>14} {'adaptive':>14} {'with guess':>14}  fan-outs")
-    for product in PRODUCTS:
-        unit = product / float(setting.budget.amount)
-        plans: list[TreePlan | AdaptivePlan] = [
-            plan_tree(setting),
-            plan_adaptive(setting, counts=True),
-            plan_adaptive(setting, counts=True, guessed_rows=unit),
-        ]
-        found = [over_shapes(each, product, chosen.releases) for each in plans]
-        told = " ".join(f"{each.ranges:6.2f}/{each.prefixes:6.2f} " for each in found)
-        print(f"{product:>14,} {told} {plans[1].tree}")
+    for read in ("count", "estimate"):
+        for line in lines(setting, read, chosen.releases):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -260,8 +260,8 @@ MECHANISMS: dict[str, Release] = {
     "quadtree": released(_quadtree),
     "privhp": _planned(plan_partition, "privhp"),
     "privtree": _planned(plan_privtree, "privtree"),
-    "adaptive": _planned(plan_adaptive, "adaptive"),
-    "adaptive, for estimates": _planned(plan_adaptive, "adaptive", decided_apart=True),
+    "adaptive, for counts": _planned(plan_adaptive, "adaptive", decided_apart=False),
+    "adaptive, for estimates": _planned(plan_adaptive, "adaptive"),
 }
 
 

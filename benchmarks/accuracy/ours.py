@@ -177,15 +177,17 @@ OURS = (
     ),
     *(
         _method(
-            f"adaptive, {level}",
+            f"adaptive, for counts, {level}",
             partial(_adaptive_for_level, level),
             trees=_HIERARCHY,
         )
         for level in LEVELS
     ),
     _method("tree", lambda case: {"mechanism": "tree"}, trees=_HIERARCHY),
-    _method("adaptive", _adaptive, trees=ANY_TREE),
-    _method("adaptive, guess", lambda case: _adaptive(case) | _guess(case), trees=ANY_TREE),
+    _method("adaptive, for counts", _adaptive, trees=ANY_TREE),
+    _method(
+        "adaptive, for counts, guess", lambda case: _adaptive(case) | _guess(case), trees=ANY_TREE
+    ),
     _method(
         "adaptive, for estimates",
         lambda case: {"mechanism": "adaptive", "for": "estimates", **_guess(case)},

@@ -27,16 +27,16 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
 
     Args:
         standard: the same tree with every node split; its best plan in rows, of all rows.
-        counts: counts are what is read, and not estimates.
+        counts: whether what is read is the integers; else estimates, with intervals.
         guessed_rows: a public guess of the rows of a tree (of each key), or None.
-        is_open: the better of both is taken, for the guess.
+        is_open: the better of both is taken, for the guess, by the errors of what is read.
 
     Raises:
         Refusal: a choice that adaptive trees do not have.
     """
 
     standard: HierarchyWorkload
-    counts: bool = True
+    counts: bool = False
     guessed_rows: float | None = None
     is_open: bool = False
 

@@ -54,6 +54,7 @@ class AdaptiveQuestion(CdfQuestion):
     output_only = ("quantiles", "confidence", "weight", "guessed_rows")
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
+    errors_are_known = False
     node_fields = (pa.field("ended", pa.int32()),)
 
     plan: AdaptivePlan

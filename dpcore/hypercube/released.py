@@ -23,6 +23,12 @@ from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.questions.released import Answer, ReadPart, Released
 from dpcore.questions.tables import NODES
 
+# What is said of answers without a stated error.
+NO_ERRORS = (
+    "no error is stated of a box that is for counts: what was measured also decided what is "
+    "divided, which biases it; a box that is for estimates has exact ones"
+)
+
 
 class ReleasedHypercube(Released):
     """The answers about one partition.
@@ -47,7 +53,8 @@ class ReleasedHypercube(Released):
 
     def at_confidence(self, confidence: float) -> Released:
         plan = self.question.plan
-        if isinstance(plan, PartitionPlan) and plan.estimation is Estimation.EVEN_SHARES:
+        shared = isinstance(plan, PartitionPlan) and plan.estimation is Estimation.EVEN_SHARES
+        if shared or not plan.states_errors:
             return super().at_confidence(confidence)
         return ReleasedHypercube(self.question, self._read, confidence)
 
@@ -58,7 +65,7 @@ class ReleasedHypercube(Released):
         return ReleasedPartition(
             domain=self.question.domain,
             depths=plan.depths,
-            variances=plan.variances,
+            variances=plan.variances if plan.states_errors else None,
             read=lambda depth: self._read(NODES, self.question.name, 0, depth),
         )
 
@@ -68,7 +75,10 @@ class ReleasedHypercube(Released):
         return int(self._rows(0)["count"][0].as_py())
 
     def _interval(self, inner: WeightedSum, outer: WeightedSum) -> tuple[float, float]:
-        """From the lower end of what lies inside to the upper end of all that is touched."""
+        """From the lower end of what lies inside to the upper end of all that is touched; without
+        ends where nothing is said of errors."""
+        if not self.question.plan.states_errors:
+            return -math.inf, math.inf
         most = float(self.total) if self.question.plan.public_total else math.inf
         if inner.std_error is None or outer.std_error is None:
             return 0.0, most
@@ -154,6 +164,7 @@ class ReleasedHypercube(Released):
             ci_high=high,
             count=count,
             fraction=count / self.total if self.total else None,
+            remark=None if self.question.plan.states_errors else NO_ERRORS,
         )
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
@@ -225,7 +236,11 @@ class ReleasedHypercube(Released):
         if self.confidence != self.question.confidence and row["std_error"] is not None:
             alone = WeightedSum(row["estimate"], row["std_error"], row["count"])
             known["ci_low"], known["ci_high"] = self._interval(alone, alone)
-        return Answer(**known, fraction=row["count"] / self.total if self.total else None)
+        remark = None
+        if row["ci_low"] is None:
+            known["ci_low"], known["ci_high"], remark = -math.inf, math.inf, NO_ERRORS
+        fraction = row["count"] / self.total if self.total else None
+        return Answer(**known, fraction=fraction, remark=remark)
 
 
 class ReleasedColumn(Released):

@@ -2,7 +2,7 @@
 
 ``level`` is the depth, in halvings of the box; ``node`` the number of the node among the 2^level of
 its depth, as a signed 64-bit integer. Intervals are the estimate's, at the release's confidence,
-given the partition.
+given the partition. Standard errors and intervals are null where a mechanism states none.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         if np.isnan(spread).all():
             # Of counts that were shared out the error is not known; of those measured it is.
             low, high = interval(level.value, np.sqrt(level.variance), margin, most)
+        if not question.plan.states_errors:
+            spread, low, high = (np.where(spread > 0, np.nan, own) for own in (spread, low, high))
         columns: list[Floats] = [running.estimate, spread, low, high]
         table = pa.Table.from_arrays(
             [

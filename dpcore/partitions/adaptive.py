@@ -172,6 +172,12 @@ class AdaptivePartitionPlan(Mechanism):
         return NodeVariances(split=tuple(laws), ended=tuple(ended))
 
     @property
+    def states_errors(self) -> bool:
+        """Only where numbers of their own decide: else what is measured also decides, which makes
+        estimates of nodes that are split too large, and the least squares errors too small."""
+        return self.decision_part > 0
+
+    @property
     def spending(self) -> Spending:
         """What any path spends.
 

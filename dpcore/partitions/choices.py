@@ -63,7 +63,7 @@ class PartitionChoices:
         sketch: the kind of sketches; count sketches by default. Any of these three asks for them.
         root: whether the root is measured; it costs a share. Even shares and `parts` need it.
         decided_apart: whether numbers of their own decide what is split, so that estimates are
-            unbiased given the partition; of the adaptive partition.
+            unbiased given the partition; of the adaptive partition, whose default it is.
     """
 
     rows: int | None = None
@@ -116,7 +116,7 @@ class PartitionChoices:
         Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
         if mechanism == "adaptive":
-            return cls(**{"split_errors": ADAPTIVE_SPLIT_ERRORS} | given)
+            return cls(**{"split_errors": ADAPTIVE_SPLIT_ERRORS, "decided_apart": True} | given)
         if "decided_apart" in given:
             raise Refusal("decided_apart", "is a choice of mechanism adaptive alone")
         if mechanism in ("privhp", "privtree"):

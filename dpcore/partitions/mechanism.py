@@ -79,6 +79,11 @@ class Mechanism(ABC):
         return None
 
     @property
+    def states_errors(self) -> bool:
+        """Whether anything is said of how far off estimates and their sums are."""
+        return True
+
+    @property
     @abstractmethod
     def state_bytes(self) -> int | None:
         """Of exact counts, at most; None where it is that of the nodes that rows touch."""

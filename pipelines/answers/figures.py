@@ -48,14 +48,18 @@ def error_figure(error: float | None) -> str:
 
 def with_margin(value: float, low: float, high: float) -> str:
     """A number and half its interval; the interval where it is not symmetric, as at an end of what
-    is possible.
+    is possible; alone where nothing is known of it.
 
     >>> with_margin(85518.31, 84277.2, 86759.42), with_margin(3.2, 0.0, 20.4)
     ('85,500 ± 1,300', '3.2 [0.0 to 20.4]')
+    >>> with_margin(7.0, -math.inf, math.inf)
+    '7'
     """
     half = high - value
     if math.isfinite(half) and math.isclose(half, value - low, rel_tol=1e-6):
         return f"{figure(value, half)} ± {_rounded(half, _place(half, half), _up)}"
+    if math.isinf(low) and math.isinf(high):
+        return figure(value)
     error = (high - low) / 4
     return f"{figure(value, error)} [{interval(low, high, error)}]"
 

@@ -137,7 +137,7 @@ class HierarchyTree(KnownLeavesSection):
             weight=self.weight,
             noise=Noise(self.noise),
             standard=self._split_workload("planned"),
-            counts=self.read_as != _ESTIMATES,
+            counts=self.read_as == _COUNTS,
             guessed_rows=self.guessed_rows,
             is_open=self.mechanism != ADAPTIVE,
         )

@@ -41,6 +41,11 @@ _DECIDED_APART = (
     "It is given the partition, and right for it: numbers of their own decided which nodes are "
     "divided, so the estimates are unbiased and their standard errors exact."
 )
+_NO_ERRORS = (
+    "None is stated, and no standard error: what was measured also decided which nodes are "
+    "divided. Those that were divided tend to be estimated too high, the others too low, and the "
+    "least squares errors do not know of it. A box that is for estimates has exact ones."
+)
 _AGAIN = (
     "A node that is not divided was measured a second time, with all of the budget that the levels "
     "below it would have taken: every row's way from the whole to its part spends the same, "
@@ -50,9 +55,12 @@ _SKETCHED = (
     "Below the levels of counters it allows for the noise and not for other nodes in the same cell "
     "of a sketch."
 )
-_DENSITY = (
+_INSIDE = (
     "Rows are drawn evenly spread in each part, as they are sampled. How they lie inside a part is "
-    "not known; an answer about a piece of a part has an interval from none of the part's rows to "
+    "not known"
+)
+_DENSITY = (
+    f"{_INSIDE}; an answer about a piece of a part has an interval from none of the part's rows to "
     "all of them."
 )
 
@@ -78,7 +86,7 @@ def facts(tree: ReleasedHypercube, whole: Budget) -> dict[str, str]:
         "Divided": _divided(spec),
         "Budget": "" if budget is None else budget_share(budget, whole),
         "Exact counts": _held(spec, plan.state_bytes),
-        "Intervals": f"{100 * question.confidence:.6g} %",
+        "Intervals": f"{100 * question.confidence:.6g} %" if plan.states_errors else "none stated",
     }
     return {name: text for name, text in said.items() if text}
 
@@ -136,6 +144,8 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
     even = spec.get("estimation") == "even_shares"
     apart = adaptive and _number(spec["decision_part"]) > 0
     given: tuple[Note, ...] = interval(_DECIDED_APART if apart else _GIVEN)
+    if not question.plan.states_errors:
+        given = (("interval", _NO_ERRORS),)
     if spec.get("sketches"):
         given = (*given, ("interval", _SKETCHED))
     return (
@@ -143,8 +153,8 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
         *((("estimate", _AGAIN),) if adaptive else ()),
         *consistent_count(ADDS_UP),
         *given,
-        STANDARD_ERROR,
-        ("density", _DENSITY),
+        *((STANDARD_ERROR,) if question.plan.states_errors else ()),
+        ("density", _DENSITY if question.plan.states_errors else f"{_INSIDE}."),
     )
 
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.noise.randomness import ReleaseKey
-from dpcore.questions.question import Question
 from dpcore.questions.tables import QUANTILES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.release.in_memory import release_rows
@@ -47,7 +46,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         names: of the files of parts by kind, tree, key and chunk.
         plan: of the specification.
     """
-    known = [each for each in plan.questions if isinstance(each, TreeQuestion) and _is_known(each)]
+    known = [each for each in plan.questions if isinstance(each, TreeQuestion)]
     runs = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
     if not known and not runs:
         return "no tree whose rows follow from the specification"
@@ -90,11 +89,6 @@ def _compare_run(
         _compare(names[place], pa.concat_tables(tables), _read(folder, names[place]))
     found = [(span, each.quantiles) for span, each in empty]
     return [with_span(table, run.name, span) for span, table in found if table is not None]
-
-
-def _is_known(question: Question) -> bool:
-    """Whether a question's rows and standard errors do not depend on the data."""
-    return "thresholds" not in question.spec()
 
 
 def _compare_quantiles(folder: str, empty: Release) -> None:

@@ -129,7 +129,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "adaptive-hierarchy": (
         PURE,
-        f"domain: {CODES}, mechanism: adaptive, guess: {{rows: 20000}}",
+        f"domain: {CODES}, mechanism: adaptive, for: counts, guess: {{rows: 20000}}",
         f"domain: {CITIES}, mechanism: adaptive, for: estimates, {BY}",
     ),
     "sparse-codes": (APPROXIMATE, f"domain: {ADDRESSES}"),

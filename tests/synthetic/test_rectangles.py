@@ -34,7 +34,7 @@ def test_much_budget_gives_the_data(mechanism: str) -> None:
 def test_a_table_has_every_mechanism_and_product() -> None:
     found, many = {}, Data(name="small", counts=1000 * data_of().counts)
     for product in PRODUCTS:
-        found |= measured(many, "adaptive", product, 2)
+        found |= measured(many, "adaptive, for counts", product, 2)
     lines = list(table_of(found, ["small"]))
     assert lines[0].startswith("| geometric mean | n epsilon = 100 |")
-    assert sum(line.startswith("| adaptive, count |") for line in lines) == 4
+    assert sum(line.startswith("| adaptive, for counts, count |") for line in lines) == 4

@@ -64,14 +64,13 @@ def test_decided_apart_estimates_are_unbiased_with_the_variances_told(measure: M
     assert means.mean() > limit * means.std() / np.sqrt(DRAWS)
 
 
-@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("measure", Measure)
-def test_intervals_hold(measure: Measure, apart: bool) -> None:
+def test_intervals_hold(measure: Measure) -> None:
     """Over all nodes of all draws; not so of noise 30 % wider than told."""
     margin = standard_margin(measure, 0.95)
     for noise_of in (NodeNoise, WiderNoise):
         held = []
-        for estimate, error, truth, _ in drawn(measure, apart=apart, noise_of=noise_of):
+        for estimate, error, truth, _ in drawn(measure, apart=True, noise_of=noise_of):
             low, high = interval(estimate, error, margin, np.inf)
             held.append(((low <= truth) & (truth <= high)).mean())
         limit = stats.norm.isf(FALSE_ALARM) * np.std(held) / np.sqrt(DRAWS)
@@ -79,10 +78,9 @@ def test_intervals_hold(measure: Measure, apart: bool) -> None:
         assert (np.mean(held) > 0.95 - limit) == (noise_of is NodeNoise)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_variances_are_read_back(apart: bool) -> None:
+def test_variances_are_read_back() -> None:
     """Of the nodes that were split, and of those measured again."""
-    question = question_of(BOX, "adaptive", amount=Fraction(1), decided_apart=apart)
+    question = question_of(BOX, "adaptive", amount=Fraction(1))
     tree = released(question, rows_of(BOX, 2000))
     squares = tree.partition.squares
     assert squares is not None and len(squares.estimates) == len(question.plan.depths)
@@ -102,3 +100,19 @@ def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> 
     assert whole.std_error is not None and whole.ci_low < whole.estimate < whole.ci_high
     cut = tree.sum_of([(1, 15), (1, 15)], "")
     assert cut.std_error is None and cut.ci_low <= cut.estimate <= cut.ci_high
+
+
+def test_of_a_box_for_counts_no_error_is_stated() -> None:
+    question = question_of(BOX, "adaptive", amount=Fraction(1), decided_apart=False)
+    tree = released(question, rows_of(BOX, 2000))
+    for depth in question.plan.depths:
+        rows = tree._rows(depth)
+        assert rows["estimate"].null_count == 0
+        for name in ("std_error", "ci_low", "ci_high"):
+            assert rows[name].null_count == len(rows)
+    whole, cut = tree.sum_of([(0, 8), (4, 16)], ""), tree.sum_of([(1, 15), (1, 15)], "")
+    for answer in (whole, cut, *tree.top(3, question.plan.depths[1])):
+        assert answer.std_error is None and answer.remark is not None
+        assert (answer.ci_low, answer.ci_high) == (-np.inf, np.inf)
+    with pytest.raises(ValueError, match="confidence: "):
+        tree.at_confidence(0.5)

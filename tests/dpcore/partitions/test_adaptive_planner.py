@@ -55,7 +55,7 @@ def test_squares_of_two_columns_and_what_remains() -> None:
 @pytest.mark.parametrize("measure", Measure)
 def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) -> None:
     setting = setting_of(bits=16, measure=measure, amount=Fraction(1, 50))
-    plan = plan_adaptive(setting, choices_of(rows=10**9))
+    plan = plan_adaptive(setting, choices_of(rows=10**9, decided_apart=False))
     for one, two in pairwise(plan.amounts[1:]):
         assert float(two / one) == pytest.approx(2**0.5, rel=1e-3)
     for level in range(1, plan.height):
@@ -69,12 +69,13 @@ def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) ->
 
 def test_decisions_of_their_own_ask_for_more_rows() -> None:
     setting = setting_of(bits=16, amount=Fraction(1, 50))
-    plan = plan_adaptive(setting, choices_of(decided_apart=True, split_errors=2.0))
+    plan = plan_adaptive(setting, choices_of(split_errors=2.0))
     for level in range(1, plan.height):
         below, decides = plan.laws[level + 1], plan.decision_laws[level]
         assert below is not None and decides is not None
         assert plan.thresholds[level] == round(math.sqrt(4 * below.variance + decides.variance))
-    assert plan_adaptive(setting, choices_of(split_errors=0.0)).thresholds == (0, 0, 0, 0)
+    plan = plan_adaptive(setting, choices_of(split_errors=0.0, decided_apart=False))
+    assert plan.thresholds == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

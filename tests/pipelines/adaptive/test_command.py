@@ -40,7 +40,9 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
         "query", workspace.output, "range", "--tree", "keyed", "--key", "north", "3", "400"
     ).out
     assert "[3, 400)" in told
-    assert workspace.run("verify", workspace.output).code == 0
+    verified = workspace.run("verify", workspace.output)
+    assert verified.code == 0
+    assert "but the errors of delay, keyed not alone" in verified.out
     page = (workspace.output / "report.html").read_text(encoding="utf-8")
     assert "not divided down to cells" in page and "Split from" in page
 

@@ -53,8 +53,8 @@ class Blocks(Workspace):
             "input": {"format": "parquet", "path": str(self.rows / "*.parquet")},
             "privacy": ADD,
             "trees": [
-                self.tree | {"guess": GUESS},
-                self.tree | {"name": "unbiased", "for": "estimates", "weight": 3},
+                self.tree | {"guess": GUESS, "for": "counts"},
+                self.tree | {"name": "unbiased", "weight": 3},
                 self.tree | {"name": "keyed", "by": {"column": "sex", "keys": ["f", "m"]}},
             ],
         }
@@ -148,6 +148,24 @@ def test_a_planned_tree_is_adaptive_where_the_guess_says_so(blocks: Blocks) -> N
     assert isinstance(few, AdaptiveHierarchyQuestion) and isinstance(many, HierarchyQuestion)
     assert many == planned(blocks, ADD, mechanism=None)
     assert isinstance(planned(blocks, ADD, guess={"rows": 10**8}), AdaptiveHierarchyQuestion)
+
+
+def test_it_is_for_estimates_unless_it_is_said_to_be_for_counts(blocks: Blocks) -> None:
+    for mechanism in ("adaptive", None):
+        chosen = {"mechanism": mechanism, "guess": {"rows": 300}}
+        told = planned(blocks, ADD, **chosen)
+        assert told.plan.decision_part > 0
+        assert told == planned(blocks, ADD, **chosen, **{"for": "estimates"})
+        assert planned(blocks, ADD, **chosen, **{"for": "counts"}).plan.decision_part == 0
+
+
+def test_a_planned_tree_is_chosen_by_the_error_of_what_is_read(blocks: Blocks) -> None:
+    """By the decisions that its estimates pay for, where nothing is said."""
+    chosen = {"mechanism": None, "guess": {"rows": 1_000}}
+    assert isinstance(
+        planned(blocks, ADD, **chosen, **{"for": "counts"}), AdaptiveHierarchyQuestion
+    )
+    assert isinstance(planned(blocks, ADD, **chosen), HierarchyQuestion)
 
 
 @pytest.mark.parametrize(

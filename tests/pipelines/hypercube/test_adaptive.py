@@ -70,7 +70,17 @@ def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -
     apart = read_as == "estimates"
     assert ("numbers of their own decided" in page) == apart
     assert ("30 % of the budget above the last level" in page) == apart
-    assert ("tend to be estimated a little too high" in page) != apart
+    assert ("None is stated, and no standard error" in page) != apart
+    assert ("none stated" in page) != apart
+    asked = ["query", str(workspace.output), "box", "--tree", "box", "--side", "age", "0", "64"]
+    answer = json.loads(workspace.run(*asked, "--json").out)["answers"][0]
+    stated = [answer[name] is not None for name in ("ci_low", "ci_high")]
+    assert stated == [apart, apart] and ("remark" in answer) != apart
+    assert ("no error is stated of a box that is for counts" in workspace.run(*asked).out) != apart
+    for options in ([], ["--csv"]):
+        assert workspace.run("query", str(workspace.output), "top", "-n", "2", *options).code == 0
+    verified = workspace.run("verify", str(workspace.output))
+    assert verified.code == 0, verified.out + verified.err
     entry = json.loads((workspace.output / "manifest.json").read_text())["trees"][0]
     assert entry["mechanism"] == "adaptive"
     assert ("decision_scale" in entry["levels"][1]) == apart
