@@ -86,19 +86,23 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
         self, label: str, estimate: float, count: int, runs: Sequence[Run], code: int
     ) -> Answer:
         """The answer about leaves of which some are a part of a node that was not split: from the
-        low end of the sum without these nodes to the high end of the sum with all of them."""
+        low end of the sum without these nodes to the high end of the sum with all of them, or the
+        other way round where noise has it so."""
         drawn, total = self._drawn_of(code), self._total_count(code)
         around = [(drawn.edges_around(start), drawn.edges_around(stop)) for start, stop in runs]
         without = [(low[1], high[0]) for low, high in around if low[1] < high[0]]
         whole = merged_runs((low[0], high[1]) for low, high in around)
-        low = self._ends_of(without, code, total)[0] if without else 0.0
+        ends = (
+            self._ends_of(without, code, total)[0] if without else 0.0,
+            self._ends_of(whole, code, total)[1],
+        )
         fraction = count / total if total else None
         return Answer(
             label=label,
             estimate=estimate,
             std_error=None,
-            ci_low=low,
-            ci_high=self._ends_of(whole, code, total)[1],
+            ci_low=min(ends),
+            ci_high=max(ends),
             count=count,
             fraction=fraction,
         )

@@ -2,7 +2,8 @@
 
 Counts are not negative. So a count inside a node that was not split lies between 0 and the node's,
 and a prefix between those of the node's edges. Each end of such an interval is that of one that
-fails there with half the error probability at most, so it covers as often as stated.
+fails there with half the error probability at most, so it covers as often as stated. Where noise
+has the low end above the high one the interval goes from the one to the other.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def prefix_intervals(prefixes: DrawnPrefixes, widths: AdaptiveWidths, top: float
     return (
         np.where(inside, prefixes.estimate, above[0]),
         np.where(inside, np.nan, above[1]),
-        below[2],
-        above[3],
+        np.minimum(below[2], above[3]),
+        np.maximum(below[2], above[3]),
     )
 
 
@@ -82,6 +83,7 @@ def quantile_ends(
         wanted = quantile * total[:, None]
         below = margin(prefixes.low_variance, prefixes.low_alpha, quantile)
         above = margin(prefixes.high_variance, prefixes.high_alpha, quantile)
-        return prefixes.low_estimate - wanted - below, prefixes.high_estimate - wanted + above
+        low, high = prefixes.low_estimate - wanted - below, prefixes.high_estimate - wanted + above
+        return np.minimum(low, high), np.maximum(low, high)
 
     return ends

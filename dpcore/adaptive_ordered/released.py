@@ -86,7 +86,7 @@ class AdaptiveCdf(CdfAnswers):
         if inner == outer == runs:
             return replace(least, label=label)
         answer = self._answer_of(label, estimate, (1.0, math.inf), count, code)
-        low, high = least.ci_low, most.ci_high
+        low, high = sorted((least.ci_low, most.ci_high))
         return replace(answer, std_error=None, ci_low=low, ci_high=high, remark=_BOUND)
 
     def _of_edges(self, drawn: DrawnTree, runs: Sequence[Run], code: int) -> Answer:

@@ -216,3 +216,15 @@ def test_what_is_no_adaptive_tree_is_refused() -> None:
     with pytest.raises(ValueError, match="domain: a node with more than 2 children"):
         replace(question, chunk_leaves=2)
     assert DOMAIN.universe is GROUPS
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_no_interval_has_its_low_end_above_its_high_one(counts: bool) -> None:
+    """Where noise is larger than what is there, and intervals are short."""
+    question = adaptive_question(counts=counts, confidence=0.5)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        tree = released(question, rng.integers(0, 30, 45) * (rng.random(45) < 0.1), seed)
+        for paths in (["00", "011"], ["00", "110", "012"], ["000", "001", "101"]):
+            answer = tree.sum(paths)
+            assert answer.ci_low <= answer.ci_high

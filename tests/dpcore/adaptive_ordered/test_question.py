@@ -208,3 +208,19 @@ def test_noise_if_all_split_is_that_of_whole_levels() -> None:
         errors.append(rows["estimate"].to_numpy() - np.cumsum(truth))
     rmse = float(np.sqrt(np.mean(np.square(errors))))
     assert rmse == pytest.approx(noise_if_all_split(plan), rel=0.2)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_no_interval_has_its_low_end_above_its_high_one(counts: bool) -> None:
+    """Where noise is larger than what is there, and intervals are short."""
+    question = question_of(counts=counts, confidence=0.5)
+    for number in range(1, 31):
+        rng = np.random.default_rng(number)
+        rows = rng.integers(0, 40, CELLS) * (rng.random(CELLS) < 0.1)
+        tree = released(question, rows, number)
+        table = tree._cdf_rows(0).to_pydict()
+        assert (np.array(table["ci_low"]) <= np.array(table["ci_high"])).all()
+        for start, stop in ((0, 47), (3, 31), (5, 46), (13, 29)):
+            answer = tree.range(start, stop)
+            assert answer.ci_low <= answer.ci_high
+        assert all(row["ci_low"] <= row["ci_high"] for row in tree.quantiles())
