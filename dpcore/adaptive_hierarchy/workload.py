@@ -7,7 +7,7 @@ that are predicted for them and never by the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
@@ -17,6 +17,7 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
+from dpcore.rows.keys import Keys
 
 ADAPTIVE = "adaptive"
 
@@ -81,6 +82,9 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
         if isinstance(question, HierarchyQuestion):
             return predicted_hierarchy_error(question)
         return question.predicted_rmse
+
+    def of_keys(self, keys: Keys) -> AdaptiveHierarchyWorkload:
+        return replace(self, keys=keys, standard=replace(self.standard, keys=keys))
 
     def _found(self, split: IrregularPlan) -> Planned:
         return plan_adaptive_hierarchy(

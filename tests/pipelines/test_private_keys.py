@@ -352,8 +352,10 @@ def test_more_keys_than_a_release_can_hold(
     assert not (shops.output / "manifest.json").exists()
 
 
-def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
-    """Their universe and their keys both travel by reference."""
+@pytest.mark.parametrize("guessed", [None, 10, 10**8])
+def test_hierarchies_have_private_keys_too(shops: Workspace, guessed: int | None) -> None:
+    """Their universe and their keys both travel by reference; adaptive ones, and those that a guess
+    may have chosen."""
     leaves = shops.folder / "years.parquet"
     pq.write_table(pa.table({"year": [2013, 2014, 2015]}), leaves)
 
@@ -361,6 +363,8 @@ def test_hierarchies_have_private_keys_too(shops: Workspace) -> None:
         change()(settings)
         domain = {"kind": "hierarchy", "columns": ["year"], "table": str(leaves)}
         settings["trees"] = [{"name": "years", "domain": domain, "by": BY | {"unknown": "other"}}]
+        if guessed is not None:
+            settings["trees"][0]["guess"] = {"rows": guessed}
 
     outcome = shops.release(hierarchy)
     assert outcome.code == 0, outcome.err
