@@ -179,6 +179,17 @@ class AdaptivePlan:
             return None
         return noise_law(Budget(measure=self.budget.measure, amount=rate), 1, 1)
 
+    def check_noise(self) -> None:
+        """Refuses a plan whose noise cannot be drawn, before anything is.
+
+        Raises:
+            ValueError: a scale is too small or too large.
+        """
+        _ = self.class_variances, self.last_laws
+        for level in range(self.tree.height):
+            for chain in range(level + 1):
+                self.decision_law(level, chain)
+
     @cached_property
     def laws(self) -> tuple[NoiseLaw | None, ...]:
         """(h + 1,) of a reached node's measurement, where no single-child node is above it."""

@@ -30,6 +30,7 @@ from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.tree_question import Intervals
+from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
 from dpcore.trees.forest import LevelSolution
 
@@ -43,7 +44,8 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
         guessed_rows: the public guess of the rows of a tree that it was made for, or None.
 
     Raises:
-        ValueError: parts that do not fit each other.
+        Refusal: a tree that is too large to be drawn in chunks.
+        ValueError: parts that do not fit each other; noise that is too small or too large.
     """
 
     kind = "adaptive_hierarchy"
@@ -62,9 +64,11 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
         super().__post_init__()
         chunking, tree = self.forest.chunking, self.plan.tree
         if tree.height and chunking.split_level == tree.height:
-            raise ValueError(
-                f"domain: a node with more than {self.chunk_leaves} children needs a level between"
+            raise Refusal(
+                "domain",
+                f"a node with more than {self.chunk_leaves} children needs a level between",
             )
+        self.plan.check_noise()
 
     @cached_property
     def forest(self) -> AdaptiveForest:

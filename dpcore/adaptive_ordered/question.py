@@ -47,7 +47,8 @@ class AdaptiveQuestion(CdfQuestion):
         guessed_rows: what the plan was made for, None where nothing was guessed.
 
     Raises:
-        ValueError: parts that do not fit each other; categories without an order.
+        ValueError: parts that do not fit each other; categories without an order; noise that is
+            too small or too large.
     """
 
     kind = "adaptive"
@@ -64,6 +65,7 @@ class AdaptiveQuestion(CdfQuestion):
         super().__post_init__()
         if not self.is_ordered:
             raise ValueError("domain: categories without an order have no parts to divide")
+        self.plan.check_noise()
 
     @cached_property
     def forest(self) -> AdaptiveForest:

@@ -26,7 +26,6 @@ from pipelines.user_error import UserError
 def adaptive_entry(question: AdaptiveQuestion) -> dict[str, Any]:
     """The plan of one adaptive tree as plain values, beside a planned one of whole levels."""
     plan = question.plan
-    whole = plan_tree(_setting(plan))
     return {
         "name": question.name,
         "keys": key_number(question),
@@ -38,13 +37,20 @@ def adaptive_entry(question: AdaptiveQuestion) -> dict[str, Any]:
             "cdf_rmse_if_all_split": noise_if_all_split(plan),
             "rows_of_a_node_not_split": most_undivided(plan),
         },
-        "candidates": [
-            {
-                "label": "planned",
-                "fanouts": list(whole.tree.fanouts),
-                "predicted": {"cdf_rmse": predicted_cdf_rmse(whole)},
-            }
-        ],
+        "candidates": list(_candidates(plan)),
+    }
+
+
+def _candidates(plan: AdaptivePlan) -> Iterator[dict[str, Any]]:
+    """Whole levels, but not where the noise of some trees of them is too small or too large."""
+    try:
+        whole = plan_tree(_setting(plan))
+    except ValueError:
+        return
+    yield {
+        "label": "planned",
+        "fanouts": list(whole.tree.fanouts),
+        "predicted": {"cdf_rmse": predicted_cdf_rmse(whole)},
     }
 
 
@@ -99,12 +105,11 @@ def adaptive_lines(question: AdaptiveQuestion, entry: Mapping[str, Any]) -> Iter
             "decisions alone, so that estimates are unbiased and have intervals"
         )
     yield from _guessed(question)
-    predicted, (planned,) = entry["predicted"], entry["candidates"]
     yield "  predicted errors, root mean square, of a CDF point over all cells, in rows:"
-    for label, error in (
-        ("adaptive, if every node is split", predicted["cdf_rmse_if_all_split"]),
-        ("planned, whatever the data", planned["predicted"]["cdf_rmse"]),
-    ):
+    errors = {"adaptive, if every node is split": entry["predicted"]["cdf_rmse_if_all_split"]}
+    for planned in entry["candidates"]:
+        errors["planned, whatever the data"] = planned["predicted"]["cdf_rmse"]
+    for label, error in errors.items():
         yield f"    {label:<34} {significant(error):>10}"
     yield (
         "  that of the adaptive tree depends on the data: the fewer nodes are split the less noise;"

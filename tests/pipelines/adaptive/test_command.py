@@ -78,3 +78,21 @@ def test_what_it_does_not_have_is_refused_at_its_key(
 ) -> None:
     found = workspace.run("plan", workspace.configure(changed(TREE | {key: value})))
     assert found.code != 0 and f"trees[0].{key}: the mechanism adaptive has" in found.err
+
+
+@pytest.mark.parametrize("read_as", ["counts", "estimates"])
+def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
+    """Whole levels, which may be more, are left out first; in the end there is a sentence."""
+
+    def planned(epsilon: float) -> Any:
+        def change(settings: dict[str, Any]) -> None:
+            settings["trees"] = [TREE | {"for": read_as}]
+            settings["privacy"] = settings["privacy"] | {"epsilon": epsilon}
+
+        return workspace.run("plan", workspace.configure(change))
+
+    few = planned(1e-10)
+    assert few.code == 0 and "planned, whatever the data" not in few.out
+    assert "planned, whatever the data" in planned(1).out
+    none = planned(1e-12)
+    assert none.code == 2 and "cannot be planned with its share of the budget" in none.err
