@@ -29,6 +29,7 @@ from dpcore.adaptive.solving import (
 )
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.noise.source import NoiseSource
+from dpcore.refusal import Refusal
 from dpcore.trees.chunks import (
     CHUNK_LEAVES,
     Chunk,
@@ -56,8 +57,8 @@ class AdaptiveForest:
             uniform trees.
 
     Raises:
-        ValueError: several keys for a plan that pays for one tree; a tree so large that the roots
-            of its chunks are too many for one worker.
+        Refusal: a tree so large that the roots of its chunks are too many for one worker.
+        ValueError: several keys for a plan that pays for one tree.
 
     >>> from dpcore.adaptive.planner import plan_adaptive
     >>> from dpcore.privacy.budget import Budget, Measure
@@ -269,8 +270,9 @@ def _chunking(plan: AdaptivePlan, keys: int, chunk_leaves: int) -> Chunking:
     assert isinstance(plan.tree, IrregularTree)
     chunking = IrregularChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
     if chunking.branches:
-        raise ValueError(
-            f"mechanism: an adaptive tree of {plan.tree.leaves} leaves has too many chunks for one "
-            "worker above them"
+        raise Refusal(
+            "mechanism",
+            f"an adaptive tree of {plan.tree.leaves} leaves has too many chunks for one worker "
+            "above them",
         )
     return chunking

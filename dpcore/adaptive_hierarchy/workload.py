@@ -59,16 +59,24 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
     def planned(self, share: Share, terms: Terms) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
         """
         Raises:
-            Refusal: the tree is too large to decide on its nodes.
+            Refusal: the tree is too large to decide on its nodes, and nothing else is open.
+            ValueError: likewise, the share is too small or too large for its decisions.
         """
         standard = self.standard.planned(share, terms)
         assert isinstance(standard, HierarchyQuestion)
-        if self.is_open and not self._is_worth_it(standard.plan):
+        if not self.is_open:
+            return self._adaptive(standard.plan, terms)
+        try:
+            found = self._adaptive(standard.plan, terms)
+            return found if self._is_worth_it(standard.plan) else standard
+        except ValueError:  # too large a tree, or too small a budget: one that splits every node
             return standard
+
+    def _adaptive(self, split: IrregularPlan, terms: Terms) -> AdaptiveHierarchyQuestion:
         return AdaptiveHierarchyQuestion(
             name=self.name,
             domain=self.standard.domain,
-            plan=self._found(standard.plan).plan,
+            plan=self._found(split).plan,
             keys=self.keys,
             confidence=terms.confidence,
             weight=self.weight,

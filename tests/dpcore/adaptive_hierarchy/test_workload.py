@@ -1,0 +1,58 @@
+"""What is asked of adaptive hierarchies: when a tree that splits every node stands in for one."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
+from dpcore.adaptive_hierarchy.workload import AdaptiveHierarchyWorkload
+from dpcore.hierarchy.domain import HierarchyDomain
+from dpcore.hierarchy.leaves import universe_from_codes
+from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.hierarchy.workload import HierarchyWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.refusal import Refusal
+from dpcore.trees.chunks import CHUNK_LEAVES
+from tests.dpcore.adaptive_hierarchies import DOMAIN
+
+TERMS = Terms(unit=ADD_REMOVE_ROW)
+
+
+def asked(domain: HierarchyDomain, *, is_open: bool) -> AdaptiveHierarchyWorkload:
+    """Of a tree of few rows, whose nodes are better not split."""
+    standard = HierarchyWorkload(name="t", domain=domain)
+    return AdaptiveHierarchyWorkload(name="t", standard=standard, guessed_rows=3.0, is_open=is_open)
+
+
+def share(epsilon: Fraction = Fraction(1)) -> Share:
+    return Share(budget=Budget(measure=Measure.EPSILON, amount=epsilon))
+
+
+@cache
+def broad() -> HierarchyDomain:
+    """One node with more children than a chunk has leaves."""
+    codes = pa.array([f"{number:07}" for number in (*range(CHUNK_LEAVES + 1), 10**6)])
+    return HierarchyDomain(
+        universe=universe_from_codes(codes, (1, 6), levels=("group", "block")), columns=("code",)
+    )
+
+
+def test_a_tree_that_cannot_be_cut_splits_every_node_where_that_is_open() -> None:
+    assert isinstance(asked(broad(), is_open=True).planned(share(), TERMS), HierarchyQuestion)
+    with pytest.raises(Refusal, match="needs a level between") as refused:
+        asked(broad(), is_open=False).planned(share(), TERMS)
+    assert refused.value.field == "domain"
+
+
+def test_so_does_one_whose_decisions_would_have_too_much_noise() -> None:
+    for epsilon, kind in ((1, AdaptiveHierarchyQuestion), (6e-12, HierarchyQuestion)):
+        found = asked(DOMAIN, is_open=True).planned(share(Fraction(epsilon)), TERMS)
+        assert isinstance(found, kind)
+    with pytest.raises(ValueError, match="scale is"):
+        asked(DOMAIN, is_open=False).planned(share(Fraction(6e-12)), TERMS)
