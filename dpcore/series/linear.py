@@ -38,6 +38,11 @@ def check_linear(question: object) -> None:
         raise Refusal(
             "domain", "a series is of ordered trees and hierarchies, whose leaves are known"
         )
+    if not question.errors_are_known:
+        raise Refusal(
+            "mechanism",
+            "adaptive trees do not go in a series; leave out the mechanism adaptive, or the guess",
+        )
     if type(question.forest) not in (UniformForest, IrregularForest):
         raise Refusal(
             "mechanism",

@@ -357,6 +357,7 @@ def test_bad_sections_are_refused(
     [
         ({"estimation": "none"}, "a series needs estimates by least squares"),
         ({"consistency": "l1"}, "a series needs estimates by least squares"),
+        ({"mechanism": "adaptive"}, "trees[0].mechanism: adaptive trees do not go in a series"),
         (SPARSE, "trees[0].domain: a series is of ordered trees"),
         (BOX, "trees[0].domain: a series is of ordered trees and hierarchies"),
         ({"level_budgets": [0.5, 0.5], "fanouts": [16]}, "level_budgets"),
