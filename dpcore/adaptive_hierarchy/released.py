@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
 from typing import Any
@@ -28,6 +29,11 @@ from dpcore.questions.tables import NODES
 from dpcore.trees.irregular import IrregularTree
 
 Run = tuple[int, int]
+
+_BOUND = (
+    "Something lies inside a node that was not split, whose rows are taken to lie evenly in it: "
+    "the interval is a bound, from what is known of that node, and there is no standard error."
+)
 
 
 class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
@@ -58,8 +64,10 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
         return float(self._own_widths.margin(np.array(std_error**2)))
 
     def _answer(self, row: Mapping[str, Any], total: int) -> Answer:
-        if row["std_error"] is not None or self.confidence == self.question.confidence:
+        if row["std_error"] is not None:
             return super()._answer(row, total)
+        if self.confidence == self.question.confidence:
+            return replace(super()._answer(row, total), remark=_BOUND)
         level, node = int(row["level"]), int(row["node"])
         for above in range(level, int(row["ended"]), -1):
             node = int(self.question.domain.tree.parents(above, np.array([node]))[0])
@@ -67,7 +75,7 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
         high = super()._answer(held, total).ci_high
         fraction = row["count"] / total if total else None
         known = {name: row[name] for name in ("label", "estimate", "std_error", "count")}
-        return Answer(**known, ci_low=0.0, ci_high=high, fraction=fraction)
+        return Answer(**known, ci_low=0.0, ci_high=high, fraction=fraction, remark=_BOUND)
 
     def _sum_of(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
         """The count of some nodes together, of which none is below another."""
@@ -105,6 +113,7 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
             ci_high=max(ends),
             count=count,
             fraction=fraction,
+            remark=_BOUND,
         )
 
     def _ends_of(self, runs: Sequence[Run], code: int, total: int) -> tuple[float, float]:

@@ -224,6 +224,8 @@ class HierarchyTree(KnownLeavesSection):
         if self.guess is None or self.objective == "relative":
             return None
         if not isinstance(self.guess, dict) or "rows" not in self.guess:
+            if self.mechanism == ADAPTIVE:
+                raise RuleBroken("needs a section with rows", at=".guess")
             raise RuleBroken("belongs to the objective relative", at=".guess")
         rules.at(".guess", lambda each: rules.known_keys(rules.section(each), ["rows"]), self.guess)
         return float(rules.at(".guess.rows", rules.amount, self.guess["rows"]))

@@ -42,7 +42,10 @@ def ask(workspace: Workspace, *question: object) -> dict[str, Any]:
 
 def check_text(text: str, answers: list[dict[str, Any]]) -> None:
     """Check that a printed table shows the answers, one a line, and says what its intervals are."""
-    heading, *lines, note = text.splitlines()
+    remarks = list(dict.fromkeys(each["remark"] for each in answers if "remark" in each))
+    heading, *lines = text.splitlines()
+    assert lines[len(lines) - len(remarks) :] == remarks
+    *lines, note = lines[: len(lines) - len(remarks)]
     assert re.fullmatch(r"Intervals hold with [0-9.]+ % confidence, (each|all) .*\.", note)
     assert re.search(r" % interval\b", heading)
     assert len(lines) == len(answers)

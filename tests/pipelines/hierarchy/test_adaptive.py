@@ -93,6 +93,8 @@ def test_its_nodes_are_asked_for(blocks: Blocks) -> None:
         "answers"
     ]
     assert len(children) == 20 and all(child["std_error"] is None for child in children)
+    assert "remark" not in group
+    assert all("inside a node that was not split" in child["remark"] for child in children)
     assert {child["ci_high"] for child in children} == {group["ci_high"]}
     (whole,) = ask(blocks, "sum", "--tree", "people", "--paths", *[c["label"] for c in children])[
         "answers"
@@ -100,10 +102,12 @@ def test_its_nodes_are_asked_for(blocks: Blocks) -> None:
     assert whole["std_error"] == pytest.approx(group["std_error"])
     (part,) = ask(blocks, "sum", "--tree", "people", "--paths", "00", held)["answers"]
     assert part["std_error"] is None and part["ci_low"] <= part["estimate"] <= part["ci_high"]
+    assert "is a bound" in part["remark"]
     top = ask(blocks, "top", "-n", "2", "--level", "group", "--tree", "people")["answers"]
     assert top[0]["label"] == "00"
     narrow = ask(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
     assert narrow["answers"][0]["ci_high"] < group["ci_high"]
+    assert "is a bound" in narrow["answers"][0]["remark"]
 
 
 def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
@@ -196,7 +200,8 @@ ADAPTIVE = "does not go with the mechanism adaptive"
         ),
         ({"guess": {"rows": 0}}, "guess.rows: 0 must be"),
         ({"guess": {"rows": 1, "row": 2}}, "guess.row: unknown key; did you mean rows?"),
-        ({"guess": [1, 2, 3, 4]}, "guess: belongs to the objective relative"),
+        ({"guess": [1]}, "guess: needs a section with rows"),
+        ({"mechanism": None, "guess": [1]}, "guess: belongs to the objective relative"),
         ({"for": "people"}, "for: 'people' must be counts or estimates"),
         (
             {"mechanism": None, "for": "counts"},
