@@ -16,6 +16,7 @@ from pipelines.adaptive.page import adaptive_tree
 from pipelines.adaptive_hierarchy.lines import (
     adaptive_hierarchy_entry,
     adaptive_hierarchy_lines,
+    adaptive_hierarchy_target,
 )
 from pipelines.adaptive_hierarchy.page import adaptive_hierarchy_tree
 from pipelines.exponential.lines import (
@@ -133,6 +134,7 @@ KINDS: dict[str, Kind] = {
         section=None,
         plan_entry=adaptive_hierarchy_entry,
         plan_lines=adaptive_hierarchy_lines,
+        target=adaptive_hierarchy_target,
         summary_lines=hierarchy_summary,
         page=adaptive_hierarchy_tree,
         check_paths=check_asked,

@@ -10,7 +10,7 @@ from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
-from pipelines.accounting.totals import totals_entry, totals_lines
+from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
 from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
@@ -124,4 +124,5 @@ def _print_target(target: dict[str, Any] | None) -> None:
         measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
         wanted = f"{measure.value} {target[measure.value]:g}"
         wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
-        print_line(f"  for {target['rmse']:g} {target['unit']}: {wanted} for this tree alone")
+        error = with_condition(f"{target['rmse']:g} {target['unit']}", target)
+        print_line(f"  for {error}: {wanted} for this tree alone")

@@ -73,4 +73,10 @@ class Target:
         Raises:
             UserError: there is none.
         """
-        return {"rmse": self.rmse, "unit": unit, self.measure.value: float(self.amount)}
+        found: dict[str, Any] = {
+            "rmse": self.rmse,
+            "unit": unit,
+            self.measure.value: float(self.amount),
+        }
+        condition = self._workload.condition(self.question)
+        return found if condition is None else found | {"condition": condition}

@@ -8,6 +8,7 @@ that are predicted for them and never by the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
@@ -53,8 +54,13 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
             raise Refusal("guess", f"is what an {ADAPTIVE} tree is chosen by")
 
     @property
-    def error_unit(self) -> str:
-        return "rows"
+    def error_unit(self) -> str | None:
+        return None if self.guessed_rows is None else "rows"
+
+    def condition(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str | None:
+        if self.guessed_rows is None or isinstance(question, HierarchyQuestion):
+            return None
+        return f"for {self.guessed_rows:,.0f} rows, spread evenly"
 
     def planned(self, share: Share, terms: Terms) -> AdaptiveHierarchyQuestion | HierarchyQuestion:
         """
@@ -93,6 +99,11 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
 
     def of_keys(self, keys: Keys) -> AdaptiveHierarchyWorkload:
         return replace(self, keys=keys, standard=replace(self.standard, keys=keys))
+
+    def settled(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> Workload[Any]:
+        if isinstance(question, HierarchyQuestion):
+            return self.standard
+        return replace(self, is_open=False)
 
     def _found(self, split: IrregularPlan) -> Planned:
         return plan_adaptive_hierarchy(

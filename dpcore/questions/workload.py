@@ -154,6 +154,14 @@ class Workload(ABC, Generic[Asked]):
         """
         return 1.0
 
+    def condition(self, question: Asked) -> str | None:
+        """What the predicted error of a plan holds for; None where it holds whatever the data.
+
+        Args:
+            question: one of `planned`.
+        """
+        return None
+
     def of_keys(self, keys: Keys) -> Workload[Asked]:
         """The same of other keys.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcore.privacy.budget import Budget
 from dpcore.release.target import release_budget
+from pipelines.accounting.totals import condition_entry, with_condition
 from pipelines.answers.figures import significant
 from pipelines.configuration import Configuration
 from pipelines.sections.error import refusal_of
@@ -42,6 +43,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
         "trees": [
             {"name": workload.name, "wanted": errors.get(index)}
             | {"error": workload.predicted(question), "unit": workload.error_unit}
+            | condition_entry(workload, question)
             for index, (workload, question) in enumerate(
                 zip(workloads, plan.questions, strict=True)
             )
@@ -58,4 +60,5 @@ def target_lines(target: Mapping[str, Any]) -> Iterator[str]:
     yield f"for the whole release, split by {target['split']}: {budget}; predicted there:"
     for tree in target["trees"]:
         wanted = "" if tree["wanted"] is None else f" of {tree['wanted']:g} wanted"
-        yield f"  {escaped(tree['name'])}: {significant(tree['error'])}{wanted}, {tree['unit']}"
+        error = with_condition(f"{significant(tree['error'])}{wanted}, {tree['unit']}", tree)
+        yield f"  {escaped(tree['name'])}: {error}"

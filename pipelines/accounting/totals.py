@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dpcore.questions.question import Question
+from dpcore.questions.workload import Workload
 from dpcore.release.guarantee import budget_text
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
@@ -34,9 +36,21 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
                 "error": workload.predicted(question) if compares else None,
                 "unit": workload.error_unit,
             }
+            | condition_entry(workload, question)
         )
     known = [each["leaves"] * each["keys"] for each in trees if each["leaves"] and each["keys"]]
     return {"budget": budget_text(plan), "leaves": sum(known), "trees": trees}
+
+
+def condition_entry(workload: Workload[Any], question: Question) -> dict[str, str]:
+    """What a tree's predicted error holds for, where it is not whatever the data."""
+    found = workload.condition(question)
+    return {} if found is None else {"condition": found}
+
+
+def with_condition(error: str, entry: Mapping[str, Any]) -> str:
+    """The error of an entry for a person, and what it holds for."""
+    return f"{error} {entry['condition']}" if "condition" in entry else error
 
 
 def totals_lines(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -51,7 +65,9 @@ def totals_lines(entry: Mapping[str, Any]) -> Iterator[str]:
             escaped(each["name"]),
             "-" if each["leaves"] is None else f"{each['leaves']:,}",
             "-" if each["keys"] is None else f"{each['keys']:,}",
-            "-" if each["error"] is None else f"{each['error']:.4g} {each['unit']}",
+            "-"
+            if each["error"] is None
+            else with_condition(f"{each['error']:.4g} {each['unit']}", each),
         )
         for each in trees
     ]

@@ -11,7 +11,9 @@ from dpcore.adaptive_hierarchy.planner import modelled_errors
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
 from pipelines.answers.figures import significant
 from pipelines.plain.lines import UNMEASURED, key_number, times_keys
+from pipelines.target import Target
 from pipelines.terminal_text import escaped
+from pipelines.user_error import UserError
 
 
 def adaptive_hierarchy_entry(question: AdaptiveHierarchyQuestion) -> dict[str, Any]:
@@ -66,6 +68,21 @@ def adaptive_hierarchy_lines(
         title = f"{guess['rows']:,.0f} rows, spread evenly"
         yield f"    {title:<32} {_figures(guess)}; nodes end at level {guess['ends']}"
     yield "  the error inside a node that is not split depends on the data: at most its own rows"
+
+
+def adaptive_hierarchy_target(target: Target) -> dict[str, Any]:
+    """The budget of one adaptive hierarchy alone at which its counts are this far off, if the guess
+    of its rows holds.
+
+    Raises:
+        UserError: there is no guess, or no such budget.
+    """
+    if target.question.guessed_rows is None:
+        raise UserError(
+            f"--target-error: {target.place} is an adaptive tree, whose error depends on the data; "
+            "give it a guess with rows, or split every node (mechanism: tree)"
+        )
+    return target.found()
 
 
 def _figures(predicted: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpcore.adaptive_hierarchy.workload import AdaptiveHierarchyWorkload
 from dpcore.hierarchy.entry import hierarchy_levels_of
 from dpcore.hierarchy.question import LEAST_SQUARES, NONE, HierarchyQuestion
 from dpcore.hierarchy.released import ReleasedHierarchy
@@ -58,9 +57,7 @@ def hierarchy_target(target: Target) -> dict[str, Any]:
     Raises:
         UserError: it is for other errors, or there is none.
     """
-    workload = target.section.workload()
-    if isinstance(workload, AdaptiveHierarchyWorkload):
-        workload = workload.standard
+    workload = target.section.workload().settled(target.question)
     assert isinstance(workload, HierarchyWorkload)
     if workload.objective is not None:
         raise UserError("--target-error: is for errors in rows, not for the objective relative")

@@ -221,3 +221,25 @@ def test_refusals(blocks: Blocks, changes: dict[str, Any], sentence: str) -> Non
     with pytest.raises(ConfigurationError) as refused:
         planned(blocks, ADD, **changes)
     assert str(refused.value).startswith(f"a.yaml: trees[0].{sentence}")
+
+
+def test_errors_are_predicted_for_the_guess_or_not_at_all(blocks: Blocks) -> None:
+    def told(tree: dict[str, Any], *options: str, split: str = "weights") -> Any:
+        def change(settings: dict[str, Any]) -> None:
+            settings["trees"] = [blocks.tree | tree, blocks.tree | {"name": "b", **tree}]
+            settings["privacy"] = settings["privacy"] | {"split": split}
+
+        return blocks.run("plan", blocks.configure(change), *options)
+
+    guessed = told({"guess": GUESS}, "--target-error", "people=3", split="least_error")
+    assert guessed.code == 0, guessed.err
+    for words in ("in all: ", "for 3 rows for 700 rows, spread evenly: epsilon", "predicted there"):
+        assert words in guessed.out
+    assert guessed.out.count(" rows for 700 rows, spread evenly") == 5
+    without = told({})
+    last = without.out.splitlines()[-1]
+    assert without.code == 0 and last.split() == ["b", "480", "1", "-"]
+    refused = told({}, "--target-error", "people=3")
+    assert refused.code == 2 and "depends on the data; give it a guess with rows" in refused.err
+    refused = told({}, split="equal_errors")
+    assert refused.code == 2 and "needs a predicted error of every tree" in refused.err
