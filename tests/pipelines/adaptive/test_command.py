@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from dpcore.release.guarantee import checksum_of
 from tests.pipelines.conftest import Workspace
 
 TREE: dict[str, Any] = {
@@ -96,3 +100,26 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
     assert "planned, whatever the data" in planned(1).out
     none = planned(1e-12)
     assert none.code == 2 and "cannot be planned with its share of the budget" in none.err
+
+
+def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:
+    """They share a table, of which every row follows from the specification."""
+    kinds = ("adaptive", "planned", "exponential")
+    trees = [TREE | {"name": kind, "mechanism": kind} for kind in kinds]
+    assert workspace.release(changed(*trees)).code == 0
+    assert workspace.run("verify", workspace.output).code == 0
+    path = workspace.output / "quantiles.parquet"
+    table = pq.read_table(path)
+    assert table["tree"].to_pylist() == [kind for kind in kinds for _ in TREE["quantiles"]]
+    place = table.schema.get_field_index("q")
+    for row in range(len(table)):
+        q = table["q"].to_numpy().copy()
+        q[row] += 0.01
+        pq.write_table(table.set_column(place, "q", pa.array(q)), path)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        manifest = json.loads((workspace.output / "manifest.json").read_text())
+        manifest["files"][path.name] = found
+        manifest["checksum"] = checksum_of(manifest)
+        (workspace.output / "manifest.json").write_text(json.dumps(manifest))
+        refused = workspace.run("verify", workspace.output)
+        assert refused.code == 2 and "q is not that of the specification" in refused.err
