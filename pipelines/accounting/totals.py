@@ -42,7 +42,7 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
     return {"budget": budget_text(plan), "leaves": sum(known), "trees": trees}
 
 
-def condition_entry(workload: Workload[Any], question: Question) -> dict[str, str]:
+def condition_entry(workload: Workload[Any], question: Question) -> dict[str, Any]:
     """What a tree's predicted error holds for, where it is not whatever the data."""
     found = workload.condition(question)
     return {} if found is None else {"condition": found}
