@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 # The largest denominators of parts: ranks times them fit in 64 bits, with steps inside a cell.
-_LARGEST_LAST, _LARGEST = 2**20, 2**16
+_LARGEST_LAST, LARGEST_OF_PLACES = 2**20, 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def _between(
     lower = _between(quantiles, start, middle, low, own)
     upper = _between(quantiles, middle + 1, stop, own, high)
     sides = [side.height for side in (lower, upper) if side is not None]
-    largest = _LARGEST if sides else _LARGEST_LAST
+    largest = LARGEST_OF_PLACES if sides else _LARGEST_LAST
     return Rank(
         place=middle,
         part=((own - low) / (high - low)).limit_denominator(largest),
