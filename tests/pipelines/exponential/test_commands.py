@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.command import main
+from tests.optional import table_library
 
 CONFIGURATION = """
 release: ages
@@ -73,3 +75,28 @@ def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFix
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
     page = Path("out", "report.html").read_text()
     assert "Rank off by at most" in page and "No CDF and no counts are released" in page
+
+
+def made(tree: str = "quantiles: [0.5, 0.25, 0.75]") -> None:
+    assert main(["keygen", "release.key"]) == 0
+    assert main(["release", write(tree=tree)]) == 0
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "delta", "iceberg"])
+def test_what_is_exported_are_the_quantiles_alone(
+    format: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--to", format, "--into", "lake"]
+    if format in ("delta", "iceberg"):
+        table_library({"delta": "deltalake", "iceberg": "pyiceberg.catalog"}[format])
+    if format == "iceberg":
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{Path.cwd()}/catalog.db")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{Path.cwd()}")
+        options += ["--catalog", "lake"]
+    made()
+    capsys.readouterr()
+    assert main(["export", "out", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": True}
+    assert main(["export", "out", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": False}
