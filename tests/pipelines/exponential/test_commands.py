@@ -100,3 +100,13 @@ def test_what_is_exported_are_the_quantiles_alone(
     assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": True}
     assert main(["export", "out", *options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": False}
+
+
+def test_a_page_of_some_of_many_quantiles_has_no_headline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a median that is not among them."""
+    monkeypatch.setattr("pipelines.exponential.page.MAX_QUANTILES", 24)
+    made(f"quantiles: [{', '.join(f'{each / 100:g}' for each in range(10, 60))}]")
+    page = Path("out", "report.html").read_text()
+    assert "median of age" not in page and "0.33" in page and "0.34" not in page
