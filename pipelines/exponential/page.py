@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import WORDS, ExponentialQuestion, choices_of
-from pipelines.answers.figures import column_value
-from pipelines.exponential.lines import margin_text
+from pipelines.answers.figures import column_value, rank_margin
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
@@ -76,7 +75,7 @@ def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
         rows.append(
             [
                 f"{choice['q']:.6g}",
-                margin_text(margin),
+                rank_margin(*margin),
                 str(choice["among"]),
                 str(choice["law"]),
             ]
