@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from dpcore.questions.released import Answer
 from pipelines.answers.figures import (
@@ -38,7 +39,7 @@ class Told:
     """
 
     before: Mapping[str, object]
-    answer: Answer | Mapping[str, object]
+    answer: Answer | Mapping[str, Any]
     noun: str = "node"
     bounded: bool = False
 
