@@ -227,6 +227,8 @@ def _print(told: Sequence[Told], confidence: float, chosen: argparse.Namespace) 
     together = getattr(chosen, "simultaneous", False)
     held = "all values together" if together else "each by itself"
     half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
-    print_line(f"{half}Intervals hold with {100 * confidence:g} % confidence, {held}.")
+    margins = told[0].has_rank_margin
+    what = "Ranks are off by no more than their margins" if margins else "Intervals hold"
+    print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
     for remark in remarks_of(told):
         print_line(remark)

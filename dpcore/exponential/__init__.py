@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "better": ("is_better",),
-    "margins": ("Margin", "rank_errors", "root_mean_square"),
+    "margins": ("rank_errors", "root_mean_square"),
     "question": (
         "ExponentialQuestion",
         "WORDS",

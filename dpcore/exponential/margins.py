@@ -10,8 +10,9 @@ cell that was chosen for it. With n rows in all, K cells and the rate g of a cho
               half a row, since sides have whole numbers of rows.
 
 Between two chosen places, off by e and e', the q-quantile wants a rank that is off by (1 - q) e +
-q e'. The margins of a path each hold with their part of the probability, so all do together. The
-ranks of a cell are no further than those of a place in it.
+q e', and by what its rounded part misses (`Rank.missed`). The margins of a path each hold with
+their part of the probability, so all do together. The ranks of a cell are no further than those of
+a place in it.
 
 Where rows lie densely a choice is off by a two-sided exponential law of rate g: a standard
 deviation of sqrt(2) / g, along a path by the same sums. The model has this; it is less where cells
@@ -66,7 +67,8 @@ def _along(plan: ExponentialPlan, path: tuple[Rank, ...], failure: float) -> Mar
     for rank in path:
         part = float(rank.part)
         shifted = Margin(*((1 - part) * a + part * b for a, b in zip(low, high, strict=True)))
-        wanted = Margin(shifted.rows + _own(plan, rank, failure), shifted.share)
+        own, missed = _own(plan, rank, failure), float(rank.missed)
+        wanted = Margin(shifted.rows + own, shifted.share + missed)
         bound = Margin(wanted.rows + 0.5, wanted.share + 1 / (2 * PLACES))
         low, high = _beside(rank, path, bound, (low, high))
     return wanted

@@ -30,8 +30,8 @@ from dpcore.noise.randomness import RandomStream
 DOUBLINGS, LEVELS = 12, 2
 STEPS = 2**DOUBLINGS
 PLACES = STEPS**LEVELS
-# Distances beyond fit in no 64 bits, and weigh nothing: a rate is at least 2^-20 a row.
-_LARGEST = 2**62
+# Distances beyond fit in no 64 bits, and weigh nothing beside FLOOR: by the least rate of a plan.
+LARGEST = 2**62
 
 
 def chosen_place(
@@ -91,7 +91,7 @@ def _parts(turns: tuple[Weights, ...], turn: int, start: int, rows: int) -> Floa
     """
     starts = [STEPS * start + part * rows for part in range(STEPS)]
     outside = [max(each, -each - rows, 0) for each in starts]
-    clipped = np.array([min(each, _LARGEST) for each in outside], np.int64)
+    clipped = np.array([min(each, LARGEST) for each in outside], np.int64)
     found: Floats = turns[turn].at(clipped) * _below(turns, turn, np.array([rows], np.int64))
     if turn < LEVELS:
         for part, begin in enumerate(starts):

@@ -16,9 +16,12 @@ parallel composition.
               v, sums of squares at most v^2. So what it loses along all paths is at most what all
               its rows would lose along the costliest.
 
-Weights are off by `weights.ERROR` of themselves, which is as if distances were off by that / rate:
-losses rise by at most 4 ERROR (1 + ERROR) < SLACK, in each part that a unit has rows in, of which
-each has a range of 1 or more.
+Weights are off by `weights.ERROR` of themselves. Those of places with `FLOOR` are off by as much
+again where distances are clipped (`_LEAST_RATE`): by 2 ERROR. A choice of a cell is one quotient of
+a weight and a sum of weights, one of a place three: of its cell, its run, and itself. A mean is
+taken anew in the turn below it, so nothing cancels: six numbers are off, by 12 ERROR together, and
+as many of the neighbour. Losses rise by at most 24 ERROR (1 + 2^-20) < 32 ERROR = SLACK, in each
+part that a unit has rows in, of which each has a range of 1 or more.
 
 Source: McSherry and Talwar 2007; McKenna and Sheldon 2020, theorem 1; Cesar and Rogers, "Bounding,
 Concentrating, and Truncating", ALT 2021, lemma 3.4; Kaplan, Schnapp, Stemmer 2022.
@@ -41,8 +44,10 @@ from dpcore.trees.uniform import Tree
 
 # What a choice costs more, because weights are rounded.
 SLACK = Fraction(1, 2**27)
-# The least rate: ranks fit in 64 bits where weights still fall.
-_LEAST_RATE = Fraction(1, 2**20)
+# The least rate. Distances are clipped at 2^62 (`places.LARGEST`), in units of which at most 2^16
+# (the largest scale of a place) times 2^24 (`places.PLACES`) are a row: at 2^22 rows. By this rate
+# what lies beyond weighs less than exp(-2^6) < 2^-92 = ERROR FLOOR: FLOOR plus it is off by ERROR.
+_LEAST_RATE = Fraction(1, 2**16)
 _ROOT_BITS = 64
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-# The largest denominators of parts: ranks times them fit in 64 bits, with steps inside a cell.
-_LARGEST_LAST, _LARGEST = 2**20, 2**16
+# The largest denominators of parts. Of last ones 2^40 rows times them fit in 64 bits; of places
+# distances do up to where they weigh nothing (`dpcore.exponential.plan`).
+_LARGEST_LAST, LARGEST_OF_PLACES = 2**22, 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,15 @@ class Rank:
 
     Attributes:
         place: of the quantile among all, in rising order.
-        part: of the rows between that lie below it.
+        part: of the rows between that lie below it, as near to the exact one as denominators allow.
+        missed: the share of all rows by which its rank is thus off.
         lower, upper: what is chosen among the rows below it, and above it.
         height: how many choices the longest path down from here has, this one with it.
     """
 
     place: int
     part: Fraction
+    missed: Fraction
     lower: Rank | None
     upper: Rank | None
     height: int
@@ -75,10 +78,12 @@ def _between(
     lower = _between(quantiles, start, middle, low, own)
     upper = _between(quantiles, middle + 1, stop, own, high)
     sides = [side.height for side in (lower, upper) if side is not None]
-    largest = _LARGEST if sides else _LARGEST_LAST
+    largest = LARGEST_OF_PLACES if sides else _LARGEST_LAST
+    part = ((own - low) / (high - low)).limit_denominator(largest)
     return Rank(
         place=middle,
-        part=((own - low) / (high - low)).limit_denominator(largest),
+        part=part,
+        missed=abs(low + part * (high - low) - own),
         lower=lower,
         upper=upper,
         height=1 + max(sides, default=0),

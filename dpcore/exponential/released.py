@@ -58,7 +58,8 @@ class ReleasedQuantiles(Released):
         return rows
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """One of the quantiles that were asked for."""
+        """One of the quantiles that were asked for, and by how many rows and what share of all
+        rows its rank is off at most, with the tree's confidence."""
         rows = self.quantiles(key)
         try:
             place = list(map(exact_quantile, self.question.quantiles)).index(
@@ -70,7 +71,12 @@ class ReleasedQuantiles(Released):
                 f"quantile: of tree {self._name} the exponential mechanism released those of "
                 f"{told} alone, not {quantile}"
             ) from None
-        return dict(rows[place])
+        margin = self.question.rank_margins[place]
+        return rows[place] | {"rank_rows": margin.rows, "rank_share": margin.share}
+
+    @property
+    def told_quantiles(self) -> tuple[float, ...]:
+        return self.question.quantiles
 
     def _without_counts(self, asked: str) -> ValueError:
         return ValueError(

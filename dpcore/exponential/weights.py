@@ -8,8 +8,9 @@ point is used, except that of sums `math.fsum`, which rounds correctly too.
 
     ERROR   a table's entry is off by less than 2^-52 of itself, and a weight is a product of at
             most 62 entries: by less than 2^-45. The 2^i-th power of one, i < 12, by less than
-            2^(i - 45) (1 + 2^-20), so a product of 12 halves of 1 + power by less than 2^-32, and
-            a weight times two of these by less than 2^-30.
+            2^(i - 45) (1 + 2^-20), and half of 1 + power by half of that at most, since a power is
+            at most 1. So a product of 12 of these is off by less than 2^-34, and a weight times two
+            of them, also in a mean of such, by less than 2^-32.
 
 A product below 2^-1022 loses digits, or is 0: no weight is used by itself, but beside `FLOOR`.
 """
@@ -26,7 +27,7 @@ from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
 
 # How far a weight is from the exponential, in relative terms.
-ERROR = Fraction(1, 2**30)
+ERROR = Fraction(1, 2**32)
 # The least weight: what is far from the wanted rank is no likelier than this, beside 1.
 FLOOR = 2.0**-60
 # A power is enclosed with so many bits more than a float64 has.

@@ -31,6 +31,14 @@ _NEAREST = 0.4, 0.6
 # Products of whole numbers are exact in floating point below this.
 _EXACT = 2**53
 _DIGITS = 4
+ANOTHER_MATRIX = (
+    "strategy: this machine makes another matrix of the weights than the plan has: use one with "
+    "the NumPy and the linear algebra of the machine that made the plan"
+)
+
+
+class MatrixError(ValueError):
+    """This machine makes another matrix than the plan has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +53,7 @@ class DenseStrategy(Strategy):
         digest: of the matrix, in hexadecimal.
 
     Raises:
-        ValueError: (when it is used) the matrix is not the one of the digest.
+        MatrixError: (when it is used) the matrix is not the one of the digest.
 
     >>> one = dense_strategy(Read(kind="cdf"), (1.0, 1.0))
     >>> one.dense().tolist()
@@ -181,7 +189,7 @@ def _matrix(strategy: DenseStrategy) -> _Matrix:
     scaled = _scaled(strategy.read, strategy.weights, strategy.scale)
     entries = _rounded(scaled, strategy.threshold)
     if _digest(entries) != strategy.digest:
-        raise ValueError("strategy: this machine makes another matrix of the weights than the plan")
+        raise MatrixError(ANOTHER_MATRIX)
     return _Matrix(entries)
 
 

@@ -268,6 +268,11 @@ class Released(ABC):
         raise self._has_no_order("quantile")
 
     @property
+    def told_quantiles(self) -> tuple[float, ...] | None:
+        """Those that alone can be asked for, with margins of their ranks; None: any."""
+        return None
+
+    @property
     def _name(self) -> str:
         return str(self.question.name)
 

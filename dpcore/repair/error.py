@@ -24,7 +24,7 @@ from dpcore.uniform.setting import TreeSetting
 # Pairs of boundaries of a prediction, and the numbers that one histogram's may draw at most.
 _PREDICTED_PAIRS = 1024
 _MOST_DRAWS = 2**22
-_FEWEST_PAIRS = 64
+FEWEST_PAIRS = 64
 # Without a guess: so many rows, in units of the scale of a count's noise at the whole budget.
 _ASSUMED_SCALES = 10_000
 
@@ -63,7 +63,7 @@ def assumed_rows(setting: TreeSetting) -> int:
 
 def can_be_simulated(plan: TreePlan) -> bool:
     """Whether no node has too many children to draw them along paths."""
-    return 2 * _FEWEST_PAIRS * sum(plan.tree.fanouts) <= _MOST_DRAWS and plan.tree.height > 0
+    return 2 * FEWEST_PAIRS * sum(plan.tree.fanouts) <= _MOST_DRAWS and plan.tree.height > 0
 
 
 @lru_cache(maxsize=1024)

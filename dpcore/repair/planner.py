@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpcore.repair.error import can_be_simulated, count_error
+from dpcore.repair.error import FEWEST_PAIRS, can_be_simulated, count_error
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import Objective
 from dpcore.uniform.plan import TreePlan
@@ -40,6 +40,9 @@ _LARGEST_FANOUT = 256
 # Pairs of boundaries that compare all plans, and those that compare the best few.
 _SEARCHED_PAIRS, _JUDGED_PAIRS = 96, 512
 _JUDGED = 6
+# Of a shape that is given: so many numbers are drawn for a histogram at most, of wide nodes for
+# fewer pairs. Of those for which even the fewest would take more nothing is searched.
+_SEARCHED_DRAWS = 2**19
 # By what a level's share is multiplied and divided, one round each.
 _STEPS = (1.5, 1.25)
 _REFINED_HEIGHT = 6
@@ -61,11 +64,14 @@ def plan_for_counts(
 
     Returns:
         A plan of the same setting; ``best`` where no other is better by 1 %, or where its nodes
-        have too many children to simulate it.
+        have too many children to simulate it, or to simulate many plans of a shape that is given.
     """
     if not can_be_simulated(best):
         return best
-    search = _Search(setting=best.setting, objective=objective, rows=rows)
+    most = _SEARCHED_DRAWS // (2 * sum(best.tree.fanouts)) if fixed_shape else 2 * _JUDGED_PAIRS
+    if most < FEWEST_PAIRS:
+        return best
+    search = _Search(setting=best.setting, objective=objective, rows=rows, pairs=most)
     shapes = [best.tree.fanouts] if fixed_shape else list(_equal_shapes(best.tree.leaves))
     ranked = sorted(
         (plan for shape in shapes for plan in search.tilted(shape)),
@@ -91,15 +97,17 @@ def _equal_shapes(leaves: int) -> Iterator[Fanouts]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What is wanted of a plan."""
+    """What is wanted of a plan, judged by no more than so many pairs of boundaries."""
 
     setting: TreeSetting
     objective: Objective
     rows: int
+    pairs: int
 
     def error(self, plan: TreePlan, pairs: int) -> float:
         """To four digits, so that the last bits of a machine decide nothing."""
-        return float(f"{count_error(plan, self.objective, self.rows, pairs).typical:.3e}")
+        error = count_error(plan, self.objective, self.rows, min(pairs, self.pairs))
+        return float(f"{error.typical:.3e}")
 
     def tilted(self, fanouts: Fanouts) -> Iterator[TreePlan]:
         """The plans of a shape that give higher levels more."""

@@ -137,6 +137,16 @@ def _narrower_side(value: float | None, low: float | None, high: float | None) -
     return min(sides) / 2 if sides else None
 
 
+def rank_margin(rows: float, share: float) -> str:
+    """How far off a rank is at most: so many rows, and such a share of all.
+
+    >>> rank_margin(33.52, 0.0), rank_margin(94.328, 2.6443e-06)
+    ('33.52 rows', '94.33 rows and one of every 378,171')
+    """
+    of_all = f" and one of every {math.floor(1 / share):,}" if share else ""
+    return f"{significant(rows)} rows{of_all}"
+
+
 def significant(value: float, digits: int = 4) -> str:
     """A number without an error of its own, to some digits.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from dpcore.questions.released import Answer
 from pipelines.answers.figures import (
@@ -12,6 +13,7 @@ from pipelines.answers.figures import (
     error_figure,
     figure,
     interval,
+    rank_margin,
     share,
     with_margin,
 )
@@ -19,6 +21,8 @@ from pipelines.answers.table import Column, Table
 
 # What a program is told of the interval of a value.
 _VALUE = ("value", "ci_low", "ci_high")
+# What is told of how far off a rank is, where that is known instead.
+_MARGIN = ("rank_rows", "rank_share")
 # What the root is called, whose path is empty.
 _ROOT = "(all)"
 
@@ -35,7 +39,7 @@ class Told:
     """
 
     before: Mapping[str, object]
-    answer: Answer | Mapping[str, object]
+    answer: Answer | Mapping[str, Any]
     noun: str = "node"
     bounded: bool = False
 
@@ -45,6 +49,11 @@ class Told:
         if not isinstance(self.answer, Answer) or self.answer.asked is None:
             return None
         return self.answer.asked, self.answer.label
+
+    @property
+    def has_rank_margin(self) -> bool:
+        """Whether it tells how far off a rank is, and no interval."""
+        return not isinstance(self.answer, Answer) and _MARGIN[0] in self.answer
 
     def to_program(self) -> dict[str, object]:
         """All that is known, by name: numbers in full, None for what is not known."""
@@ -131,23 +140,32 @@ def _cell(told: Told) -> str:
         return with_margin(shown, answer.ci_low, answer.ci_high)
     row = _quantile(answer)
     value, span = column_value(*(row[name] for name in _VALUE))
-    return f"{value} [{span}]"
+    return value if told.has_rank_margin else f"{value} [{span}]"
 
 
 def _quantile_columns(answers: Sequence[Told], within: str) -> list[Column]:
     rows = [_quantile(each.answer) for each in answers if not isinstance(each.answer, Answer)]
     shown = [column_value(*(row[name] for name in _VALUE)) for row in rows]
-    return [
+    columns = [
         Column("quantile", [f"{row['q']:g}" for row in rows]),
         Column("value", [value for value, _ in shown]),
-        Column(within, [span for _, span in shown]),
     ]
+    if not answers[0].has_rank_margin:
+        return [*columns, Column(within, [span for _, span in shown])]
+    margins = [
+        rank_margin(*(each.answer[name] for name in _MARGIN))
+        for each in answers
+        if not isinstance(each.answer, Answer)
+    ]
+    return [*columns, Column("rank within", margins)]
 
 
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
     """The numbers where the domain's values are numbers, else the texts."""
     numeric = any(row[name] is not None for name in _VALUE)
-    return {"q": row["q"]} | {name: row[name if numeric else f"{name}_text"] for name in _VALUE}
+    values = {name: row[name if numeric else f"{name}_text"] for name in _VALUE}
+    margin = {name: _known(row[name]) for name in _MARGIN if name in row}
+    return {"q": row["q"]} | values | margin
 
 
 def _known(value: object) -> object:

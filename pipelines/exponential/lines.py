@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpcore.exponential.margins import Margin, rank_errors, root_mean_square
+from dpcore.exponential.margins import rank_errors, root_mean_square
 from dpcore.exponential.question import ExponentialQuestion, choices_of
 from dpcore.exponential.released import ReleasedQuantiles
-from pipelines.answers.figures import column_value, significant
+from pipelines.answers.figures import column_value, rank_margin, significant
 from pipelines.plain.lines import KEYS_SHOWN, key_number, times_keys
 from pipelines.terminal_text import escaped
 
@@ -50,23 +49,17 @@ def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -
         f"mechanism, no CDF{times_keys(question)}"
     )
     for each in entry["quantiles"]:
-        margin = Margin(**each["rank_margin"])
+        margin = rank_margin(**each["rank_margin"])
         yield (
             f"  {100 * each['q']:>6g} %  {measure} {float(Fraction(each[measure])):.4f} among "
             f"{each['among']}: rank off by {significant(each['rank_error'])} rows,"
         )
-        yield f"            with {confidence} by at most {margin_text(margin)}"
+        yield f"            with {confidence} by at most {margin}"
     yield (
         "  The first number is a standard deviation where rows lie densely: less where cells hold "
         "many"
     )
     yield "  rows each, more where few are spread over many cells. The second holds for any data."
-
-
-def margin_text(margin: Margin) -> str:
-    """How far off a rank is at most."""
-    share = f" and one of every {math.floor(1 / margin.share):,}" if margin.share else ""
-    return f"{significant(margin.rows)} rows{share}"
 
 
 def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
@@ -82,7 +75,7 @@ def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
         name = "" if label is None else f"{escaped(label):<8}"
         for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
             value, _ = column_value(_value(row), None, None)
-            off = f"its rank within {margin_text(margin)}"
+            off = f"its rank within {rank_margin(*margin)}"
             yield f"  {name}{100 * row['q']:>6g} %  {escaped(value):>10}  {off}"
             name = " " * len(name)
     if question.key_count > shown:

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.exponential.question import WORDS, ExponentialQuestion, choices_of
-from pipelines.answers.figures import column_value
-from pipelines.exponential.lines import margin_text
+from pipelines.answers.figures import column_value, rank_margin
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
 from pipelines.page.numbers import percent
@@ -76,7 +75,7 @@ def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
         rows.append(
             [
                 f"{choice['q']:.6g}",
-                margin_text(margin),
+                rank_margin(*margin),
                 str(choice["among"]),
                 str(choice["law"]),
             ]
@@ -85,10 +84,10 @@ def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
 
 
 def _headline(question: ExponentialQuestion, of_key: list[list[str]]) -> Headline | None:
-    """The median, or else the first quantile; of keys none."""
-    if question.keys is not None:
-        return None
+    """The median, or else the first quantile; of keys none, nor of a median that is cut off."""
     place = question.quantiles.index(0.5) if 0.5 in question.quantiles else 0
+    if question.keys is not None or place >= len(of_key[0]):
+        return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
     return Headline(figure=of_key[0][place], label=f"{name} of {column}")

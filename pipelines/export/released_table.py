@@ -44,6 +44,11 @@ class ReleasedTable:
         return str(self.folder.manifest[CHECKSUM])
 
     @property
+    def has_rows(self) -> bool:
+        """Whether there is anything in it: of nodes alone where a tree releases any."""
+        return next(self.batches(), None) is not None
+
+    @property
     def schema(self) -> pa.Schema:
         """Of its rows."""
         return next(self.batches()).schema
@@ -73,7 +78,7 @@ class ReleasedTable:
 
 
 def released_tables(folder: ReleaseFolder) -> list[ReleasedTable]:
-    """The tables of a release. What a run of a series carries on is none.
+    """The tables of a release that have rows. What a run of a series carries on is none.
 
     Args:
         folder: of the release.
@@ -86,7 +91,7 @@ def released_tables(folder: ReleaseFolder) -> list[ReleasedTable]:
     ]
     if folder.quantiles() is not None:
         found.append(ReleasedTable(folder=folder, tree="", kind=_QUANTILES))
-    return found
+    return [table for table in found if table.has_rows]
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -38,6 +38,7 @@ def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
+    from dpcore.factorised.dense import MatrixError
     from pipelines.release_folder import FolderError
     from pipelines.sections.error import ConfigurationError
     from pipelines.user_error import UserError
@@ -48,7 +49,7 @@ def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome
         return _told(error.sentence, error.again)
     if isinstance(error, FolderError):
         return _told(str(error), error.again)
-    if isinstance(error, (UserError, ConfigurationError)):
+    if isinstance(error, (UserError, ConfigurationError, MatrixError)):
         return _told(str(error), again=False)
     if is_no_memory(error):
         return _told(NO_MEMORY, again=True)

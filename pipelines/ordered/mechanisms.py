@@ -215,10 +215,12 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "factorised": Mechanism(
         factorised,
         refused={
+            "objective": "the mechanism factorised is planned for CDF, quantiles and ranges alone",
             **dict.fromkeys(("fanouts", "level_weights", *_OF_LEVELS), _NO_LEVELS),
             "guess": "the mechanism factorised is planned for data that may lie anywhere",
             "read_as": "the mechanism factorised has one plan for counts and estimates",
         },
+        allowed={"objective": ("cdf", "quantiles", "ranges")},
     ),
 }
 

@@ -110,16 +110,20 @@ class TreeAnswers:
             ],
         )
 
-    def quantiles(self, quantiles: Any = _DECILES, *, key: object = None) -> Answers:
+    def quantiles(self, quantiles: Any = None, *, key: object = None) -> Answers:
         """Values below which parts of the rows lie, each with the interval for the true one.
 
         Args:
-            quantiles: one between 0 and 1, or several.
+            quantiles: one between 0 and 1, or several; None: the deciles, or of a tree of quantiles
+                alone those that it has.
             key: of a tree with keys; None: all.
 
         Raises:
-            Error: the tree has no order or no such key, or they are not between 0 and 1.
+            Error: the tree has no order or no such key or quantile, or they are not between 0 and
+                1.
         """
+        if quantiles is None:
+            quantiles = self._tree.told_quantiles or _DECILES
         rows = [
             named | _numeric(found)
             for named, label in self._keys_asked(key)
@@ -248,6 +252,8 @@ class TreeAnswers:
     def _whole(self, kind: str, key: object, columns: Sequence[str]) -> Answers:
         """A released table of the tree."""
         question = self._tree.question
+        if self._tree.told_quantiles is not None:
+            raise Error(f"{kind}: tree {self.name} {self._tree.unordered}")
         parts = [part for part in question.parts() if part.kind == kind]
         if not parts:
             raise Error(f"{kind}: tree {self.name} was released without this table; ask at values")

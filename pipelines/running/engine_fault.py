@@ -11,6 +11,7 @@ import re
 
 import grpc
 
+from dpcore.factorised.dense import ANOTHER_MATRIX
 from pipelines.faults.outcome import NO_MEMORY
 from transforms.errors import InputError, ReleaseError, error_in
 from transforms.passing import errors_within, is_no_memory
@@ -33,6 +34,8 @@ def engine_fault(error: Exception, *, remote: bool) -> ReleaseError | None:
     found = error_in(text)
     if found is not None:
         return found
+    if ANOTHER_MATRIX in text:
+        return InputError(ANOTHER_MATRIX)
     if is_no_memory(error) or "OutOfMemoryError" in text:
         return InputError(NO_MEMORY, again=True)
     if _NO_SPACE.search(text):

@@ -103,6 +103,30 @@ def test_margins_hold(shape: str) -> None:
     assert misses < 18
 
 
+@pytest.mark.parametrize(
+    "told", [("0.5", "0.99999", "0.999999"), ("0.000005", "0.5", "0.9"), ("0.0000004",), ("1e-7",)]
+)
+def test_margins_hold_of_quantiles_beyond_the_denominators(told: tuple[str, ...]) -> None:
+    """Of 10^9 rows, a cell of nearly all in the middle of others with one row each."""
+    cells, rows = 100_000, 10**9
+    counts = np.ones(cells, np.int64)
+    counts[cells // 2] = rows - cells + 1
+    quantiles = tuple(map(Fraction, told))
+    plan = plan_of(cells, quantiles, Fraction(1))
+    allowed = [margin.rows + margin.share * rows for margin in margins(plan, 0.95)]
+    found = [
+        ranks_off(counts, quantiles, chosen_quantiles(counts, plan, public_stream("few", n)).cells)
+        for n in range(20)
+    ]
+    assert np.mean(np.array(found) <= allowed, axis=0).min() >= 0.95
+
+
+def test_what_a_rounded_part_misses_is_in_its_margin() -> None:
+    for told, missed in (("1e-7", 1e-7), ("4e-7", 0.0), ("0.3", 0.0)):
+        plan = plan_of(100, (Fraction(told),), Fraction(1))
+        assert margins(plan, 0.95)[0].share == missed
+
+
 def test_no_rows_give_quantiles_all_the_same() -> None:
     found = chosen_quantiles(np.zeros(5, np.int64), plan_of(5, NINE, Fraction(1)), public_stream(1))
     assert len(found.cells) == 9

@@ -16,11 +16,15 @@ import pytest
 from dpcore.exponential import choosing
 from dpcore.exponential import plan as planning
 from dpcore.exponential.choosing import _Part, _sides
-from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.places import LARGEST, PLACES
+from dpcore.exponential.plan import _LEAST_RATE, SLACK, ExponentialPlan
+from dpcore.exponential.ranks import LARGEST_OF_PLACES
+from dpcore.exponential.weights import ERROR, FLOOR
 from dpcore.noise.randomness import RandomStream
 from dpcore.privacy.budget import Budget, Measure, Neighbors
 from dpcore.privacy.sensitivity import rank_sensitivity
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dpcore.refusal import Refusal
 from tests.dpcore.exponential.enumerated_law import Law, enumerated_law
 
 CELLS, MOST_ROWS = 3, 4
@@ -193,6 +197,18 @@ def test_places_in_two_turns_lose_no_more() -> None:
     law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan, levels=2))
     pairs = [pair for pair in neighbours(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
     assert max(largest_loss(law(one), law(two)) for one, two in pairs) <= 2
+
+
+def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() -> None:
+    """A unit of 2^20 rows beside cells of 2^36 rows would lose more than the choice's epsilon."""
+    quantiles = (Fraction("0.25"), Fraction("0.49999"), Fraction("0.75"))
+    unit = replace(PAIR, rows=2**20)
+    with pytest.raises(Refusal, match="too small for the exponential mechanism"):
+        plan_of(quantiles, unit, Measure.EPSILON, Fraction(4))
+    rows = LARGEST // (LARGEST_OF_PLACES * PLACES)
+    assert math.exp(-_LEAST_RATE * rows) < FLOOR * ERROR
+    # Six numbers of two data sets, each off by a weight's error and that of the clip.
+    assert 2 * 6 * 2 * ERROR * (1 + Fraction(1, 2**20)) < SLACK
 
 
 @pytest.mark.parametrize("numerator", [1, 333, 500, 999])

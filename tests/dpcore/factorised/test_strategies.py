@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.dense import DenseStrategy
+from dpcore.factorised.dense import DenseStrategy, MatrixError
 from dpcore.factorised.planner import MOST_LEAVES, best_strategy, plan_strategy, told_tree
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategies import strategy_from_spec
@@ -90,7 +90,7 @@ def test_a_specification_gives_the_same_matrix(strategy: Strategy) -> None:
 def test_another_matrix_than_planned_is_refused() -> None:
     """As a machine would make whose arithmetic is off."""
     one = best_strategy(20, CDF)
-    with pytest.raises(ValueError, match="another matrix"):
+    with pytest.raises(MatrixError, match="another matrix"):
         replace(one, threshold=one.threshold + 0.05).dense()
 
 

@@ -16,7 +16,8 @@ import pytest
 from dpcore.ordered.planner import plan_tree, predicted_error
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dpcore.repair.error import assumed_rows, can_be_simulated, count_error
+from dpcore.repair import planner
+from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
 from dpcore.repair.paths import boundary_errors
 from dpcore.repair.planner import plan_for_counts
 from dpcore.repair.readings import reading_of
@@ -199,6 +200,25 @@ def test_a_given_shape_is_kept() -> None:
     best = plan_tree(setting_of(1000), fanouts=(10, 10, 10))
     plan = plan_for_counts(best, CDF, 100, fixed_shape=True)
     assert plan.tree == best.tree and plan.level_amounts != best.level_amounts
+
+
+@pytest.mark.parametrize(("fanout", "pairs"), [(16, 1024), (1000, 131), (3000, None)])
+def test_of_wide_nodes_few_pairs_are_drawn(
+    fanout: int, pairs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And none where the fewest are too many."""
+    seen = [0]
+
+    def remembered(plan: TreePlan, objective: Objective, rows: int, most: int) -> CountError:
+        seen.append(most)
+        return CountError(rows=rows, typical=1.0, least=1.0, most=1.0)
+
+    monkeypatch.setattr(planner, "count_error", remembered)
+    best = plan_tree(setting_of(fanout**2), fanouts=(fanout, fanout))
+    plan_for_counts.cache_clear()
+    assert plan_for_counts(best, CDF, 100, fixed_shape=True) is best
+    plan_for_counts.cache_clear()
+    assert max(seen) == (pairs or 0)
 
 
 def test_what_cannot_be_simulated_stays() -> None:

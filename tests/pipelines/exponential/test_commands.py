@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dptrees
 from pipelines.command import main
+from tests.optional import table_library
 
 CONFIGURATION = """
 release: ages
@@ -66,10 +69,59 @@ def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFix
     assert main(["release", configuration]) == 0
     assert "its rank within" in capsys.readouterr().out
     assert main(["query", "out", "quantile", "0.5"]) == 0
-    value = float(capsys.readouterr().out.splitlines()[1].split()[1])
-    assert abs(value - 50) < 10
+    heading, row, held = capsys.readouterr().out.splitlines()
+    assert abs(float(row.split()[1]) - 50) < 10
+    assert "rank within" in heading and "interval" not in heading and " rows" in row
+    assert held.startswith("Ranks are off by no more than their margins with 95 % confidence")
+    assert main(["query", "out", "quantile", "0.5", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["answers"]
+    assert told["rank_rows"] > 0 and told["rank_share"] == 0 and told["ci_low"] is None
     assert main(["query", "out", "cdf", "5"]) == 2
     assert "which give no CDF" in capsys.readouterr().err
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
     page = Path("out", "report.html").read_text()
     assert "Rank off by at most" in page and "No CDF and no counts are released" in page
+
+
+def made(tree: str = "quantiles: [0.5, 0.25, 0.75]") -> None:
+    assert main(["keygen", "release.key"]) == 0
+    assert main(["release", write(tree=tree)]) == 0
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "delta", "iceberg"])
+def test_what_is_exported_are_the_quantiles_alone(
+    format: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--to", format, "--into", "lake"]
+    if format in ("delta", "iceberg"):
+        table_library({"delta": "deltalake", "iceberg": "pyiceberg.catalog"}[format])
+    if format == "iceberg":
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{Path.cwd()}/catalog.db")
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{Path.cwd()}")
+        options += ["--catalog", "lake"]
+    made()
+    capsys.readouterr()
+    assert main(["export", "out", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": True}
+    assert main(["export", "out", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": False}
+
+
+def test_a_page_of_some_of_many_quantiles_has_no_headline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a median that is not among them."""
+    monkeypatch.setattr("pipelines.exponential.page.MAX_QUANTILES", 24)
+    made(f"quantiles: [{', '.join(f'{each / 100:g}' for each in range(10, 60))}]")
+    page = Path("out", "report.html").read_text()
+    assert "median of age" not in page and "0.33" in page and "0.34" not in page
+
+
+def test_python_is_told_the_quantiles_that_were_released() -> None:
+    made()
+    tree = dptrees.open("out")["age"]
+    assert tree.quantiles().table["q"].to_pylist() == [0.5, 0.25, 0.75]
+    for asking in (tree.cdf, tree.nodes, lambda: tree.cdf(5)):
+        with pytest.raises(dptrees.Error, match="which give no CDF"):
+            asking()

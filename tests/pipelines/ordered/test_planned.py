@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dpcore.factorised import dense
+from pipelines.running.engine_fault import engine_fault
 from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clamp"}
@@ -103,3 +105,30 @@ def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
         outcome = workspace.run("plan", workspace.configure(change))
         assert outcome.code == 0, outcome.err
         assert "cells in a tree of" in outcome.out and "chosen for" not in outcome.out
+
+
+@pytest.mark.parametrize("objective", ["counts", "nodes"])
+def test_a_strategy_past_trees_for_something_else_is_refused(
+    tmp_path: Path, objective: str
+) -> None:
+    workspace = Workspace(tmp_path)
+    tree = {"mechanism": "factorised", "objective": objective}
+    outcome = workspace.run("plan", workspace.configure(configured(tree, RHO)))
+    assert outcome.code == 2
+    assert "trees[0].objective: the mechanism factorised is planned for" in outcome.err
+
+
+def test_a_machine_that_makes_another_matrix_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another(strategy: object) -> None:
+        raise dense.MatrixError(dense.ANOTHER_MATRIX)
+
+    monkeypatch.setattr(dense, "_matrix", another)
+    workspace = Workspace(tmp_path)
+    path = workspace.configure(configured({"mechanism": "factorised"}, RHO))
+    outcome = workspace.run("plan", path)
+    assert outcome.code == 2 and dense.ANOTHER_MATRIX in outcome.err
+    assert "Traceback" not in outcome.err
+    fault = engine_fault(RuntimeError(f"in step 3: {dense.ANOTHER_MATRIX} [while]"), remote=False)
+    assert fault is not None and fault.sentence == dense.ANOTHER_MATRIX
