@@ -123,8 +123,8 @@ class HierarchyTree(KnownLeavesSection):
         if self.consistency in ("l1", "l2"):
             raise RuleBroken(_ORDERED_ONLY, at=".consistency")
         if self.consistency == "smallest_first" and self.mechanism in ("thresholds", ADAPTIVE):
-            rule = f"the counts of the mechanism {self.mechanism} are repaired top_down"
-            raise RuleBroken(rule, at=".consistency")
+            repaired = "adaptive trees" if self.mechanism == ADAPTIVE else "thresholds"
+            raise RuleBroken(f"{repaired} are repaired top_down", at=".consistency")
         if self.consistency == "smallest_first" and self.measure is not None:
             raise RuleBroken("smallest_first is of counts, not of sums", at=".consistency")
 
