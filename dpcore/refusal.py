@@ -39,3 +39,13 @@ class Refusal(ValueError):
         """
         where = "" if column is None else f"column {column!r}: "
         return cls(field, said.removesuffix("."), f"{where}{field} {said}")
+
+
+ANOTHER_MATRIX = (
+    "strategy: this machine makes another matrix of the weights than the plan has: use one with "
+    "the NumPy and the linear algebra of the machine that made the plan"
+)
+
+
+class MatrixError(ValueError):
+    """This machine makes another matrix than the plan has."""

@@ -11,11 +11,11 @@ from dpcore.release.plan import ReleasePlan
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import target_lines, whole_target
 from pipelines.accounting.totals import totals_entry, totals_lines, with_condition
+from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.accounting.unit_bounds import unit_bounds_entry, unit_bounds_lines
 from pipelines.accounting.wanted import WantedErrors
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.kinds import KINDS
-from pipelines.planned_trees import tree_entries, tree_lines
 from pipelines.selection.plan import selection_entries, selection_lines
 from pipelines.target import Target
 from pipelines.terminal_text import print_json, print_line

@@ -77,7 +77,7 @@ def _question(folder: ReleaseFolder, tree: str | None) -> Question:
         kinds = [name for name, kind in KINDS.items() if kind.check_paths is not None]
         found = [name for name, each in known.items() if each.kind in kinds]
         if not found:
-            raise UserError(f"{folder.path}: path: the release has no {' or '.join(kinds)} tree")
+            raise UserError(f"{folder.path}: path: the release has no tree of paths")
         if len(found) > 1:
             raise UserError(f"{folder.path}: say which tree with --tree; it has {', '.join(found)}")
         tree = found[0]

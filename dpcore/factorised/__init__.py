@@ -5,7 +5,6 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "dense": ("ANOTHER_MATRIX", "MatrixError"),
     "forest": ("FactorisedForest", "errors_of"),
     "plan": ("FactorisedPlan",),
     "planner": ("MOST_LEAVES", "plan_strategy", "told_tree"),

@@ -23,6 +23,7 @@ import numpy as np
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
+from dpcore.refusal import ANOTHER_MATRIX, MatrixError
 
 # Of the entries: a column of norm 1 is a column of whole numbers of this norm.
 SCALE = 2**12
@@ -31,14 +32,6 @@ _NEAREST = 0.4, 0.6
 # Products of whole numbers are exact in floating point below this.
 _EXACT = 2**53
 _DIGITS = 4
-ANOTHER_MATRIX = (
-    "strategy: this machine makes another matrix of the weights than the plan has: use one with "
-    "the NumPy and the linear algebra of the machine that made the plan"
-)
-
-
-class MatrixError(ValueError):
-    """This machine makes another matrix than the plan has."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What ``dptrees plan`` says of the budget of a whole release."""
+"""What ``dptrees plan`` says of the trees and of the budget of a whole release."""

@@ -38,7 +38,7 @@ def outcome_of(error: BaseException, stopped: ExitCode | None = None) -> Outcome
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
-    from dpcore.factorised.dense import MatrixError
+    from dpcore.refusal import MatrixError
     from pipelines.release_folder import FolderError
     from pipelines.sections.error import ConfigurationError
     from pipelines.user_error import UserError

@@ -12,9 +12,9 @@ import pyarrow as pa
 from dpcore.release.guarantee import budget_text
 from pipelines.accounting.composition import composition_entry, composition_lines
 from pipelines.accounting.target import whole_target
+from pipelines.accounting.trees import tree_entries, tree_lines
 from pipelines.accounting.wanted import WantedError, WantedErrors
 from pipelines.configuration import Configuration
-from pipelines.planned_trees import tree_entries, tree_lines
 from pipelines.python.asked import configuration_of
 from pipelines.python.config import AnyConfig
 from pipelines.python.error import Error

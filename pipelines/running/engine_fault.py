@@ -11,7 +11,7 @@ import re
 
 import grpc
 
-from dpcore.factorised.dense import ANOTHER_MATRIX
+from dpcore.refusal import ANOTHER_MATRIX
 from pipelines.faults.outcome import NO_MEMORY
 from transforms.errors import InputError, ReleaseError, error_in
 from transforms.passing import errors_within, is_no_memory

@@ -26,7 +26,8 @@ from tests.engines.servers import Engine, engine
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
 ENGINES = pytest.mark.parametrize("running", ["prism", "flink", "spark"], indirect=True)
-PLACES, NUMBERS = CONFIGURATION["trees"][1:3]
+_TREES = {tree["name"]: tree for tree in CONFIGURATION["trees"]}
+PLACES, NUMBERS = _TREES["places"], _TREES["numbers"]
 PERIODS = 3
 # Keys of numbers, of which some are selected, some not and some by chance.
 KEYS: dict[str, Any] = {

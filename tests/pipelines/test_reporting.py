@@ -164,4 +164,4 @@ def test_what_cannot_be_shown_is_told_in_one_sentence(
 def test_release_without_hierarchies_has_no_paths(released: Workspace) -> None:
     outcome = released.run("report", released.output, "--path", "01")
     assert outcome.code == 2
-    assert "path: the release has no hierarchy or sparse tree" in outcome.err
+    assert "path: the release has no tree of paths" in outcome.err

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from dpcore.arrays import Floats, Integers
-from dpcore.factorised.dense import DenseStrategy, MatrixError
+from dpcore.factorised.dense import DenseStrategy
 from dpcore.factorised.planner import MOST_LEAVES, best_strategy, plan_strategy, told_tree
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategies import strategy_from_spec
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
+from dpcore.refusal import MatrixError
 
 CDF = Read(kind="cdf")
 SIZES = (1, 2, 3, 17, 64, 100)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dpcore.factorised import dense
+from dpcore.refusal import ANOTHER_MATRIX, MatrixError
 from pipelines.running.engine_fault import engine_fault
 from tests.pipelines.conftest import Workspace
 
@@ -122,7 +123,7 @@ def test_a_machine_that_makes_another_matrix_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def another(strategy: object) -> None:
-        raise dense.MatrixError(dense.ANOTHER_MATRIX)
+        raise MatrixError(ANOTHER_MATRIX)
 
     monkeypatch.setattr(dense, "_matrix", another)
     workspace = Workspace(tmp_path)
