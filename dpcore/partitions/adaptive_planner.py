@@ -62,7 +62,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices.of("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
-    ((0, 4, 8, 12, 16), (0, 43, 31, 22))
+    ((0, 4, 8, 12, 16), (0, 71, 50, 28))
     """
     _refuse(choices)
     depths = _depths(setting, choices)
