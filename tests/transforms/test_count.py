@@ -1,7 +1,5 @@
 """Exact counts: every row once in its place, whatever the bundles, batches and partial counts."""
 
-import tracemalloc
-
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -10,6 +8,7 @@ from apache_beam.testing.util import assert_that
 
 from dpcore.questions.leaf_counts import merged_chunk, pack_dense
 from dpcore.rows.packing import unpack
+from tests.memory import stays_below
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 from transforms.conservation import tree_chunks, tree_partials, tree_rows
 from transforms.count import CountRows, _CountRows, _MergePlace
@@ -115,15 +114,16 @@ def test_partial_counts_of_a_place_are_read_one_by_one(make_plan, reference) -> 
     step = _MergePlace(plan, reference)
     step.setup()
     data = pack_dense(np.arange(20) ** 9)
-    tracemalloc.start()
-    found = outputs(
-        step.process((("number", *place), (bytes(bytearray(data)) for _ in range(number))))
-    )
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    runs = []
+
+    def merge() -> None:
+        partials = (bytes(bytearray(data)) for _ in range(number))
+        runs.append(outputs(step.process((("number", *place), partials))))
+
+    assert stays_below(number * len(data) / 2, merge)
+    found = runs[0]
     assert dict(found[BALANCE])[tree_partials("number")] == 1 - number
     assert unpack(found[MAIN][0][1]).tolist() == (number * np.arange(20) ** 9).tolist()
-    assert peak < number * len(data) / 2
 
 
 def same(expected: list[object]):

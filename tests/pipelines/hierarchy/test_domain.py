@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from dpcore.irregular.node_weights import NodeWeights
 from pipelines.hierarchy.domain import hierarchy_weights, invariant_level, read_hierarchy
 from pipelines.sections.error import RuleBroken
 from pipelines.sections.yaml_document import parse_document
+from tests.memory import stays_below
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
@@ -362,13 +362,9 @@ def test_values(text: str, at: str, sentence: str) -> None:
 
 
 def test_hours_over_millions_of_years_are_refused_at_once() -> None:
-    started = time.perf_counter()
-    check_refused(
-        "{column: t, calendar: [year, hour], lower: 2013-01-01, upper: 2002013-01-01}",
-        ".upper",
-        "'2002013-01-01' must be a date, or a date and time",
-    )
-    assert time.perf_counter() - started < 1
+    section = "{column: t, calendar: [year, hour], lower: 2013-01-01, upper: 2002013-01-01}"
+    sentence = "'2002013-01-01' must be a date, or a date and time"
+    assert stays_below(10e6, lambda: check_refused(section, ".upper", sentence))
 
 
 # --- refusals of tables ---
