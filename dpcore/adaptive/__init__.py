@@ -9,6 +9,6 @@ FACE = {
     "forest": ("AdaptiveForest",),
     "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
     "planner": ("most_rows", "plan_adaptive"),
-    "roots": ("AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
+    "roots": ("ENDED", "AdaptiveRoots", "DrawnLevel", "DrawnPrefixes"),
     "widths": ("AdaptiveWidths", "adaptive_widths"),
 }

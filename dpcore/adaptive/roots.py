@@ -6,10 +6,15 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.adaptive.solving import Holders
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+
+# Of a nodes table: the level of the node that was not split, itself or one above; null where it was
+# split.
+ENDED = pa.field("ended", pa.int32())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,9 +120,10 @@ class DrawnLevel(LevelSolution):
         return (self.ended >= 0) & (self.ended < self.level)
 
     @property
-    def holder_level(self) -> Integers:
-        """The level of the node that holds each."""
-        return np.where(self.ended < 0, self.level, self.ended)
+    def ended_column(self) -> pa.Array:
+        """(rows * n,) `ended` as a column of the field `ENDED`."""
+        ended = np.broadcast_to(self.ended, self.estimate.shape).reshape(-1)
+        return pa.array(ended.astype(np.int32), mask=ended < 0)
 
     @classmethod
     def of(

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
-from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel
+from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
 from dpcore.adaptive_hierarchy.planner import modelled_errors
@@ -53,8 +53,7 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
     errors_are_known = False
-    # The level of the node that was not split, itself or one above; null where it was split.
-    node_fields = (pa.field("ended", pa.int32()),)
+    node_fields = (ENDED,)
 
     plan: AdaptivePlan
     weights: NodeWeights | None = None
@@ -131,8 +130,7 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         assert isinstance(solved, DrawnLevel)
-        ended = np.broadcast_to(solved.ended, solved.estimate.shape).reshape(-1)
-        return [pa.array(ended.astype(np.int32), mask=ended < 0)]
+        return [solved.ended_column]
 
     def entry(self) -> dict[str, object]:
         return (

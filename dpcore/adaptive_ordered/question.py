@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
-from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
+from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_ordered.entry import in_words, levels_of
 from dpcore.adaptive_ordered.intervals import (
@@ -56,7 +56,7 @@ class AdaptiveQuestion(CdfQuestion):
     widths_kind = AdaptiveWidths
     roots_kind = AdaptiveRoots
     errors_are_known = False
-    node_fields = (pa.field("ended", pa.int32()),)
+    node_fields = (ENDED,)
 
     plan: AdaptivePlan
     guessed_rows: float | None = None
@@ -95,8 +95,7 @@ class AdaptiveQuestion(CdfQuestion):
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         assert isinstance(solved, DrawnLevel)
-        ended = solved.ended.reshape(-1)
-        return [pa.array(ended.astype(np.int32), mask=ended < 0)]
+        return [solved.ended_column]
 
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
         assert isinstance(prefixes, DrawnPrefixes)

@@ -58,6 +58,11 @@ class OrderedAsked:
     guessed_rows: Fraction | None
     chosen: frozenset[str]
 
+    @property
+    def guesses_values(self) -> bool:
+        """Whether it is guessed where quantiles lie, and not only how many rows there are."""
+        return isinstance(self.objective, QuantileObjective) and bool(self.objective.guesses)
+
 
 def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
     """A tree of which whole levels are measured."""
@@ -81,9 +86,7 @@ def uniform_levels(mechanism: str, asked: OrderedAsked) -> OrderedWorkload:
 
 def _rows_for_counts(asked: OrderedAsked) -> int | None:
     """The guessed rows, unless they only say how far apart quantiles lie."""
-    objective = asked.objective
-    of_values = isinstance(objective, QuantileObjective) and bool(objective.guesses)
-    if asked.guessed_rows is None or (of_values and asked.read_as is None):
+    if asked.guessed_rows is None or (asked.guesses_values and asked.read_as is None):
         return None
     return max(1, round(asked.guessed_rows))
 
@@ -122,10 +125,8 @@ def planned(asked: OrderedAsked) -> Workload[Any]:
     """What is closest: whole levels, or what a public guess of the rows or the errors of estimates
     say is closer."""
     whole = uniform_levels("planned", asked)
-    objective = asked.objective
-    of_values = isinstance(objective, QuantileObjective) and bool(objective.guesses)
-    is_cdf = asked.domain.is_ordered and objective.kind in ("cdf", "ranges", "quantiles")
-    if of_values or not is_cdf or asked.chosen & _OF_WHOLE_LEVELS:
+    is_cdf = asked.domain.is_ordered and asked.objective.kind in ("cdf", "ranges", "quantiles")
+    if asked.guesses_values or not is_cdf or asked.chosen & _OF_WHOLE_LEVELS:
         return whole
     if asked.guessed_rows is not None:
         return _guessed(asked, whole, asked.guessed_rows)
@@ -183,7 +184,8 @@ class Mechanism(NamedTuple):
     allowed: Mapping[str, tuple[object, ...]] = {}
 
 
-UNIFORM_LEVELS = ("planned", "tree", "binary", "histogram", "independent")
+_OF_PAPERS = ("tree", "binary", "histogram", "independent")
+UNIFORM_LEVELS = ("planned", *_OF_PAPERS)
 
 _OWN = "the mechanism adaptive has its own"
 _NO_TREE = "the exponential mechanism has no tree of counts, whose levels would be measured"
@@ -192,8 +194,8 @@ _NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
 _OF_LEVELS = ("level_budgets", "estimation", "consistency")
 
 MECHANISMS: Mapping[str, Mechanism] = {
-    **{name: Mechanism(partial(uniform_levels, name)) for name in UNIFORM_LEVELS},
     "planned": Mechanism(planned),
+    **{name: Mechanism(partial(uniform_levels, name)) for name in _OF_PAPERS},
     "adaptive": Mechanism(
         adaptive,
         refused={
