@@ -164,6 +164,7 @@ class CdfAnswers(ReleasedTree):
             quantile = float(quantile)
         except ValueError:
             raise ValueError(f"quantile: {quantile!r} is not a number") from None
+        asked = replace(self.question, quantiles=(quantile,))
         code, leaves = self._code(key), self.question.plan.tree.leaves
         rows = self._cdf_rows(code)
         counts = rows["count"].to_numpy()[None]
@@ -175,7 +176,6 @@ class CdfAnswers(ReleasedTree):
             leaves=leaves,
             ends=self._difference_ends(rows, code),
         )
-        asked = replace(self.question, quantiles=(quantile,))
         row: dict[str, object] = quantiles_table(asked, cells).to_pylist()[0]
         return row | {"key": self.question.label_of(code)}
 
