@@ -152,8 +152,12 @@ def _for_level(level: str, case: Case) -> dict[str, Any]:
     return {"level_weights": {level: 1}}
 
 
+def _guess_for_level(level: str, case: Case) -> dict[str, Any]:
+    return {**_guess(case), **_for_level(level, case)}
+
+
 def _adaptive_for_level(level: str, case: Case) -> dict[str, Any]:
-    return {**_adaptive(case), **_guess(case), **_for_level(level, case)}
+    return {**_adaptive(case), **_guess_for_level(level, case)}
 
 
 OURS = (
@@ -169,10 +173,19 @@ OURS = (
         lambda case: {"objective": "quantiles", "for": "counts", **_guess(case)},
         by_quantiles=True,
     ),
+    _method(
+        "planned, quantiles, guess",
+        lambda case: {"objective": "quantiles", **_guess(case)},
+        by_quantiles=True,
+    ),
     _method("planned, ranges", lambda case: {"objective": "ranges"}),
     _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
     *(
         _method(f"planned, {level}", partial(_for_level, level), trees=_HIERARCHY)
+        for level in LEVELS
+    ),
+    *(
+        _method(f"planned, guess, {level}", partial(_guess_for_level, level), trees=_HIERARCHY)
         for level in LEVELS
     ),
     *(
@@ -197,3 +210,17 @@ OURS = (
     _method("factorised", lambda case: {"mechanism": "factorised"}),
     _method("factorised, ranges", lambda case: {"mechanism": "factorised", "objective": "ranges"}),
 )
+
+
+def as_planned(task: str) -> str:
+    """The method of who asks for this task, guesses the rows and leaves the rest to the planner.
+
+    >>> as_planned("9 quantiles, rank"), as_planned("nodes, tract")
+    ('planned, quantiles, guess', 'planned, guess, tract')
+    """
+    if task.startswith("nodes, "):
+        level = task.removeprefix("nodes, ")
+        return f"planned, guess, {level}" if level in LEVELS else "planned, guess"
+    if "quantiles" in task:
+        return "planned, quantiles, guess"
+    return "planned, ranges, for counts" if task == "ranges" else "planned, for counts"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp, sqrt
 
 import numpy as np
 
 from benchmarks.accuracy.method import Origin
-from benchmarks.accuracy.ours import OURS
+from benchmarks.accuracy.ours import OURS, as_planned
 from benchmarks.accuracy.papers import PAPERS
 from benchmarks.accuracy.reasons import reason_of
 from benchmarks.accuracy.records import Error, Place, Records
@@ -116,6 +117,12 @@ def best_of(found: Found, origins: Iterable[Origin]) -> tuple[str, Error] | None
     return name, found[name]
 
 
+def planned_of(task: str, found: Found) -> tuple[str, Error] | None:
+    """What the planner's choice says as `count`, or as a quantile where it makes no counts."""
+    name = as_planned(task)
+    return next(((each, found[each]) for each in (f"{name}: count", name) if each in found), None)
+
+
 def is_worse(ours: Error, other: Error) -> bool:
     """Whether more than the allowance and the Monte Carlo errors lie between two errors.
 
@@ -167,8 +174,9 @@ def _extent(columns: Mapping[Column, Found]) -> str:
     return (
         f"{count} releases a point. Errors of ranges, prefixes and ranks are rows times epsilon "
         "(times the square root of 2 rho under rho), those of values thousandths of the domain; "
-        f"behind ± is the Monte Carlo standard error. {WORSE}: this project is worse than the best "
-        "other method by more than 6 % and twice the Monte Carlo error."
+        f"behind ± is the Monte Carlo standard error. {WORSE}: worse than the best other method "
+        "by more than 6 % and twice the Monte Carlo error. As planned: what `mechanism: planned` "
+        "takes for the task by a public guess of the rows, and for counts."
     )
 
 
@@ -188,57 +196,61 @@ def _best_table(here: Mapping[Column, Found]) -> str:
     lines = []
     for task in _tasks(here):
         points = {each.rows: found for each, found in here.items() if each.task == task}
-        for label, origin in (
-            (f"{task}: this project", Origin.OURS),
-            ("released packages", Origin.PACKAGE),
-            ("papers", Origin.PAPER),
+        for label, chosen in (
+            (f"{task}: this project", partial(best_of, origins=[Origin.OURS])),
+            ("as planned", partial(planned_of, task)),
+            ("released packages", partial(best_of, origins=[Origin.PACKAGE])),
+            ("papers", partial(best_of, origins=[Origin.PAPER])),
         ):
-            cells = [_best_cell(points.get(each, {}), origin) for each in rows]
+            found = [points.get(each, {}) for each in rows]
+            cells = [_cell_of(each, chosen(each)) for each in found]
             if set(cells) != {NONE}:
                 lines.append([label, *cells])
     return table(["best of", *[f"{each:,} rows" for each in rows]], lines)
 
 
-def _best_cell(found: Found, origin: Origin) -> str:
-    best = best_of(found, [origin])
-    if best is None:
+def _cell_of(found: Found, chosen: tuple[str, Error] | None) -> str:
+    if chosen is None:
         return NONE
-    name, error = best
-    mark = f" {WORSE}" if origin is Origin.OURS and _worse_than(found) else ""
+    name, error = chosen
+    is_ours = origin_of(name) is Origin.OURS
+    mark = f" {WORSE}" if is_ours and _better_than(error, found) else ""
     return f"{text_of(error)}{mark} ({name})"
 
 
-def _worse_than(found: Found) -> tuple[str, Error] | None:
-    """The best other method, where it is better than this project's best."""
-    ours = best_of(found, [Origin.OURS])
+def _better_than(ours: Error, found: Found) -> tuple[str, Error] | None:
+    """The best other method, where it is better than one of this project."""
     other = best_of(found, [Origin.PACKAGE, Origin.PAPER])
-    if ours is None or other is None or not is_worse(ours[1], other[1]):
-        return None
-    return other
+    return other if other is not None and is_worse(ours, other[1]) else None
 
 
 def _worse_list(columns: Mapping[Column, Found]) -> str:
-    lines = []
-    for column, found in sorted(columns.items()):
-        if (other := _worse_than(found)) is None:
-            continue
-        ours = best_of(found, [Origin.OURS])
-        assert ours is not None
-        where = f"{column.task}, {column.privacy.replace('=', ' = ')}, {column.rows:,} rows"
-        lines.append(
-            [
-                f"{where} ({_SHORT[column.group]})",
-                f"{text_of(ours[1])} ({ours[0]})",
-                f"{text_of(other[1])} ({other[0]})",
-                f"{ours[1].mean / other[1].mean:.2f}" if other[1].mean else NONE,
-                reason_of(column.task, other[0]),
-            ]
-        )
-    points = sum(best_of(found, [Origin.OURS]) is not None for found in columns.values())
-    said = f"{len(lines)} of {points} points."
-    if not lines:
-        return said
-    return f"{said}\n\n" + table(["point", "this project", "best other", "ratio", "why"], lines)
+    best = {column: best_of(found, [Origin.OURS]) for column, found in columns.items()}
+    planned = {column: planned_of(column.task, found) for column, found in columns.items()}
+    parts = []
+    for label, chosen in (("This project's best", best), ("As planned", planned)):
+        lines = [
+            _worse_line(column, *chosen_one, *other)
+            for column, found in sorted(columns.items())
+            if (chosen_one := chosen[column]) is not None
+            and (other := _better_than(chosen_one[1], found)) is not None
+        ]
+        points = sum(each is not None for each in chosen.values())
+        parts.append(f"{label}: worse at {len(lines)} of {points} points.")
+        if lines:
+            parts.append(table(["point", "this project", "best other", "ratio", "why"], lines))
+    return "\n\n".join(parts)
+
+
+def _worse_line(column: Column, name: str, ours: Error, best: str, other: Error) -> list[str]:
+    where = f"{column.task}, {column.privacy.replace('=', ' = ')}, {column.rows:,} rows"
+    return [
+        f"{where} ({_SHORT[column.group]})",
+        f"{text_of(ours)} ({name})",
+        f"{text_of(other)} ({best})",
+        f"{ours.mean / other.mean:.2f}" if other.mean else NONE,
+        reason_of(column.task, best),
+    ]
 
 
 def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> list[str]:

@@ -13,12 +13,12 @@ from benchmarks.accuracy import linear, partitions
 from benchmarks.accuracy.cases import Answers, Case, Privacy
 from benchmarks.accuracy.greedy import greedy_tree, range_gram
 from benchmarks.accuracy.method import Absent, Method, Origin
-from benchmarks.accuracy.ours import OURS, plan_of
+from benchmarks.accuracy.ours import OURS, as_planned, plan_of
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.records import Records
 from benchmarks.accuracy.sets import DataSet
 from benchmarks.accuracy.tables import columns_of, document
-from benchmarks.accuracy.tasks import errors_of, ranges_of
+from benchmarks.accuracy.tasks import TASKS, errors_of, ranges_of
 
 EPSILON, RHO = Privacy.of("epsilon=1"), Privacy.of("rho=0.5")
 SPIKES = DataSet(name="spikes", group="4096", shape=np.repeat([0.9, 0.0, 0.1, 0.0], 16) / 16)
@@ -146,10 +146,12 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
 
 def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
     records = Records(tmp_path / "kept.jsonl")
-    places = [("planned", "flat"), ("HB", "flat"), ("planned", "wide"), ("HB", "wide")]
+    named = "planned, ranges, for counts: count"
+    errors = {"planned": 4.0, "HB": 1.0, named: 16.0}
+    places = [(method, data) for method in errors for data in ("flat", "wide")]
     # A method that was not measured on every set stands in no column.
     for method, data in [*places, ("Privelet", "flat")]:
-        error = 4.0 if method == "planned" else 1.0
+        error = errors.get(method, 1.0)
         records.add(
             {
                 "key": f"{method} {data}",
@@ -162,14 +164,22 @@ def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
             }
         )
     (found,) = columns_of(records.errors()).values()
-    assert {name: each.mean for name, each in found.items()} == {"planned": 2.0, "HB": 1.0}
+    assert {name: each.mean for name, each in found.items()} == {
+        "planned": 2.0,
+        "HB": 1.0,
+        named: 4.0,
+    }
     text = document(records)
-    assert "2.00 ± 0.00 ▲ (planned)" in text and "1 of 1 points." in text
+    assert "| ranges: this project | 2.00 ± 0.00 ▲ (planned) |" in text
+    assert f"| as planned | 4.00 ± 0.00 ▲ ({named}) |" in text
+    assert "This project's best: worse at 1 of 1 points." in text
+    assert "As planned: worse at 1 of 1 points." in text
 
 
 def test_every_method_has_a_name_of_its_own_and_is_ours_by_it() -> None:
     assert len({each.name for each in OURS}) == len(OURS)
     assert all(isinstance(each, Method) and each.origin is Origin.OURS for each in OURS)
+    assert {as_planned(task) for task in TASKS} <= {each.name for each in OURS}
 
 
 @pytest.mark.slow
