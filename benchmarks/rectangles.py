@@ -211,6 +211,8 @@ class Measured:
 
 
 Key = tuple[str, str, int, str]
+# What the others are compared with.
+OURS = "adaptive, for counts, count"
 
 
 def measured(
@@ -238,15 +240,30 @@ def measured(
 def table_of(
     found: dict[Key, Measured], names: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Geometric means over the data sets and sizes first, and over others, then each by itself."""
+    """Geometric means over the data sets and sizes first, and over others, then each by itself.
+
+    Where there are others, before all that what the means are over those of `OURS`.
+    """
     rows = list(dict.fromkeys(row for _, row, _, _ in found))
     heads = [f"n epsilon = {product:,}" for product in PRODUCTS]
+    if others:
+        yield from _lines(
+            [f"over those of {OURS}", *heads],
+            [row for row in rows if row != OURS],
+            lambda row, place: ", ".join(
+                f"{_mean(found, sets, row, place).mean / _mean(found, sets, OURS, place).mean:.2f}"
+                for sets in (names, others)
+            ),
+        )
+        yield ""
     for told, sets in (("geometric mean", names), (f"of {', '.join(others)}", others)):
         if sets:
             yield from _lines(
                 [told, *heads],
                 rows,
-                lambda row, place, sets=sets: _mean(found, sets, row, place),  # type: ignore[misc]
+                lambda row, place, sets=sets: str(  # type: ignore[misc]
+                    _mean(found, sets, row, place)
+                ),
             )
             yield ""
     for name in names:
@@ -261,12 +278,12 @@ def table_of(
             yield ""
 
 
-def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, place: int) -> str:
+def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, place: int) -> Measured:
     own = [found[name, row, PRODUCTS[place], size] for name in names for size in SIZES]
     mean = math.exp(np.mean([math.log(each.mean) for each in own]))
     # Of logarithms, which are independent of one another but for the sizes of one release.
     error = mean * math.sqrt(sum((each.error / each.mean) ** 2 for each in own)) / len(own)
-    return f"{mean:.3g} ± {error:.1g}"
+    return Measured(mean=mean, error=error)
 
 
 def _lines(heads: list[str], rows: list[str], told: Callable[[str, int], str]) -> Iterator[str]:
