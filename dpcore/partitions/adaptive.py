@@ -5,6 +5,11 @@ b_l. Where its estimate does not exceed the level's threshold it is not split, a
 more, with b_{l+1} + ... + b_h; else all its children are looked at. What a partition of
 `dpcore.partitions.plan` would have spent below its parts is spent on them.
 
+A level between two measured ones may have no budget: then b_l = 0, its nodes are taken to hold even
+parts of the node above, and these are compared with the level's threshold. One that is not split is
+measured for the first time, with b_{l+1} + ... + b_h. So a node can end in a few large parts where
+its count is too small for all the nodes of the next measured level.
+
 Two ways to decide. By what was measured (`decision_part` 0): then estimates have all of the budget,
 and what is split is a little too high. Or by numbers of their own: of the budgets above the last
 level the part p goes to numbers that decide and nothing else, and 1 - p to what is estimated. Given
@@ -69,11 +74,12 @@ class AdaptivePartitionPlan(Mechanism):
 
     Args:
         depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
-        amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
-            not measured, or public, and always split.
+        amounts: (h + 1,) of the budget that each level spends, at least 0; above 0 are the last
+            and one of the first two. A root of 0 is not measured, or public, and always split;
+            another level of 0 is not measured.
         thresholds: (h,) in rows: a node of the level is split if its estimate exceeds it; at least
             0.
-        most: nodes of a level that are split at most, those with the largest estimates.
+        most: nodes of a measured level that are split at most, those with the largest estimates.
         measure: of the amounts.
         unit: what neighbours differ in.
         decision_part: p, of the budgets above the last level for the numbers that decide; 0: what
@@ -113,8 +119,8 @@ class AdaptivePartitionPlan(Mechanism):
             raise ValueError(f"depths: {self.depths} do not rise")
         if len(self.amounts) != len(self.depths):
             raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
-        if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
-            raise ValueError("amounts: below the root each must be above 0")
+        if min(self.amounts) < 0 or not (max(self.amounts[:2]) and self.amounts[-1]):
+            raise ValueError("amounts: at least 0; the last, and one of the first two, above 0")
         if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
             raise ValueError("public_total: under substitute only, and the root then costs nothing")
         if len(self.thresholds) != self.height or min(self.thresholds) < 0:
@@ -332,14 +338,17 @@ class AdaptiveGrowth:
     def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
         """(m,) the places of the nodes of a level that are split, rising.
 
-        A root of which nothing is known is split.
+        A root of which nothing is known is split. Of a level that is not measured all that are
+        large enough are: they are few by what was split above.
         """
         if level == self.plan.height:
             return np.empty(0, np.int64)
         able = self.hierarchy.is_divisible(self.plan.depths[level], nodes)
-        large = (running.estimate > self.plan.thresholds[level]) | np.isinf(running.variance)
+        large = running.estimate > self.plan.thresholds[level]
+        if level == 0:
+            large |= np.isinf(running.variance)
         places = np.flatnonzero(able & large)
-        if len(places) > self.plan.most:
+        if self.plan.amounts[level] and len(places) > self.plan.most:
             order = np.argsort(-running.estimate[places], kind="stable")
             places = np.sort(places[order[: self.plan.most]])
         return places
@@ -356,7 +365,7 @@ class AdaptiveGrowth:
             last = self._of(self.plan.last_laws, "last")
             again = last.at(level, self.plan.depths[level], nodes[places])
             both = _combined(variance[places], again.variance)
-            # Of a root that was not measured before the second measurement tells all.
+            # Of a node that was not measured before the second measurement tells all.
             first = np.where(np.isinf(variance[places]), 0.0, value[places])
             value[places] = both * (first / variance[places] + again.value / again.variance)
             variance[places] = both
@@ -370,9 +379,13 @@ class AdaptiveGrowth:
 
 
 def _running(parents: Running | None, told: Measured) -> Running:
-    """The estimates that decide, from those of the parents that were split."""
+    """The estimates that decide, from those of the parents that were split: of nodes that are not
+    measured even parts of their parents', of which the children of such a node learn nothing."""
     if parents is None:
         return Running(*told)
     shape = len(parents.estimate), -1
+    if np.isinf(told.variance).any():
+        fanout = len(told.variance) // len(parents.estimate)
+        return Running(np.repeat(parents.estimate / fanout, fanout), told.variance)
     below = BestLinear().children(parents, told.value.reshape(shape), told.variance.reshape(shape))
     return Running(*(values.reshape(-1) for values in below))

@@ -7,8 +7,11 @@ Measured (docs/synthetic.md, `python -m benchmarks.rectangles`), and flat around
   under a rho as well;
 - the budget rises by 2^1/2 from level to level, from three columns on by 2: what a level above
   lacks its parts get back;
-- a node is split where its estimate exceeds 6 standard errors of a count of its children: 16 of
-  them together add an error of 4, and theirs is paid in every box that cuts them;
+- a node is split where its estimate exceeds 6 standard errors of a count of its children (of two
+  columns 5): 16 of them together add an error of 4, and theirs is paid in every box that cuts them;
+- of two columns nodes are split in four first, which are not measured: from 5 standard errors of
+  what ends such a quarter on. Quarters are split where an even part exceeds half as many errors of
+  what is measured next, before the last level all 5. So parts differ in size by 4, not by 16;
 - where numbers of their own decide, they take 3/10 of the levels above the last; a node is split
   where such a number exceeds what is said above and its own standard error, squared and added.
 """
@@ -45,6 +48,11 @@ BITS_APART = 4
 # By how much the budget rises from one level to the next, by the number of columns.
 _RISES = {1: 2**0.5, 2: 2**0.5}
 _RISES_MANY = 2.0
+# A node is split where its estimate exceeds so many standard errors of a count of its children.
+SPLIT_ERRORS = 6.0
+# Where nodes are split in four first: the same, and of what quarters are split in above the last.
+SPLIT_ERRORS_IN_FOUR = 5.0
+_QUARTERS = 0.5
 
 
 def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> AdaptivePartitionPlan:
@@ -62,17 +70,19 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
     ...                      unit=ADD_REMOVE_ROW),
     ...     PartitionChoices.of("adaptive", rows=10**6))
     >>> plan.depths, plan.thresholds
-    ((0, 4, 8, 12, 16), (0, 71, 50, 28))
+    ((0, 4, 6, 8, 10, 12, 14, 16), (0, 35, 27, 26, 19, 25, 18))
     """
     _refuse(choices)
-    depths = _depths(setting, choices)
-    amounts = _amounts(setting, choices, len(depths) - 1)
+    measured = _depths(setting, choices)
+    shares = dict(zip(measured, _amounts(setting, choices, len(measured) - 1), strict=True))
+    depths = _with_quarters(measured) if setting.dimensions == 2 else measured
+    amounts = tuple(shares.get(depth, Fraction(0)) for depth in depths)
     part = DECISION_PART if choices.decided_apart else Fraction(0)
     return AdaptivePartitionPlan(
         depths=depths,
         amounts=amounts,
         thresholds=_thresholds(setting, choices, amounts, part),
-        most=most_split(choices, setting, depths),
+        most=most_split(choices, setting, measured),
         measure=setting.budget.measure,
         unit=setting.unit,
         decision_part=part,
@@ -111,6 +121,16 @@ def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, 
     return tuple(depths)
 
 
+def _with_quarters(measured: tuple[int, ...]) -> tuple[int, ...]:
+    """Below the first measured level one every two bits.
+
+    >>> _with_quarters((0, 4, 8, 13))
+    (0, 4, 6, 8, 10, 12, 13)
+    """
+    between = {depth for above, below in pairwise(measured[1:]) for depth in range(above, below, 2)}
+    return tuple(sorted({*measured, *between}))
+
+
 def _amounts(
     setting: PartitionSetting, choices: PartitionChoices, levels: int
 ) -> tuple[Fraction, ...]:
@@ -131,13 +151,25 @@ def _thresholds(
     part: Fraction,
 ) -> tuple[int, ...]:
     """(h,) in rows."""
-    found = []
-    for level, (own, below) in enumerate(pairwise(amounts), 1):
-        kept = below if level + 1 == len(amounts) else below * (1 - part)
-        least = choices.split_errors * _deviation(setting, kept)
-        if part and own:
-            least = math.hypot(least, _deviation(setting, own * part))
-        found.append(round(least) if own else 0)
+    asked, last = choices.split_errors, len(amounts) - 1
+    if asked is None:
+        asked = SPLIT_ERRORS_IN_FOUR if setting.dimensions == 2 else SPLIT_ERRORS
+    found, decides = [], 0.0
+    for level, (own, below) in enumerate(pairwise(amounts)):
+        if level == 0 and not own:
+            found.append(0)
+            continue
+        if not below:
+            # A child that ends is measured with all that is left.
+            least = asked * _deviation(setting, sum(amounts[level + 1 :], Fraction()))
+        elif level + 1 == last:
+            least = asked * _deviation(setting, below)
+        else:
+            errors = asked if own else asked * _QUARTERS
+            least = errors * _deviation(setting, below * (1 - part))
+        # Quarters share the number that decided, and its error.
+        decides = _deviation(setting, own * part) if own and part else decides / 4
+        found.append(round(math.hypot(least, decides)))
     return tuple(found)
 
 

@@ -14,8 +14,6 @@ from dpcore.sketches.shape import SketchKind
 
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
 SPLIT_ERRORS = 4.0
-# The adaptive partition splits later: what it does not split is measured better.
-ADAPTIVE_SPLIT_ERRORS = 6.0
 # How a budget can be shared among levels.
 SHARES = ("planned", "equal", "lemma_5")
 
@@ -53,7 +51,8 @@ class PartitionChoices:
         most: k, nodes of a level that are split at most.
         parts: a node is split only with 1 / parts of all rows.
         split_errors: a node is split where its estimate exceeds so many standard errors of its
-            children's noise; 0: never mind.
+            children's noise; 0: never mind. None, which only the adaptive partition knows: as
+            planned.
         shares: of the budget among levels: "planned", "equal" or "lemma_5".
         estimation: of the counts.
         holding: of exact counts.
@@ -72,7 +71,7 @@ class PartitionChoices:
     bits_apart: int | None = None
     most: int | None = None
     parts: int | None = None
-    split_errors: float = SPLIT_ERRORS
+    split_errors: float | None = SPLIT_ERRORS
     shares: str = "planned"
     estimation: Estimation | None = None
     holding: Holding | None = None
@@ -93,7 +92,7 @@ class PartitionChoices:
                 raise Refusal(name, f"{value} is not at least 1")
         if self.bits_apart is not None and self.bits_apart > 8:
             raise Refusal("bits_apart", f"{self.bits_apart} is above 8, 256 children at once")
-        if self.split_errors < 0:
+        if self.split_errors is not None and self.split_errors < 0:
             raise Refusal("split_errors", f"{self.split_errors} is below 0")
 
     @property
@@ -116,7 +115,7 @@ class PartitionChoices:
         Source: Holland et al., Algorithms 2 to 4; He, Vershynin, Zhu 2023 (PMM).
         """
         if mechanism == "adaptive":
-            return cls(**{"split_errors": ADAPTIVE_SPLIT_ERRORS, "decided_apart": True} | given)
+            return cls(**{"split_errors": None, "decided_apart": True} | given)
         if "decided_apart" in given:
             raise Refusal("decided_apart", "is a choice of mechanism adaptive alone")
         if mechanism in ("privhp", "privtree"):

@@ -114,8 +114,12 @@ def levels(tree: ReleasedHypercube) -> Iterator[dict[str, str]]:
         amount = level.get(plan.measure.value)
         sketched = level.get("held") == "sketch"
         text = law_text(law, exact=plan.public_total and place == 0)
-        if isinstance(plan, AdaptivePartitionPlan) and law is not None and place < plan.height:
-            text += f"; of a part once more {law_text(plan.last_laws[place], exact=False)}"
+        if isinstance(plan, AdaptivePartitionPlan) and place < plan.height:
+            last = law_text(plan.last_laws[place], exact=False)
+            if law is not None:
+                text += f"; of a part once more {last}"
+            elif place:
+                text = f"of a part alone {last}"
         yield {
             "depth": f"{level['depth']}",
             "nodes": f"{nodes:,}",
@@ -200,8 +204,11 @@ def _adaptively(spec: Mapping[str, Any]) -> str:
     said = [f"nodes of which {whose} exceeds the rows that the table of levels has"]
     if part:
         said.append(f"{100 * part:g} % of the budget above the last level is for these numbers")
-    if spec["most"] < 2 ** spec["levels"][-2]["depth"]:
-        said.append(f"of each level at most the {spec['most']:,} largest")
+    measured = [level["depth"] for level in spec["levels"][1:-1] if level[spec["measure"]] != "0"]
+    if len(measured) < len(spec["levels"]) - 2:
+        said.append("of nodes that are measured only where they end an even part of the one above")
+    if measured and spec["most"] < 2 ** measured[-1]:
+        said.append(f"of each measured level at most the {spec['most']:,} largest")
     return "; ".join(said)
 
 

@@ -53,7 +53,8 @@ def hypercube_lines(question: HypercubeQuestion, entry: Mapping[str, Any]) -> It
             text += " of a sketch cell"
         if isinstance(plan, AdaptivePartitionPlan) and 0 < number < plan.height:
             own = significant(math.sqrt(plan.variances.ended[number]))
-            text += f"; {own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
+            ends = f"{own} where it is not split, at {plan.thresholds[number]:,} rows or fewer"
+            text = f"{text}; {ends}" if error is not None else f"{ends} in an even part"
         if number == 0 and plan.public_total:
             text = "public"
         yield f"  level {level['depth']:<2} {text}"

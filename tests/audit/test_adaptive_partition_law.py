@@ -41,12 +41,19 @@ DOMAIN = HypercubeDomain(
 SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 
 
-def plan_of(unit: PrivacyUnit, *, root: bool, part: Fraction) -> AdaptivePartitionPlan:
-    """Halves, and the cells of the halves that are split."""
-    whole = EPSILON / 4 if root else Fraction(0)
+# What the whole, halves, and cells of the halves that are split spend.
+AMOUNTS = {
+    "no root": (Fraction(0), EPSILON / 2, EPSILON / 2),
+    "all": (EPSILON / 4, EPSILON / 4, EPSILON / 2),
+    "halves only where they end": (EPSILON / 4, Fraction(0), 3 * EPSILON / 4),
+}
+
+
+def plan_of(unit: PrivacyUnit, amounts: str, part: Fraction) -> AdaptivePartitionPlan:
+    """A plan of three levels."""
     return AdaptivePartitionPlan(
         depths=(0, 1, 2),
-        amounts=(whole, EPSILON / 2 - whole, EPSILON / 2),
+        amounts=AMOUNTS[amounts],
         thresholds=(1, 0),
         most=2,
         measure=Measure.EPSILON,
@@ -120,11 +127,20 @@ def largest_loss(plan: AdaptivePartitionPlan) -> float:
 
 
 @pytest.mark.parametrize(
-    ("root", "part"), [(False, Fraction(0)), (True, Fraction(0)), (False, Fraction(3, 10))]
+    ("amounts", "part"),
+    [
+        ("no root", Fraction(0)),
+        ("all", Fraction(0)),
+        ("no root", Fraction(3, 10)),
+        ("halves only where they end", Fraction(0)),
+        ("halves only where they end", Fraction(3, 10)),
+    ],
 )
 @pytest.mark.parametrize("unit", ROW_UNITS)
-def test_no_outcome_tells_more_than_epsilon(unit: PrivacyUnit, root: bool, part: Fraction) -> None:
-    loss = largest_loss(plan_of(unit, root=root, part=part))
+def test_no_outcome_tells_more_than_epsilon(
+    unit: PrivacyUnit, amounts: str, part: Fraction
+) -> None:
+    loss = largest_loss(plan_of(unit, amounts, part))
     assert 0.5 * EPSILON < loss <= EPSILON * (1 + 1e-9)
 
 
@@ -135,12 +151,20 @@ PLANTED = {
 }
 
 
+# A substitution does not move the root, and so less than the budget where that is measured.
+@pytest.mark.parametrize(
+    ("unit", "amounts"),
+    [
+        (ADD_REMOVE_ROW, "no root"),
+        (SUBSTITUTE_ROW, "no root"),
+        (ADD_REMOVE_ROW, "halves only where they end"),
+    ],
+)
 @pytest.mark.parametrize("planted", PLANTED)
-@pytest.mark.parametrize("unit", ROW_UNITS)
 def test_too_little_noise_is_found(
-    unit: PrivacyUnit, planted: str, monkeypatch: pytest.MonkeyPatch
+    unit: PrivacyUnit, planted: str, amounts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(unit, root=False, part=Fraction(0))
+    plan = plan_of(unit, amounts, Fraction(0))
     name, by = PLANTED[planted]
     laws = tuple(law and replace(law, scale=law.scale * by) for law in getattr(plan, name))
     monkeypatch.setitem(plan.__dict__, name, laws)
@@ -149,7 +173,7 @@ def test_too_little_noise_is_found(
 
 def test_a_decision_that_is_not_paid_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers that decide beside a first measurement with all of its level's budget."""
-    plan = plan_of(ADD_REMOVE_ROW, root=False, part=Fraction(3, 10))
-    whole = plan_of(ADD_REMOVE_ROW, root=False, part=Fraction(0)).laws
+    plan = plan_of(ADD_REMOVE_ROW, "no root", Fraction(3, 10))
+    whole = plan_of(ADD_REMOVE_ROW, "no root", Fraction(0)).laws
     monkeypatch.setitem(plan.__dict__, "laws", whole)
     assert largest_loss(plan) > EPSILON * (1 + 1e-9)

@@ -38,3 +38,8 @@ def test_a_table_has_every_mechanism_and_product() -> None:
     lines = list(table_of(found, ["small"]))
     assert lines[0].startswith("| geometric mean | n epsilon = 100 |")
     assert sum(line.startswith("| adaptive, for counts, count |") for line in lines) == 4
+    again = list(table_of(found, ["small"], ["small"]))
+    ratios = again[2].split(" | ")[1:]
+    assert again[0].startswith("| over those of adaptive, for counts, count | n epsilon = 100 |")
+    assert again[2].startswith("| adaptive, for counts, estimate |") and len(ratios) == 4
+    assert all(len(set(each.strip(" |").split(", "))) == 1 for each in ratios)

@@ -62,6 +62,21 @@ PLANS = {
     "of persons": plan_of(unit=PERSON, amounts=tuple(map(Fraction, (3, 4, 5, 6)))),
 }
 
+# Levels between those that are measured.
+BETWEEN: dict[str, Any] = {
+    "depths": (0, 2, 3, 5, 6, 7, 8),
+    "amounts": tuple(map(Fraction, (0, 1, 0, 2, 0, 0, 3))),
+    "thresholds": (0, 8, 5, 4, 3, 2),
+}
+PLANS |= {
+    "with levels between": plan_of(**BETWEEN),
+    "with levels between, decided apart": plan_of(**BETWEEN, decision_part=Fraction(1, 4)),
+    "with nothing but a root above": plan_of(
+        amounts=(Fraction(2), Fraction(0), Fraction(0), Fraction(3)), thresholds=(8, 4, 2)
+    ),
+    "with levels between, of a rho": plan_of(**BETWEEN, measure=Measure.RHO, unit=SUBSTITUTE_ROW),
+}
+
 
 @dataclass(kw_only=True)
 class Box:
@@ -156,6 +171,10 @@ def decided(
         family = [told(level + 1, node * fanout + child) for child in range(fanout)]
         total, spread = (sum(column) for column in zip(*family, strict=True))
         known, variance = running[level, node]
+        if math.isinf(spread):
+            for child, (_, own) in enumerate(family):
+                running[level + 1, node * fanout + child] = known / fanout, own
+            continue
         if math.isinf(variance):
             best, left = total, spread
         else:
@@ -182,7 +201,8 @@ def test_what_is_split_exceeds_its_threshold(name: str) -> None:
                 assert not split
                 continue
             estimate, variance = running[level, node]
-            assert split == (math.isinf(variance) or estimate > plan.thresholds[level])
+            unknown = level == 0 and math.isinf(variance)
+            assert split == (unknown or estimate > plan.thresholds[level])
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -332,6 +352,12 @@ def test_at_most_so_many_nodes_of_a_level_are_split() -> None:
     assert sizes == [1, 4, 16, 16]
 
 
+def test_of_a_level_between_as_many_are_split_as_its_families_have() -> None:
+    plan = plan_of(**BETWEEN | {"thresholds": (0, 0, 0, 0, 0, 0)}, most=2)
+    split = [int((~ends).sum()) for ends in BOX.grown(plan).tree.leaves()]
+    assert split[1] == split[3] == 2 and 2 < split[2] <= 4 and 2 < split[4] <= 4
+
+
 def test_trees_differ_from_draw_to_draw() -> None:
     plan = plan_of(amounts=(0, Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)))
     sizes = {len(parts_of(BOX.grown(plan, nonce=nonce))) for nonce in range(5)}
@@ -363,7 +389,13 @@ def test_a_specification_is_read_back(name: str) -> None:
         ({"depths": (1, 2, 3, 4)}, "depths: (1, 2, 3, 4) do not begin with 0 and go on"),
         ({"depths": (0, 2, 2, 4)}, "depths: (0, 2, 2, 4) do not rise"),
         ({"depths": (0, 2, 4)}, "amounts: 4 for 3 levels"),
-        ({"amounts": (0, 1, 0, 1)}, "amounts: below the root each must be above 0"),
+        *(
+            (
+                {"amounts": amounts},
+                "amounts: at least 0; the last, and one of the first two, above 0",
+            )
+            for amounts in ((0, 0, 1, 1), (0, 1, 1, 0), (0, 1, -1, 1), (-1, 1, 1, 1))
+        ),
         (
             {"public_total": True},
             "public_total: under substitute only, and the root then costs nothing",

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.partitions.adaptive_planner import DECISION_PART, plan_adaptive
-from dpcore.partitions.choices import ADAPTIVE_SPLIT_ERRORS, PartitionChoices, PartitionSetting
+from dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dpcore.partitions.adaptive_planner import (
+    DECISION_PART,
+    SPLIT_ERRORS,
+    SPLIT_ERRORS_IN_FOUR,
+    plan_adaptive,
+)
+from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation, Holding
 from dpcore.privacy.budget import Measure
 from dpcore.refusal import Refusal
@@ -34,48 +40,88 @@ def test_the_budget_is_spent_and_levels_are_within_the_domain(
     assert plan.measure is setting.budget.measure and plan.unit == setting.unit
     assert plan.depths[-1] <= setting.bits
     assert (plan.amounts[0] > 0) == (root and not setting.public_total)
-    steps = [below - above for above, below in pairwise(plan.depths)]
+    measured = (0, *measured_of(plan)[root and not setting.public_total :])
+    steps = [below - above for above, below in pairwise(measured)]
     assert max(steps) <= 8 and len(set(steps[:-1])) <= 1
     assert plan.decision_part == (DECISION_PART if apart else 0)
 
 
+def measured_of(plan: AdaptivePartitionPlan) -> tuple[int, ...]:
+    """The depths of the levels that have a budget."""
+    known = zip(plan.depths, plan.amounts, strict=True)
+    return tuple(depth for depth, amount in known if amount)
+
+
 def test_squares_of_two_columns_and_what_remains() -> None:
-    depths = {
-        bits: plan_adaptive(setting_of(bits=bits), choices_of(rows=10**9)).depths
+    plans = {
+        bits: plan_adaptive(setting_of(bits=bits), choices_of(rows=10**9))
         for bits in (13, 14, 15, 16)
     }
-    assert depths == {
-        13: (0, 4, 8, 13),
-        14: (0, 4, 8, 12, 14),
-        15: (0, 4, 8, 12, 15),
-        16: (0, 4, 8, 12, 16),
+    assert {bits: measured_of(plan) for bits, plan in plans.items()} == {
+        13: (4, 8, 13),
+        14: (4, 8, 12, 14),
+        15: (4, 8, 12, 15),
+        16: (4, 8, 12, 16),
     }
+    assert plans[13].depths == (0, 4, 6, 8, 10, 12, 13)
+    assert plans[16].depths == (0, 4, 6, 8, 10, 12, 14, 16)
+
+
+def test_other_numbers_of_columns_measure_all_levels() -> None:
+    for dimensions, depths in ((1, (0, 4, 8, 12, 16)), (3, (0, 3, 6, 9, 12, 16))):
+        setting = setting_of(bits=16, dimensions=dimensions)
+        plan = plan_adaptive(setting, choices_of(depth=16))
+        assert plan.depths == depths and measured_of(plan) == depths[1:]
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_budgets_rise_and_thresholds_are_errors_of_children(measure: Measure) -> None:
-    setting = setting_of(bits=16, measure=measure, amount=Fraction(1, 50))
-    plan = plan_adaptive(setting, choices_of(rows=10**9, decided_apart=False))
+    """Of three columns every level, of two those that are split in quarters."""
+    amount = Fraction(1, 50)
+    setting = setting_of(bits=16, dimensions=3, measure=measure, amount=amount)
+    plan = plan_adaptive(setting, choices_of(depth=16, decided_apart=False))
     for one, two in pairwise(plan.amounts[1:]):
-        assert float(two / one) == pytest.approx(2**0.5, rel=1e-3)
+        assert float(two / one) == pytest.approx(2, rel=1e-3)
     for level in range(1, plan.height):
         law = plan.laws[level + 1]
         assert law is not None
-        expected = ADAPTIVE_SPLIT_ERRORS * math.sqrt(law.variance)
-        assert plan.thresholds[level] == round(expected)
-    equal = plan_adaptive(setting, choices_of(shares="equal"))
+        assert plan.thresholds[level] == round(SPLIT_ERRORS * math.sqrt(law.variance))
+    equal = plan_adaptive(setting, choices_of(depth=16, shares="equal"))
     assert max(equal.amounts[1:]) - min(equal.amounts[1:]) < Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_thresholds_of_quarters(measure: Measure) -> None:
+    setting = setting_of(bits=16, measure=measure, amount=Fraction(1, 50))
+    plan = plan_adaptive(setting, choices_of(rows=10**9, decided_apart=False))
+    shares = [amount for amount in plan.amounts if amount]
+    for one, two in pairwise(shares):
+        assert float(two / one) == pytest.approx(2**0.5, rel=1e-3)
+    for level in range(1, plan.height):
+        own, below, ends = plan.laws[level], plan.laws[level + 1], plan.last_laws[level + 1]
+        if own is not None:
+            assert below is None and ends is not None
+            expected = SPLIT_ERRORS_IN_FOUR * math.sqrt(ends.variance)
+        else:
+            assert below is not None
+            errors = SPLIT_ERRORS_IN_FOUR / (1 if level + 1 == plan.height else 2)
+            expected = errors * math.sqrt(below.variance)
+        assert plan.thresholds[level] == round(expected)
 
 
 def test_decisions_of_their_own_ask_for_more_rows() -> None:
     setting = setting_of(bits=16, amount=Fraction(1, 50))
     plan = plan_adaptive(setting, choices_of(split_errors=2.0))
-    for level in range(1, plan.height):
-        below, decides = plan.laws[level + 1], plan.decision_laws[level]
-        assert below is not None and decides is not None
-        assert plan.thresholds[level] == round(math.sqrt(4 * below.variance + decides.variance))
+    for level in range(1, plan.height, 2):
+        ends, decides = plan.last_laws[level + 1], plan.decision_laws[level]
+        assert ends is not None and decides is not None
+        assert plan.thresholds[level] == round(math.sqrt(4 * ends.variance + decides.variance))
+        below, errors = plan.laws[level + 2], 2 if level + 2 == plan.height else 1
+        assert below is not None
+        expected = math.sqrt(errors**2 * below.variance + decides.variance / 16)
+        assert plan.thresholds[level + 1] == round(expected)
     plan = plan_adaptive(setting, choices_of(split_errors=0.0, decided_apart=False))
-    assert plan.thresholds == (0, 0, 0, 0)
+    assert plan.thresholds == (0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,9 @@ def test_the_plan_says_what_is_not_split_and_on_what_errors_depend(workspace: Wo
     outcome = workspace.run("plan", configured(workspace, adaptive(rows=ROWS)))
     assert outcome.code == 0, outcome.err
     assert re.search(r"level 4  std error \S+; \S+ where it is not split, at \d+ rows", outcome.out)
+    assert re.search(
+        r"level 6  [\d.]+ where it is not split, at \d+ rows or fewer in an even part", outcome.out
+    )
     assert "how far off a box is depends on the data" in outcome.out
 
 
@@ -72,6 +75,7 @@ def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -
     assert ("30 % of the budget above the last level" in page) == apart
     assert ("None is stated, and no standard error" in page) != apart
     assert ("none stated" in page) != apart
+    assert "of a part alone" in page and "an even part of the one above" in page
     asked = ["query", str(workspace.output), "box", "--tree", "box", "--side", "age", "0", "64"]
     answer = json.loads(workspace.run(*asked, "--json").out)["answers"][0]
     stated = [answer[name] is not None for name in ("ci_low", "ci_high")]
