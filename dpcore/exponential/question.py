@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,25 +13,31 @@ import pyarrow as pa
 
 from dpcore.arrays import Integers
 from dpcore.exponential.choosing import ChosenQuantiles
-from dpcore.exponential.forest import ExponentialForest, chosen_of
+from dpcore.exponential.forest import ExponentialForest, chosen_of, measured_of
 from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.rounds import answered, asked_from, next_asked
 from dpcore.exponential.tables import chosen_table
+from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Increments, Part
+from dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
+from dpcore.questions.root_messages import pack_measured, unpack_measured
 from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import unpack
+from dpcore.rows.packing import pack, unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 
+# The weights' floor then adds less than a thousandth of a percent to any margin's probability of a
+# cell, and a tenth of a percent to that of a place.
+MOST_CELLS = 2**26
 WORDS = (
     "Each quantile is a cell (or a place in one) drawn with a probability that falls exponentially "
     "with the distance of its rank from the wanted one: the middle quantile among all rows, the "
@@ -48,7 +54,7 @@ class ExponentialQuestion(TreeQuestion):
         quantiles: in the order in which they are told; the plan has them rising.
 
     Raises:
-        Refusal: more cells than are held at one place.
+        Refusal: more cells than a choice may have.
     """
 
     kind = "exponential"
@@ -63,11 +69,11 @@ class ExponentialQuestion(TreeQuestion):
         super().__post_init__()
         if sorted(map(exact_quantile, self.quantiles)) != list(self.plan.quantiles):
             raise ValueError("quantiles: they are not those of the plan")
-        if self.domain.cells > self.chunk_leaves:
+        if self.domain.cells > MOST_CELLS:
             raise Refusal(
                 "domain",
-                f"{self.domain.cells} cells are too many for the exponential mechanism, which "
-                f"chooses among all at once: at most {self.chunk_leaves}",
+                f"{self.domain.cells} cells are too many for the exponential mechanism: at most "
+                f"{MOST_CELLS}",
             )
 
     @cached_property
@@ -121,10 +127,56 @@ class ExponentialQuestion(TreeQuestion):
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
+        table, note = self._told(measured)
+        return ChunkAnswer({NODES: table}, note)
+
+    @property
+    def rounds(self) -> int:
+        """One for the rows of the chunks, and one for each depth of the tree of quantiles; none
+        where a chunk holds all cells."""
+        return 1 + self.plan.first.height if self.forest.chunking.split_level else 0
+
+    def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
+        chunk = self._chunk(place)
+        return answered(self.plan, self.name, chunk, unpack(counts), asked, noise)
+
+    def ask(
+        self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
+    ) -> bytes:
+        in_order = [answers[place] for place in sorted(answers)]
+        return next_asked(self.plan, self.name, group, in_order, asked, noise)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        if not self.rounds:
+            return super().draw(place, counts, noise)
+        if place.number:
+            return Drawn(sent=b"", kept=None)
+        return Drawn(sent=b"", kept=pack_measured(measured_of([asked_from(counts).found])))
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        if not self.rounds:
+            return super().gather(group, sent, noise)
+        return Gathered({Place(group, 0): b""}, ())
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        if not self.rounds:
+            return super().finish(place, kept, returned)
+        table, note = self._told(unpack_measured(kept, 1))
+        return [ReleasedPart(self._part(NODES, place), table, pack(note))]
+
+    def parts(self) -> Iterator[Part]:
+        """One for the chunks of a key, which has no nodes."""
+        if not self.rounds:
+            yield from super().parts()
+        else:
+            for key in range(self.key_count):
+                yield self._part(NODES, Place(key, 0))
+
+    @staticmethod
+    def _told(measured: Measurements) -> tuple[pa.Table, Integers]:
         """No node is told; where the quantiles lie is told by the table of the whole tree."""
         cells, shares = chosen_of(measured)
-        note = np.stack([cells, shares.view(np.int64)])
-        return ChunkAnswer({NODES: NODES_SCHEMA.empty_table()}, note)
+        return NODES_SCHEMA.empty_table(), np.stack([cells, shares.view(np.int64)])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
         found = [unpack(note).reshape(2, -1, len(self.quantiles)) for note in notes.values()]

@@ -94,12 +94,6 @@ def test_one_draw_whatever_is_retried() -> None:
     assert first.quantiles is not None and first.quantiles.equals(again.quantiles)
 
 
-def test_too_many_cells_are_refused() -> None:
-    with pytest.raises(Refusal, match="131073 cells are too many") as refused:
-        question(cells=DOMAIN | {"upper": 2**17 + 1})
-    assert refused.value.field == "domain"
-
-
 def test_quantiles_are_those_of_the_plan() -> None:
     with pytest.raises(ValueError, match="not those of the plan"):
         replace(question(), quantiles=(0.5,))
