@@ -20,6 +20,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.exponential.choice import Chosen, flipped, weighed
+from dpcore.exponential.intervals import chosen_ends, run_edges
 from dpcore.exponential.places import chosen_place
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
@@ -35,10 +36,12 @@ class ChosenQuantiles(NamedTuple):
     Attributes:
         cells: that hold them.
         shares: of each cell, below the quantile.
+        ends: (2, quantiles) the first and the last cells of their intervals; None: they have none.
     """
 
     cells: Integers
     shares: Floats
+    ends: Integers | None = None
 
 
 class Cells(NamedTuple):
@@ -111,7 +114,20 @@ def chosen_quantiles(
         for side, rows in ((rank.lower, lower), (rank.upper, upper)):
             if side is not None:
                 waiting.append((side, rows))
-    return found
+    if not plan.interval_share:
+        return found
+    return found._replace(ends=_ends(cells.ends, found.cells, plan, stream))
+
+
+def _ends(
+    ranks: Integers, chosen: Integers, plan: ExponentialPlan, stream: RandomStream
+) -> Integers:
+    """The ends of all intervals, one after the other."""
+    ends = np.zeros((2, len(chosen)), np.int64)
+    for place, cell in enumerate(chosen.tolist()):
+        edges = run_edges(cell, plan.cells)
+        ends[:, place] = chosen_ends(ranks[edges], edges, plan, place, stream)
+    return ends
 
 
 def found_among(

@@ -61,14 +61,16 @@ class ExponentialForest(WholeTrees):
 
 def measured_of(found: Sequence[ChosenQuantiles]) -> Measurements:
     """What was chosen of consecutive keys, as `chosen_of` reads it."""
-    return [
+    measured: Measurements = [
         np.stack([each.cells for each in found]),
         np.stack([each.shares for each in found]).view(np.int64),
     ]
+    ends = [each.ends for each in found if each.ends is not None]
+    return [*measured, *np.stack(ends, axis=1)] if ends else measured
 
 
 def chosen_of(measured: Measurements) -> ChosenQuantiles:
-    """What `ExponentialForest.measure` chose, (keys, quantiles) each."""
-    cells, shares = measured
-    assert cells is not None and shares is not None
-    return ChosenQuantiles(cells, shares.view(np.float64))
+    """What `ExponentialForest.measure` chose, (keys, quantiles) each; ends are (2, keys,
+    quantiles)."""
+    cells, shares, *ends = (each for each in measured if each is not None)
+    return ChosenQuantiles(cells, shares.view(np.float64), np.stack(ends) if ends else None)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.exponential.choosing import ChosenQuantiles
 from dpcore.exponential.forest import ExponentialForest, chosen_of, measured_of
+from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
@@ -44,6 +44,11 @@ WORDS = (
     "others among the rows between those drawn before. rank_margins says how many rows the ranks "
     "are off at most, with the stated confidence each. No CDF and no counts are released."
 )
+INTERVAL_WORDS = (
+    "Each interval is a pair of ends around the value, drawn like the quantiles, of a share of the "
+    "budget: with the stated confidence each it holds the quantile of the rows. Its ends reach for "
+    "the ranks that lie so many rows below and above the wanted one."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,8 @@ class ExponentialQuestion(TreeQuestion):
         super().__post_init__()
         if sorted(map(exact_quantile, self.quantiles)) != list(self.plan.quantiles):
             raise ValueError("quantiles: they are not those of the plan")
+        if self.plan.confidence != self.confidence:
+            raise ValueError(f"confidence: {self.confidence} is not that of the plan")
         if self.domain.cells > MOST_CELLS:
             raise Refusal(
                 "domain",
@@ -94,6 +101,14 @@ class ExponentialQuestion(TreeQuestion):
         """How far off the ranks are at most, with the question's confidence, as told in order."""
         found = margins(self.plan, self.confidence)
         return [found[place] for place in self.order]
+
+    @cached_property
+    def interval_reach(self) -> list[int] | None:
+        """By how many rows the ranks that intervals reach for lie below and above the wanted one,
+        as told in order; None where there are no intervals."""
+        if not self.plan.interval_share:
+            return None
+        return [reach(self.plan, place) for place in self.order]
 
     @property
     def public_total(self) -> bool:
@@ -132,9 +147,11 @@ class ExponentialQuestion(TreeQuestion):
 
     @property
     def rounds(self) -> int:
-        """One for the rows of the chunks, and one for each depth of the tree of quantiles; none
-        where a chunk holds all cells."""
-        return 1 + self.plan.first.height if self.forest.chunking.split_level else 0
+        """One for the rows of the chunks, one for each depth of the tree of quantiles, and one for
+        intervals; none where a chunk holds all cells."""
+        if not self.forest.chunking.split_level:
+            return 0
+        return 1 + self.plan.first.height + bool(self.plan.interval_share)
 
     def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
         chunk = self._chunk(place)
@@ -175,13 +192,12 @@ class ExponentialQuestion(TreeQuestion):
     @staticmethod
     def _told(measured: Measurements) -> tuple[pa.Table, Integers]:
         """No node is told; where the quantiles lie is told by the table of the whole tree."""
-        cells, shares = chosen_of(measured)
-        return NODES_SCHEMA.empty_table(), np.stack([cells, shares.view(np.int64)])
+        return NODES_SCHEMA.empty_table(), np.stack([m for m in measured if m is not None])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
-        found = [unpack(note).reshape(2, -1, len(self.quantiles)) for note in notes.values()]
-        cells, shares = np.concatenate(found, axis=1)
-        return {QUANTILES: chosen_table(self, ChosenQuantiles(cells, shares.view(np.float64)))}
+        told = 4 if self.plan.interval_share else 2
+        found = [unpack(note).reshape(told, -1, len(self.quantiles)) for note in notes.values()]
+        return {QUANTILES: chosen_table(self, chosen_of(list(np.concatenate(found, axis=1))))}
 
     def entry(self) -> dict[str, object]:
         return (
@@ -194,10 +210,29 @@ class ExponentialQuestion(TreeQuestion):
                     {"q": quantile, "rows": margin.rows, "share of all rows": margin.share}
                     for quantile, margin in zip(self.quantiles, self.rank_margins, strict=True)
                 ],
+                **self._interval_entry(),
                 "words": WORDS,
                 "policies": policies_of(self),
             }
         )
+
+    def _interval_entry(self) -> dict[str, object]:
+        if self.interval_reach is None:
+            return {}
+        measure = self.plan.budget.measure.value
+        said = {
+            "share": str(self.plan.interval_share),
+            f"{measure} of each": str(self.plan.interval_amount),
+            "confidence": self.confidence,
+            "rows": self.interval_reach,
+            "words": INTERVAL_WORDS,
+        }
+        return {"intervals": said}
+
+    def law_spec(self) -> dict[str, object]:
+        """The confidence shapes where the ends of intervals lie, and so what is drawn."""
+        shaped = {"confidence": self.confidence} if self.plan.interval_share else {}
+        return super().law_spec() | shaped
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values;
@@ -210,6 +245,11 @@ class ExponentialQuestion(TreeQuestion):
             "budget": str(self.plan.budget.amount),
             "quantiles": list(self.quantiles),
             "places": PLACES,
+            **(
+                {"interval_share": str(self.plan.interval_share)}
+                if self.plan.interval_share
+                else {}
+            ),
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
@@ -253,6 +293,8 @@ def exponential_question_from_spec(
         budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
         quantiles=tuple(sorted(map(exact_quantile, spec["quantiles"]))),
         keyed=spec["keys"] is not None,
+        interval_share=Fraction(spec.get("interval_share", 0)),
+        confidence=spec["confidence"],
     )
     return ExponentialQuestion(
         name=spec["name"],

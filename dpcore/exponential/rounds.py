@@ -2,10 +2,11 @@
 chosen.
 
 A quantile's group asks, and each chunk of its cells answers; there is a round for each depth of the
-tree of quantiles, and one before them for the rows of each chunk.
+tree of quantiles, one before them for the rows of each chunk, and one behind them for intervals.
 
     asked     the rows of every chunk, the parts between quantiles that were chosen, and these
-    answered  of each part what the chunk chose in it, with the mass of its candidates
+    answered  of each part what the chunk chose in it, with the mass of its candidates; when all are
+              chosen, how many rows lie below the edges of runs around them
 
 Together that is one choice among all cells, by the law of `dpcore.exponential.choosing` to the bit,
 and no vector of them stands anywhere. Chunks tell exact sums of weights, and the group exact ranks:
@@ -31,6 +32,7 @@ from dpcore.exponential.choosing import (
     found_among,
     sides,
 )
+from dpcore.exponential.intervals import chosen_ends, run_edges
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
 from dpcore.noise.source import NoiseSource
@@ -63,13 +65,14 @@ class Asked:
                 shares.tobytes(),
                 pack(self.found.cells),
                 self.found.shares.tobytes(),
+                b"" if self.found.ends is None else pack(self.found.ends),
             ]
         )
 
 
 def asked_from(data: bytes) -> Asked:
     """The inverse of `Asked.to_bytes`."""
-    rows, whole, shares, cells, below = unpack_many(data)
+    rows, whole, shares, cells, below, ends = unpack_many(data)
     parts = zip(
         unpack(whole).reshape(-1, 5).tolist(),
         np.frombuffer(shares, np.float64).reshape(-1, 2).tolist(),
@@ -78,7 +81,11 @@ def asked_from(data: bytes) -> Asked:
     return Asked(
         rows=unpack(rows),
         parts={place: Part(*numbers, *ends) for (place, *numbers), ends in parts},
-        found=ChosenQuantiles(unpack(cells), np.frombuffer(below, np.float64).copy()),
+        found=ChosenQuantiles(
+            unpack(cells),
+            np.frombuffer(below, np.float64).copy(),
+            unpack(ends).reshape(2, -1) if ends else None,
+        ),
     )
 
 
@@ -102,6 +109,8 @@ def answered(
     before = int(told.rows[: chunk.index].sum())
     ends = before + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     cells = Cells(chunk.start - chunk.key * plan.cells, ends)
+    if not told.parts:
+        return pack(_ranks_at(_all_edges(plan, told), cells))
     ranks = ranks_by_place(plan)
     found = [
         found_among(
@@ -138,6 +147,9 @@ def next_asked(
         return Asked(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
     told, ranks = asked_from(asked), ranks_by_place(plan)
     own = own.of_counts(_numbers(asked, *answers))
+    if not told.parts:
+        ranks = np.sum([unpack(each) for each in answers], axis=0)
+        return _with_ends(plan, tree, key, told, ranks, own).to_bytes()
     columns = zip(*(map(_unpacked, unpack_many(each)) for each in answers), strict=True)
     parts: dict[int, Part] = {}
     for (place, part), found in zip(told.parts.items(), columns, strict=True):
@@ -149,6 +161,36 @@ def next_asked(
             if side is not None:
                 parts[side.place] = between
     return Asked(rows=told.rows, parts=parts, found=told.found).to_bytes()
+
+
+def _all_edges(plan: ExponentialPlan, told: Asked) -> Integers:
+    """The edges of the runs around every quantile, one after the other, without the last one."""
+    edges = [run_edges(cell, plan.cells)[:-1] for cell in told.found.cells.tolist()]
+    return np.concatenate(edges)
+
+
+def _ranks_at(edges: Integers, cells: Cells) -> Integers:
+    """How many rows lie below edges, of those that are edges of some cells; 0 of the others."""
+    places = edges - cells.first
+    mine = (places >= 0) & (places < len(cells.ends) - 1)
+    return np.where(mine, cells.ends[np.where(mine, places, 0)], 0)
+
+
+def _with_ends(
+    plan: ExponentialPlan, tree: str, key: int, told: Asked, ranks: Integers, own: NoiseSource
+) -> Asked:
+    """With the ends of intervals, from the ranks at `_all_edges`."""
+    ends, start = [], 0
+    for place, cell in enumerate(told.found.cells.tolist()):
+        edges = run_edges(cell, plan.cells)
+        stop = start + len(edges) - 1
+        # The first ones are of quantiles.
+        stream = own.stream(tree, key, SPINE, len(plan.quantiles) + place)
+        around = np.append(ranks[start:stop], told.rows.sum())
+        ends.append(chosen_ends(around, edges, plan, place, stream))
+        start = stop
+    found = told.found._replace(ends=np.array(ends, np.int64).T)
+    return Asked(rows=told.rows, parts={}, found=found)
 
 
 def ranks_by_place(plan: ExponentialPlan) -> dict[int, Rank]:

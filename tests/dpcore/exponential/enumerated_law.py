@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.exponential import choosing, places, rounds
+from dpcore.exponential import choosing, intervals, places, rounds
 from dpcore.exponential.choice import Chosen
 from dpcore.exponential.choosing import ChosenQuantiles
 from dpcore.exponential.plan import ExponentialPlan
@@ -126,6 +126,8 @@ def _runs(
             patch.object(choosing, "weighed", run.by_weight),
             patch.object(choosing, "flipped", run.by_flips_of_part if in_parts else run.by_flips),
             patch.object(rounds, "part_by_mass", run.part_by_mass),
+            patch.object(intervals, "weighed", run.by_weight),
+            patch.object(intervals, "flipped", run.by_flips),
         ):
             yield run, choose()
         prescribed = run.following()
@@ -138,7 +140,8 @@ def enumerated_law(
     levels: int = 1,
     choose: Callable[[], ChosenQuantiles] | None = None,
 ) -> Law:
-    """The exact probability of every outcome: the cells of the quantiles and the shares below.
+    """The exact probability of every outcome: the cells of the quantiles, and of the
+    ends of their intervals, and the shares below.
 
     Args:
         counts: of the cells.
@@ -152,7 +155,8 @@ def enumerated_law(
 
     law: Law = {}
     for run, found in _runs(choose or at_once, levels, in_parts=choose is not None):
-        outcome = tuple(found.cells.tolist()), tuple(found.shares.tolist())
+        ends = () if found.ends is None else tuple(found.ends.reshape(-1).tolist())
+        outcome = (*found.cells.tolist(), *ends), tuple(found.shares.tolist())
         law[outcome] = law.get(outcome, Fraction(0)) + run.probability
     assert sum(law.values()) == 1
     return {outcome: chance for outcome, chance in law.items() if chance}

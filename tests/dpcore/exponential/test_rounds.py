@@ -31,12 +31,20 @@ from tests.dpcore.exponential.test_question import (
 NOISE = NoiseSource(
     key=ReleaseKey(bytes(32)), release="r", spec_digest=b"spec", global_digest=bytes(32)
 )
+NONE = Fraction(0)
 TWO = (Fraction(2, 5), Fraction(1, 2))
 
 
-def plan_of(cells: int, measure: Measure) -> ExponentialPlan:
-    budget = Budget(measure=measure, amount=Fraction(2))
-    return ExponentialPlan(cells=cells, unit=ADD_REMOVE_ROW, budget=budget, quantiles=TWO)
+def plan_of(
+    cells: int, measure: Measure, quantiles: tuple[Fraction, ...] = TWO, share: Fraction = NONE
+) -> ExponentialPlan:
+    return ExponentialPlan(
+        cells=cells,
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=measure, amount=Fraction(2)),
+        quantiles=quantiles,
+        interval_share=share,
+    )
 
 
 def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int) -> ChosenQuantiles:
@@ -44,7 +52,7 @@ def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int)
     chunks, asked = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
     exact, tree = np.array(counts, np.int64), "t"
     assert len(chunks) > 1
-    for _ in range(1 + plan.first.height):
+    for _ in range(1 + plan.first.height + bool(plan.interval_share)):
         answers = [
             answered(plan, tree, each, exact[each.start :][: each.leaves], asked, NOISE)
             for each in chunks
@@ -58,6 +66,13 @@ def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int)
 @pytest.mark.parametrize("counts", [(1, 0, 2), (0, 3, 0), (0, 0, 0)])
 def test_the_law_is_that_of_all_cells_at_once(counts: tuple[int, ...], measure: Measure) -> None:
     plan = plan_of(len(counts), measure)
+    law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
+    assert law == enumerated_law(counts, plan)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_the_law_of_intervals_is_that_of_all_cells_at_once(measure: Measure) -> None:
+    counts, plan = (1, 0, 2), plan_of(3, measure, (Fraction(2, 5),), Fraction(1, 2))
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
     assert law == enumerated_law(counts, plan)
 
@@ -79,15 +94,20 @@ def test_what_is_asked_is_read_back() -> None:
     assert again.found.cells.tolist() == [3, 0] and again.found.shares.tolist() == [0.3, 0.0]
 
 
+@pytest.mark.parametrize("share", [NONE, Fraction(1, 4)])
 @pytest.mark.parametrize("keyed", [False, True])
-def test_releases_in_chunks(keyed: bool) -> None:
+def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
     """Of a large budget: they are the quantiles; of every key."""
-    asked = replace(question(keyed=keyed), chunk_leaves=8)
-    assert asked.rounds == 3 and len(asked.places) == 7 * asked.key_count
+    asked = replace(question(keyed=keyed, share=share), chunk_leaves=8)
+    assert asked.rounds == 3 + bool(share) and len(asked.places) == 7 * asked.key_count
     counts = np.full((asked.key_count, CELLS), 100)
     tree = release_of(asked, counts).tree("t")
     for key in ("f", "m") if keyed else (None,):
-        values = [row["value"] for row in tree.quantiles(key)]  # type: ignore[attr-defined]
+        rows = tree.quantiles(key)  # type: ignore[attr-defined]
+        values = [row["value"] for row in rows]
+        for row in rows:
+            assert (row["ci_low"] is None) == (not share)
+            assert not share or row["ci_low"] <= row["value"] <= row["ci_high"]
         off = [abs(own - CELLS * each) for own, each in zip(values, QUANTILES, strict=True)]
         assert max(off) <= 1
 
