@@ -23,6 +23,7 @@ Source: derived here; McSherry and Talwar 2007; McKenna and Sheldon 2020.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -79,6 +80,27 @@ def reach(plan: ExponentialPlan, place: int) -> int:
     return max(1, math.ceil(math.log(bound) / float(plan.interval_rate(place))))
 
 
+def pair_distances(ranks: Integers, quantile: Fraction, rows: int) -> Integers:
+    """(pairs,) the distances of all pairs of runs, in units of which as many are a row as the
+    quantile's denominator says.
+
+    Args:
+        ranks: (runs + 1,) how many rows lie below the edges of the runs.
+        quantile: the wanted one.
+        rows: m.
+    """
+    scale = quantile.denominator
+    away = ranks * scale - quantile.numerator * int(ranks[-1])
+    starts, stops = away[:-1].copy(), away[1:].copy()
+    starts[0], stops[-1] = -_BEYOND, _BEYOND
+    lower, upper = (
+        np.maximum(np.maximum(starts - shift, shift - stops), 0)
+        for shift in (-rows * scale, rows * scale)
+    )
+    first, last = np.triu_indices(len(starts))
+    return np.asarray(np.maximum(lower[first], upper[last]))
+
+
 def chosen_ends(
     ranks: Integers,
     edges: Integers,
@@ -95,17 +117,9 @@ def chosen_ends(
         place: of the quantile, in rising order.
         stream: of this choice.
     """
-    quantile, rows = plan.quantiles[place], reach(plan, place)
+    quantile, (first, last) = plan.quantiles[place], np.triu_indices(len(edges) - 1)
+    distances = pair_distances(ranks, quantile, reach(plan, place))
     scale = quantile.denominator
-    away = ranks * scale - quantile.numerator * int(ranks[-1])
-    starts, stops = away[:-1].copy(), away[1:].copy()
-    starts[0], stops[-1] = -_BEYOND, _BEYOND
-    lower, upper = (
-        np.maximum(np.maximum(starts - shift, shift - stops), 0)
-        for shift in (-rows * scale, rows * scale)
-    )
-    first, last = np.triu_indices(len(edges) - 1)
-    distances = np.maximum(lower[first], upper[last])
     weights = weights_of(plan.interval_rate(place) / scale).at(distances)
     choose = flipped if plan.flips else weighed
     number = choose(np.maximum(weights, FLOOR), stream).number

@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore.exponential.choosing import chosen_quantiles
-from dpcore.exponential.intervals import chosen_ends, most_pairs, reach, run_edges
+from dpcore.exponential.intervals import (
+    chosen_ends,
+    most_pairs,
+    pair_distances,
+    reach,
+    run_edges,
+)
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.randomness import public_stream
 from dpcore.privacy.budget import Budget, Measure
-from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.privacy.sensitivity import rank_sensitivity
+from dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dpcore.refusal import Refusal
-from tests.dpcore.exponential.test_privacy import UNITS, plan_of, worst
+from tests.dpcore.exponential.test_privacy import UNITS, neighbours, plan_of, worst
 
 CELLS, ROWS, CONFIDENCE = 500, 800, 0.8
 THREE = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
@@ -72,7 +79,7 @@ def test_they_hold_as_often_as_stated(shape: str, measure: Measure) -> None:
 def test_a_reach_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals that end at the wanted rank itself hold it by chance."""
     monkeypatch.setattr("dpcore.exponential.intervals.reach", lambda *_: 0)
-    found = held(counts_of("uniform"), interval_plan(Measure.EPSILON), 40)
+    found = held(counts_of("spiky"), interval_plan(Measure.EPSILON), 40)
     assert stats.binom.cdf(found / 3, 40, CONFIDENCE) < 1e-6
 
 
@@ -105,7 +112,7 @@ def test_few_pairs_of_many_cells() -> None:
 
 @pytest.mark.parametrize("measure", Measure)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-def test_no_neighbours_lose_more_than_the_budget(unit, measure: Measure) -> None:  # type: ignore[no-untyped-def]
+def test_no_neighbours_lose_more_than_the_budget(unit: PrivacyUnit, measure: Measure) -> None:
     for quantile in (Fraction(1, 2), Fraction(9, 10)):
         plan = replace(
             plan_of((quantile,), unit, measure, Fraction(2)), interval_share=Fraction(3, 4)
@@ -113,16 +120,27 @@ def test_no_neighbours_lose_more_than_the_budget(unit, measure: Measure) -> None
         assert worst(plan) <= 1
 
 
-@pytest.mark.parametrize("measure", Measure)
-def test_intervals_that_spend_more_are_found(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = replace(
-        plan_of((Fraction(1, 2),), ADD_REMOVE_ROW, measure, Fraction(2)),
-        interval_share=Fraction(3, 4),
-    )
-    monkeypatch.setattr(ExponentialPlan, "interval_amount", Fraction(3))
-    assert worst(plan) > 1
+def test_intervals_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of((Fraction(1, 2),), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    monkeypatch.setattr(ExponentialPlan, "interval_amount", Fraction(6))
+    assert worst(replace(plan, interval_share=Fraction(3, 4))) > 1
+
+
+@pytest.mark.parametrize("quantile", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+def test_the_sensitivity_is_that_of_pairs_too(unit: PrivacyUnit, quantile: Fraction) -> None:
+    """Of all runs of tiny histograms, and all reaches that matter in them."""
+    most, found = rank_sensitivity(unit, quantile, whole=True, keyed=False)[0], 0
+    for one, two in neighbours(unit):
+        for rows in (0, 1, 3):
+            changes = np.subtract(
+                *(
+                    pair_distances(np.array([0, *np.cumsum(each)]), quantile, rows)
+                    for each in (one, two)
+                )
+            )
+            found = max(found, int(max(*changes, 0) - min(*changes, 0)))
+    assert Fraction(3, 4) * most <= Fraction(found, quantile.denominator) <= most
 
 
 def test_what_is_refused() -> None:
