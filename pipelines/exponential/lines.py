@@ -28,7 +28,7 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
         "mechanism": question.kind,
         "levels": [],
         "predicted": {"rank_rmse": root_mean_square(errors)},
-        "intervals": _interval_entry(question),
+        **_interval_entry(question),
         "quantiles": [
             choice
             | {
@@ -41,14 +41,12 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
     }
 
 
-def _interval_entry(question: ExponentialQuestion) -> dict[str, Any] | None:
-    """What intervals spend, and how far they reach, as told in order; None without them."""
+def _interval_entry(question: ExponentialQuestion) -> dict[str, Any]:
+    """What intervals spend, and how far they reach; nothing without them."""
     if question.interval_reach is None:
-        return None
-    return {
-        "share": str(question.plan.interval_share),
-        "reach": dict(zip(map(str, question.quantiles), question.interval_reach, strict=True)),
-    }
+        return {}
+    reached = dict(zip(map(str, question.quantiles), question.interval_reach, strict=True))
+    return {"intervals": {"share": str(question.plan.interval_share), "reach": reached}}
 
 
 def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
