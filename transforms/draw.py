@@ -131,18 +131,19 @@ class _Draw(KeyedDoFn):
         CHUNKS_MEASURED.inc()
         if drawn.kept is not None:
             yield (name, *place), _KEPT + drawn.kept
-        message = _from_place(place, drawn.sent)
+        message = from_place(place, drawn.sent)
         if question.branches:
             yield beam.pvalue.TaggedOutput(TO_BRANCH, ((name, *question.branch_of(place)), message))
         else:
             yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
 
 
-def _from_place(place: Place, data: bytes) -> bytes:
+def from_place(place: Place, data: bytes) -> bytes:
+    """A message with the place that sends it."""
     return pack_many([b"%d" % place.group, b"%d" % place.number, data])
 
 
-def _sent(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> dict[Place, bytes]:
+def sent_by(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> dict[Place, bytes]:
     """What each of several places sent.
 
     Raises:
@@ -167,13 +168,13 @@ class _DrawBranch(KeyedDoFn):
         (name, *numbers), messages = element
         question, branch = self._plan.question(name), Place(*numbers)
         if name not in self._below:
-            self._below[name] = _listed(question.places, question.branch_of)
-        sent = _sent(name, messages, self._below[name].get(branch, []))
+            self._below[name] = listed(question.places, question.branch_of)
+        sent = sent_by(name, messages, self._below[name].get(branch, []))
         drawn = question.draw_branch(branch, sent, self.source(draw))
         assert drawn.kept is not None  # it is told back what its places wait for
         yield (name, *branch), _KEPT + drawn.kept
         group = name, question.gathered_by(branch)
-        yield beam.pvalue.TaggedOutput(SENT, (group, _from_place(branch, drawn.sent)))
+        yield beam.pvalue.TaggedOutput(SENT, (group, from_place(branch, drawn.sent)))
 
 
 @beam.typehints.with_output_types(
@@ -192,8 +193,8 @@ class _Gather(KeyedDoFn):
         question = self._plan.question(name)
         if name not in self._groups:
             places = question.branches or question.places
-            self._groups[name] = _listed(places, question.gathered_by)
-        sent = _sent(name, messages, self._groups[name].get(group, []))
+            self._groups[name] = listed(places, question.gathered_by)
+        sent = sent_by(name, messages, self._groups[name].get(group, []))
         gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
             told = (name, *place), _RETURNED + data
@@ -201,7 +202,7 @@ class _Gather(KeyedDoFn):
         yield from _receipts(self._output, gathered)
 
 
-def _listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
+def listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
     """The places of each target that they send to."""
     found: dict[Target, list[Place]] = {}
     for place in places:

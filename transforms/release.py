@@ -19,6 +19,7 @@ from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
 from transforms.readers.collection import ReadCollection
 from transforms.record import RecordDraw, Witness
+from transforms.rounds import Rounds, rounds_of
 from transforms.standing import read_manifest, stands
 from transforms.universe_file import share_universes
 
@@ -116,6 +117,8 @@ class ReleaseTrees(beam.PTransform):
         balance = (given, counted) | "Balance" >> beam.Flatten()
         record = RecordDraw(plan, key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
+        if rounds_of(plan):
+            counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
         entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
         commit = Commit(plan, key, self._output, entries)

@@ -9,6 +9,7 @@ FACE = {
     "margins": ("rank_errors", "root_mean_square"),
     "question": (
         "ExponentialQuestion",
+        "INTERVAL_WORDS",
         "WORDS",
         "choices_of",
         "exponential_question_from_spec",

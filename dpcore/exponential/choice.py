@@ -3,10 +3,13 @@
 A weight is a float64, that is a whole number of units of 2^-124 where it is at least 2^-60, so its
 law is drawn without rounding: uniform whole numbers by rejection, and comparisons of whole numbers.
 
-    chosen_by_weight      P(j) = w_j / sum of all w: the exponential mechanism
-    permuted_and_flipped  the first success of coins of probabilities w_j in random order: the same
-                          as a uniform choice among the successes of all coins, since an order's
-                          first success is uniform among them
+    weighed   P(j) = w_j / sum of all w: the exponential mechanism
+    flipped   permute-and-flip: the first success of coins of probabilities w_j in random order, the
+              same as a uniform choice among the successes of all coins, since an order's first
+              success is uniform among them
+
+Candidates may be chosen from in parts: of each part one, with the part's *mass*, the sum of its
+weights or the number of its successes; then a part, by masses. That is the same law.
 
 Source: McSherry and Talwar, "Mechanism Design via Differential Privacy", FOCS 2007; McKenna and
 Sheldon, "Permute-and-Flip", NeurIPS 2020 (never worse at a pure epsilon; algorithm 1).
@@ -15,6 +18,9 @@ Sheldon, "Permute-and-Flip", NeurIPS 2020 (never worse at a pure epsilon; algori
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +32,27 @@ _MASK = 2**_LIMB - 1
 _COIN_BITS, _REST_BITS = 53, 64
 
 
-def chosen_by_weight(weights: Floats, stream: RandomStream) -> int:
-    """The number of a candidate, chosen with a probability that is proportional to its weight.
+class Chosen(NamedTuple):
+    """A candidate.
+
+    Attributes:
+        number: of the candidate.
+        mass: of all candidates, among those of other parts; 0: none was chosen.
+    """
+
+    number: int
+    mass: int
+
+
+def weighed(weights: Floats, stream: RandomStream) -> Chosen:
+    """A candidate, chosen with a probability that is proportional to its weight.
 
     Args:
         weights: (n,) from 2^-60 to 2, n at most 2^26.
         stream: of this choice.
 
-    >>> chosen_by_weight(np.array([1.0]), RandomStream(bytes(32)))
-    0
+    >>> weighed(np.array([1.0]), RandomStream(bytes(32))) == Chosen(0, 2**124)
+    True
     """
     limbs = _running_sums(weights)
 
@@ -44,20 +62,20 @@ def chosen_by_weight(weights: Floats, stream: RandomStream) -> int:
             found = (found << _LIMB) + int(limb[place])
         return found
 
-    last = len(weights) - 1
-    drawn = uniform_below(upto(last), stream)
-    return bisect_right(range(last + 1), drawn, key=upto)
+    mass = upto(len(weights) - 1)
+    drawn = uniform_below(mass, stream)
+    return Chosen(bisect_right(range(len(weights)), drawn, key=upto), mass)
 
 
-def permuted_and_flipped(weights: Floats, stream: RandomStream) -> int:
-    """The number of a candidate, chosen by permute-and-flip.
+def flipped(weights: Floats, stream: RandomStream) -> Chosen:
+    """A candidate, chosen by permute-and-flip.
 
     Args:
-        weights: (n,) from 2^-60 to 1, of which one is 1.
+        weights: (n,) from 2^-60 to 1, of which one is 1, of the candidates of some part.
         stream: of this choice.
 
-    >>> permuted_and_flipped(np.array([2.0**-60, 1.0]), RandomStream(bytes(32)))
-    1
+    >>> flipped(np.array([2.0**-60, 1.0]), RandomStream(bytes(32)))
+    Chosen(number=1, mass=1)
     """
     scaled = weights * 2.0**_COIN_BITS
     whole = np.floor(scaled)
@@ -66,7 +84,20 @@ def permuted_and_flipped(weights: Floats, stream: RandomStream) -> int:
     second = stream.uint64(len(weights)) >> np.uint64(64 - _REST_BITS)
     heads = whole.astype(np.uint64)
     succeeded = np.flatnonzero((first < heads) | ((first == heads) & (second < rest)))
-    return int(succeeded[uniform_below(len(succeeded), stream)])
+    if not len(succeeded):
+        return Chosen(0, 0)
+    return Chosen(int(succeeded[uniform_below(len(succeeded), stream)]), len(succeeded))
+
+
+def part_by_mass(masses: Sequence[int], stream: RandomStream) -> int:
+    """The number of a part, chosen with a probability that is proportional to its mass.
+
+    Args:
+        masses: at least 0, one of them more.
+        stream: of this choice.
+    """
+    upto = list(accumulate(masses))
+    return bisect_right(upto, uniform_below(upto[-1], stream))
 
 
 def uniform_below(bound: int, stream: RandomStream) -> int:

@@ -6,6 +6,9 @@ without a jitter. One that parts the rows for others is a place inside a cell
 (`dpcore.exponential.places`): the sides then hold what the quantile says, also where it lies in the
 middle of a cell of most rows. A side of a cell gets the whole number of rows below the place, the
 other the rest: where the cell has one row more, one of its sides has.
+
+A choice needs the ranks of its own candidates alone, so the cells may stand in several chunks: of
+each chunk one is chosen, then one of these (`dpcore.exponential.rounds`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import chosen_by_weight, permuted_and_flipped
+from dpcore.exponential.choice import Chosen, flipped, weighed
+from dpcore.exponential.intervals import chosen_ends, run_edges
 from dpcore.exponential.places import chosen_place
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
@@ -32,26 +36,60 @@ class ChosenQuantiles(NamedTuple):
     Attributes:
         cells: that hold them.
         shares: of each cell, below the quantile.
+        ends: (2, quantiles) the first and the last cells of their intervals; None: they have none.
     """
 
     cells: Integers
     shares: Floats
+    ends: Integers | None = None
 
 
-class _Part(NamedTuple):
+class Cells(NamedTuple):
+    """Consecutive cells with their ranks among all rows.
+
+    Attributes:
+        first: the first cell.
+        ends: (n + 1,) how many rows lie below each, and below the end of the last.
+    """
+
+    first: int
+    ends: Integers
+
+
+class Part(NamedTuple):
     """The rows between two chosen quantiles.
 
     Attributes:
-        start: the first cell.
-        counts: (n,) the rows of the cells from the first on, of the first and the last those that
-            lie in the part.
+        first, last: the cells that hold some, or could.
+        start, stop: their ranks among all rows.
         low, high: what share of the first cell lies below the part, of the last up to its end.
     """
 
+    first: int
+    last: int
     start: int
-    counts: Integers
-    low: float
-    high: float
+    stop: int
+    low: float = 0.0
+    high: float = 1.0
+
+
+class Found(NamedTuple):
+    """What is chosen among the cells of a part.
+
+    Attributes:
+        mass: as of `dpcore.exponential.choice.Chosen`; 0: nothing is.
+        cell: which.
+        cut: how many of all rows lie below the quantile.
+        share: of the part's rows in the cell, below the quantile.
+    """
+
+    mass: int
+    cell: int
+    cut: int
+    share: Fraction
+
+
+NOTHING = Found(0, 0, 0, _MIDDLE)
 
 
 def chosen_quantiles(
@@ -65,58 +103,81 @@ def chosen_quantiles(
         stream: of these choices, read in their order.
     """
     found = ChosenQuantiles(np.zeros(len(plan.quantiles), np.int64), np.zeros(len(plan.quantiles)))
-    waiting = [(plan.first, _Part(0, counts, 0.0, 1.0))]
+    cells = Cells(0, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+    waiting = [(plan.first, Part(0, len(counts) - 1, 0, int(cells.ends[-1])))]
     while waiting:
         rank, part = waiting.pop()
-        choose = _cell if rank.is_last else _place
-        cell, share = choose(part.counts, rank, plan, stream)
-        sides = _sides(part, cell, share)
-        found.cells[rank.place] = part.start + cell
-        found.shares[rank.place] = sides[0].high
-        for side, rows in zip((rank.lower, rank.upper), sides, strict=True):
+        chosen = found_among(cells, part, rank, plan, stream)
+        lower, upper = sides(part, chosen)
+        found.cells[rank.place] = chosen.cell
+        found.shares[rank.place] = lower.high
+        for side, rows in ((rank.lower, lower), (rank.upper, upper)):
             if side is not None:
                 waiting.append((side, rows))
-    return found
+    if not plan.interval_share:
+        return found
+    return found._replace(ends=_ends(cells.ends, found.cells, plan, stream))
 
 
-def _cell(
-    counts: Integers, rank: Rank, plan: ExponentialPlan, stream: RandomStream
-) -> tuple[int, Fraction]:
-    """A cell, and the middle of it."""
-    before, upto, scale = _distances(counts, rank)
-    distances = np.maximum(np.maximum(before, -upto), 0)
-    weights = weights_of(plan.rate(rank) / scale).at(distances)
-    choose = permuted_and_flipped if plan.flips else chosen_by_weight
-    return choose(np.maximum(weights, FLOOR), stream), _MIDDLE
+def _ends(
+    ranks: Integers, chosen: Integers, plan: ExponentialPlan, stream: RandomStream
+) -> Integers:
+    """The ends of all intervals, one after the other."""
+    ends = np.zeros((2, len(chosen)), np.int64)
+    for place, cell in enumerate(chosen.tolist()):
+        edges = run_edges(cell, plan.cells)
+        ends[:, place] = chosen_ends(ranks[edges], edges, plan, place, stream)
+    return ends
 
 
-def _place(
-    counts: Integers, rank: Rank, plan: ExponentialPlan, stream: RandomStream
-) -> tuple[int, Fraction]:
-    """A cell, and the share of its rows below the place chosen in it."""
-    before, upto, scale = _distances(counts, rank)
-    return chosen_place(before, upto, plan.rate(rank), scale, stream)
+def found_among(
+    cells: Cells, part: Part, rank: Rank, plan: ExponentialPlan, stream: RandomStream
+) -> Found:
+    """What a quantile of a part would be if it were among some cells.
+
+    Args:
+        cells: these.
+        part: the rows that the quantile is of.
+        rank: the quantile.
+        plan: of all.
+        stream: of this choice.
+    """
+    first = max(part.first, cells.first)
+    stop = min(part.last + 1, cells.first + len(cells.ends) - 1)
+    if first >= stop:
+        return NOTHING
+    ends = cells.ends[first - cells.first : stop - cells.first + 1]
+    ends = np.clip(ends, part.start, part.stop)
+    # How far the ranks where cells begin and end lie above the wanted one, in units of which so
+    # many are a row.
+    scale = rank.part.denominator
+    wanted = rank.part.numerator * (part.stop - part.start)
+    away = (ends - part.start) * scale - wanted
+    if rank.is_last:
+        chosen, share = _cell(away, rank, plan, stream), _MIDDLE
+    else:
+        chosen, share = chosen_place(away[:-1], away[1:], plan.rate(rank), scale, stream)
+    if not chosen.mass:
+        return NOTHING
+    below, above = ends[chosen.number : chosen.number + 2].tolist()
+    cut = below + share.numerator * (above - below) // share.denominator
+    return Found(chosen.mass, first + chosen.number, cut, share)
 
 
-def _distances(counts: Integers, rank: Rank) -> tuple[Integers, Integers, int]:
-    """How far the ranks where cells begin and end lie above the wanted one, (n,) each, in units of
-    which so many are a row."""
-    upto, scale = np.cumsum(counts), rank.part.denominator
-    wanted = rank.part.numerator * int(upto[-1])
-    return (upto - counts) * scale - wanted, upto * scale - wanted, scale
+def _cell(away: Integers, rank: Rank, plan: ExponentialPlan, stream: RandomStream) -> Chosen:
+    distances = np.maximum(np.maximum(away[:-1], -away[1:]), 0)
+    weights = weights_of(plan.rate(rank) / rank.part.denominator).at(distances)
+    choose = flipped if plan.flips else weighed
+    return choose(np.maximum(weights, FLOOR), stream)
 
 
-def _sides(part: _Part, cell: int, share: Fraction) -> tuple[_Part, _Part]:
-    """The rows below and above a place in a cell."""
-    counts, last = part.counts, len(part.counts) - 1
-    rows = int(counts[cell])
-    below = share.numerator * rows // share.denominator
-    lower, upper = counts[: cell + 1].copy(), counts[cell:].copy()
-    lower[-1], upper[0] = below, rows - below
-    low = part.low if cell == 0 else 0.0
-    high = part.high if cell == last else 1.0
-    end = low + (high - low) * float(share)
+def sides(part: Part, found: Found) -> tuple[Part, Part]:
+    """The rows of a part below and above what was chosen in it."""
+    cell = found.cell
+    low = part.low if cell == part.first else 0.0
+    high = part.high if cell == part.last else 1.0
+    end = low + (high - low) * float(found.share)
     return (
-        _Part(part.start, lower, part.low, end),
-        _Part(part.start + cell, upper, end, part.high),
+        Part(part.first, cell, part.start, found.cut, part.low, end),
+        Part(cell, part.last, found.cut, part.stop, end, part.high),
     )

@@ -1,10 +1,13 @@
 """The choices of quantiles at the place that holds the counts: of whole histograms, key by key.
+Those of more cells than a chunk has are made in rounds (`dpcore.exponential.rounds`).
 
 Keeps `dpcore.trees.forest.Forest`. What is measured of a key is where its quantiles lie: their
 cells, then their shares. There is nothing above a histogram, and no number of rows is told.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.source import NoiseSource
 from dpcore.trees.chunks import Chunk, UniformChunking
 from dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dpcore.trees.uniform import Tree
 from dpcore.trees.whole_trees import WholeTrees
 
 
@@ -28,7 +32,11 @@ class ExponentialForest(WholeTrees):
 
     def __init__(self, plan: ExponentialPlan, *, keys: int, chunk_leaves: int) -> None:
         self.plan = plan
-        self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
+        tree = plan.tree
+        if plan.cells > chunk_leaves > 1:  # cut in chunks of cells, which answer in rounds
+            fanouts = (-(-plan.cells // chunk_leaves), chunk_leaves)
+            tree = Tree(leaves=plan.cells, fanouts=fanouts)
+        self.chunking = UniformChunking(tree=tree, keys=keys, chunk_leaves=chunk_leaves)
 
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
@@ -36,10 +44,7 @@ class ExponentialForest(WholeTrees):
         stream = noise.of_counts(counts).stream(tree, chunk.key, chunk.index, 0)
         rows = counts.reshape(chunk.rows, -1)
         found = [chosen_quantiles(row, self.plan, stream) for row in rows]
-        return [
-            np.stack([each.cells for each in found]),
-            np.stack([each.shares for each in found]).view(np.int64),
-        ]
+        return measured_of(found)
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         return np.zeros(chunk.units)
@@ -54,8 +59,18 @@ class ExponentialForest(WholeTrees):
         return [], None
 
 
+def measured_of(found: Sequence[ChosenQuantiles]) -> Measurements:
+    """What was chosen of consecutive keys, as `chosen_of` reads it."""
+    measured: Measurements = [
+        np.stack([each.cells for each in found]),
+        np.stack([each.shares for each in found]).view(np.int64),
+    ]
+    ends = [each.ends for each in found if each.ends is not None]
+    return [*measured, *np.stack(ends, axis=1)] if ends else measured
+
+
 def chosen_of(measured: Measurements) -> ChosenQuantiles:
-    """What `ExponentialForest.measure` chose, (keys, quantiles) each."""
-    cells, shares = measured
-    assert cells is not None and shares is not None
-    return ChosenQuantiles(cells, shares.view(np.float64))
+    """What `ExponentialForest.measure` chose, (keys, quantiles) each; ends are (2, keys,
+    quantiles)."""
+    cells, shares, *ends = (each for each in measured if each is not None)
+    return ChosenQuantiles(cells, shares.view(np.float64), np.stack(ends) if ends else None)

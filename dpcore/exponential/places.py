@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpcore.arrays import Floats, Integers
-from dpcore.exponential.choice import chosen_by_weight
+from dpcore.exponential.choice import Chosen, weighed
 from dpcore.exponential.weights import FLOOR, Weights, weights_of
 from dpcore.noise.randomness import RandomStream
 
@@ -36,7 +36,7 @@ LARGEST = 2**62
 
 def chosen_place(
     before: Integers, upto: Integers, rate: Fraction, scale: int, stream: RandomStream
-) -> tuple[int, Fraction]:
+) -> tuple[Chosen, Fraction]:
     """A cell, and the share of its rows below the middle of the place chosen in it.
 
     Args:
@@ -52,10 +52,10 @@ def chosen_place(
     weights = turns[0].at(outside) * _below(turns, 0, rows)
     for cell in np.flatnonzero((before < 0) & (upto > 0)).tolist():
         weights[cell] = math.fsum(_parts(turns, 1, int(before[cell]), int(rows[cell]))) / STEPS
-    chosen = chosen_by_weight(weights + FLOOR, stream)
-    start, length, number = int(before[chosen]), int(rows[chosen]), 0
+    chosen = weighed(weights + FLOOR, stream)
+    start, length, number = int(before[chosen.number]), int(rows[chosen.number]), 0
     for turn in range(1, LEVELS + 1):
-        part = chosen_by_weight(_parts(turns, turn, start, length) + FLOOR, stream)
+        part = weighed(_parts(turns, turn, start, length) + FLOOR, stream).number
         start, number = STEPS * start + part * length, STEPS * number + part
     return chosen, Fraction(2 * number + 1, 2 * STEPS**LEVELS)
 

@@ -12,6 +12,8 @@ parallel composition.
     rho       a choice whose range is e is e^2 / 8-zCDP, so over all parts (rate + SLACK)^2 L2^2 / 8
               (Cesar and Rogers; permute-and-flip has no such bound): the rate is
               sqrt(8 rho / L2^2) - SLACK.
+    interval  a choice among all rows for each quantile, which is paid for one by one: of a share of
+              the budget they have equal parts, the choices of quantiles the rest.
     a unit    with v rows in a part, of which v_c lie in the parts below it: sums of v_c are at most
               v, sums of squares at most v^2. So what it loses along all paths is at most what all
               its rows would lose along the costliest.
@@ -35,7 +37,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from dpcore.exponential.ranks import Rank, ranks_of
+from dpcore.exponential.ranks import LARGEST_LAST, Rank, ranks_of
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.sensitivity import rank_sensitivity
 from dpcore.privacy.unit import PrivacyUnit
@@ -61,9 +63,12 @@ class ExponentialPlan:
         budget: of all choices together.
         quantiles: each above 0 and below 1, rising.
         keyed: whether the tree stands once per key.
+        interval_share: of the budget, for intervals of all quantiles; 0: there are none.
+        confidence: of each interval, at most .9999.
 
     Raises:
-        Refusal: quantiles that are none, or not in order; a budget that is too small.
+        Refusal: quantiles that are none, or not in order; a budget that is too small; intervals of
+            no share, or of quantiles of too many decimals.
 
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = ExponentialPlan(
@@ -78,6 +83,8 @@ class ExponentialPlan:
     budget: Budget
     quantiles: tuple[Fraction, ...]
     keyed: bool = False
+    interval_share: Fraction = Fraction(0)
+    confidence: float = 0.95
 
     def __post_init__(self) -> None:
         if not self.quantiles:
@@ -87,11 +94,18 @@ class ExponentialPlan:
                 raise Refusal(
                     "quantiles",
                     f"{float(quantile):g} is not above 0 and below 1, where the exponential "
-                    "mechanism finds quantiles",
+                    "mechanism finds quantiles: all empty cells beyond the rows would be as near",
                 )
+        if not 0 <= self.interval_share < 1:
+            raise Refusal("intervals", "their share of the budget is at least 0 and below 1")
+        if self.interval_share and max(each.denominator for each in self.quantiles) > LARGEST_LAST:
+            raise Refusal("intervals", "are for quantiles of at most six decimals")
         if list(self.quantiles) != sorted(set(self.quantiles)):
             raise Refusal("quantiles", "they must rise")
-        if min(self.rates.values()) < _LEAST_RATE:
+        rates = [*self.rates.values()]
+        if self.interval_share:
+            rates += map(self.interval_rate, range(len(self.quantiles)))
+        if min(rates) < _LEAST_RATE:
             raise Refusal("quantiles", "the budget is too small for the exponential mechanism")
 
     @cached_property
@@ -107,22 +121,31 @@ class ExponentialPlan:
     @cached_property
     def amounts(self) -> Mapping[int, Fraction]:
         """What the choice of each quantile spends, by its place."""
-        return _spent(self.first, self.budget.amount)
+        return _spent(self.first, self.budget.amount * (1 - self.interval_share))
 
     @cached_property
     def rates(self) -> Mapping[int, Fraction]:
         """The rate of the weights of each choice in distances of ranks, by the quantile's place."""
-        return {path[-1].place: self._rate(path[-1]) for path in self.first.paths()}
+        return {
+            rank.place: self._rate(self.amounts[rank.place], rank.part, whole=rank is self.first)
+            for *_, rank in self.first.paths()
+        }
 
     def rate(self, rank: Rank) -> Fraction:
         """That of one choice."""
         return self.rates[rank.place]
 
-    def _rate(self, rank: Rank) -> Fraction:
-        l1, l2_squared = rank_sensitivity(
-            self.unit, rank.part, whole=rank is self.first, keyed=self.keyed
-        )
-        amount = self.amounts[rank.place]
+    @property
+    def interval_amount(self) -> Fraction:
+        """What the interval of one quantile spends."""
+        return self.budget.amount * self.interval_share / len(self.quantiles)
+
+    def interval_rate(self, place: int) -> Fraction:
+        """The rate of the choice of a quantile's interval, by its place."""
+        return self._rate(self.interval_amount, self.quantiles[place], whole=True)
+
+    def _rate(self, amount: Fraction, part: Fraction, *, whole: bool) -> Fraction:
+        l1, l2_squared = rank_sensitivity(self.unit, part, whole=whole, keyed=self.keyed)
         if self.budget.measure is Measure.EPSILON:
             return amount / l1 - SLACK
         return _root_below(8 * amount / l2_squared) - SLACK

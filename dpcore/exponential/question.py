@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,31 +12,42 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.arrays import Integers
-from dpcore.exponential.choosing import ChosenQuantiles
-from dpcore.exponential.forest import ExponentialForest, chosen_of
+from dpcore.exponential.forest import ExponentialForest, chosen_of, measured_of
+from dpcore.exponential.intervals import reach
 from dpcore.exponential.margins import Margin, margins
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.rounds import answered, asked_from, next_asked
 from dpcore.exponential.tables import chosen_table
+from dpcore.noise.source import NoiseSource
 from dpcore.ordered.make import OrderedDomain, make_domain
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.parts import ChunkAnswer
-from dpcore.questions.place import Increments, Part
+from dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
+from dpcore.questions.root_messages import pack_measured, unpack_measured
 from dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES
 from dpcore.questions.tree_question import TreeQuestion
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
-from dpcore.rows.packing import unpack
+from dpcore.rows.packing import pack, unpack
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions
 
+# The weights' floor then adds less than a thousandth of a percent to any margin's probability of a
+# cell, and a tenth of a percent to that of a place.
+MOST_CELLS = 2**26
 WORDS = (
     "Each quantile is a cell (or a place in one) drawn with a probability that falls exponentially "
     "with the distance of its rank from the wanted one: the middle quantile among all rows, the "
     "others among the rows between those drawn before. rank_margins says how many rows the ranks "
     "are off at most, with the stated confidence each. No CDF and no counts are released."
+)
+INTERVAL_WORDS = (
+    "Each interval is a pair of ends around the value, drawn like the quantiles, of a share of the "
+    "budget: with the stated confidence each it holds the quantile of the rows. Its ends reach for "
+    "the ranks that lie so many rows below and above the wanted one."
 )
 
 
@@ -48,7 +59,7 @@ class ExponentialQuestion(TreeQuestion):
         quantiles: in the order in which they are told; the plan has them rising.
 
     Raises:
-        Refusal: more cells than are held at one place.
+        Refusal: more cells than a choice may have.
     """
 
     kind = "exponential"
@@ -63,11 +74,13 @@ class ExponentialQuestion(TreeQuestion):
         super().__post_init__()
         if sorted(map(exact_quantile, self.quantiles)) != list(self.plan.quantiles):
             raise ValueError("quantiles: they are not those of the plan")
-        if self.domain.cells > self.chunk_leaves:
+        if self.plan.confidence != self.confidence:
+            raise ValueError(f"confidence: {self.confidence} is not that of the plan")
+        if self.domain.cells > MOST_CELLS:
             raise Refusal(
                 "domain",
-                f"{self.domain.cells} cells are too many for the exponential mechanism, which "
-                f"chooses among all at once: at most {self.chunk_leaves}",
+                f"{self.domain.cells} cells are too many for the exponential mechanism: at most "
+                f"{MOST_CELLS}",
             )
 
     @cached_property
@@ -88,6 +101,14 @@ class ExponentialQuestion(TreeQuestion):
         """How far off the ranks are at most, with the question's confidence, as told in order."""
         found = margins(self.plan, self.confidence)
         return [found[place] for place in self.order]
+
+    @cached_property
+    def interval_reach(self) -> list[int] | None:
+        """By how many rows the ranks that intervals reach for lie below and above the wanted one,
+        as told in order; None where there are no intervals."""
+        if not self.plan.interval_share:
+            return None
+        return [reach(self.plan, place) for place in self.order]
 
     @property
     def public_total(self) -> bool:
@@ -121,15 +142,62 @@ class ExponentialQuestion(TreeQuestion):
     def chunk_answer(
         self, chunk: Chunk, measured: Measurements, roots: RootSolutions
     ) -> ChunkAnswer:
+        table, note = self._told(measured)
+        return ChunkAnswer({NODES: table}, note)
+
+    @property
+    def rounds(self) -> int:
+        """One for the rows of the chunks, one for each depth of the tree of quantiles, and one for
+        intervals; none where a chunk holds all cells."""
+        if not self.forest.chunking.split_level:
+            return 0
+        return 1 + self.plan.first.height + bool(self.plan.interval_share)
+
+    def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
+        chunk = self._chunk(place)
+        return answered(self.plan, self.name, chunk, unpack(counts), asked, noise)
+
+    def ask(
+        self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
+    ) -> bytes:
+        in_order = [answers[place] for place in sorted(answers)]
+        return next_asked(self.plan, self.name, group, in_order, asked, noise)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        if not self.rounds:
+            return super().draw(place, counts, noise)
+        if place.number:
+            return Drawn(sent=b"", kept=None)
+        return Drawn(sent=b"", kept=pack_measured(measured_of([asked_from(counts).found])))
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        if not self.rounds:
+            return super().gather(group, sent, noise)
+        return Gathered({Place(group, 0): b""}, ())
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        if not self.rounds:
+            return super().finish(place, kept, returned)
+        table, note = self._told(unpack_measured(kept, 1))
+        return [ReleasedPart(self._part(NODES, place), table, pack(note))]
+
+    def parts(self) -> Iterator[Part]:
+        """One for the chunks of a key, which has no nodes."""
+        if not self.rounds:
+            yield from super().parts()
+        else:
+            for key in range(self.key_count):
+                yield self._part(NODES, Place(key, 0))
+
+    @staticmethod
+    def _told(measured: Measurements) -> tuple[pa.Table, Integers]:
         """No node is told; where the quantiles lie is told by the table of the whole tree."""
-        cells, shares = chosen_of(measured)
-        note = np.stack([cells, shares.view(np.int64)])
-        return ChunkAnswer({NODES: NODES_SCHEMA.empty_table()}, note)
+        return NODES_SCHEMA.empty_table(), np.stack([m for m in measured if m is not None])
 
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
-        found = [unpack(note).reshape(2, -1, len(self.quantiles)) for note in notes.values()]
-        cells, shares = np.concatenate(found, axis=1)
-        return {QUANTILES: chosen_table(self, ChosenQuantiles(cells, shares.view(np.float64)))}
+        told = 4 if self.plan.interval_share else 2
+        found = [unpack(note).reshape(told, -1, len(self.quantiles)) for note in notes.values()]
+        return {QUANTILES: chosen_table(self, chosen_of(list(np.concatenate(found, axis=1))))}
 
     def entry(self) -> dict[str, object]:
         return (
@@ -142,10 +210,29 @@ class ExponentialQuestion(TreeQuestion):
                     {"q": quantile, "rows": margin.rows, "share of all rows": margin.share}
                     for quantile, margin in zip(self.quantiles, self.rank_margins, strict=True)
                 ],
+                **self._interval_entry(),
                 "words": WORDS,
                 "policies": policies_of(self),
             }
         )
+
+    def _interval_entry(self) -> dict[str, object]:
+        if self.interval_reach is None:
+            return {}
+        measure = self.plan.budget.measure.value
+        said = {
+            "share": str(self.plan.interval_share),
+            f"{measure} of each": str(self.plan.interval_amount),
+            "confidence": self.confidence,
+            "rows": self.interval_reach,
+            "words": INTERVAL_WORDS,
+        }
+        return {"intervals": said}
+
+    def law_spec(self) -> dict[str, object]:
+        """The confidence shapes where the ends of intervals lie, and so what is drawn."""
+        shaped = {"confidence": self.confidence} if self.plan.interval_share else {}
+        return super().law_spec() | shaped
 
     def spec(self) -> dict[str, object]:
         """All that shapes the law of the answer, as plain JSON values;
@@ -158,6 +245,11 @@ class ExponentialQuestion(TreeQuestion):
             "budget": str(self.plan.budget.amount),
             "quantiles": list(self.quantiles),
             "places": PLACES,
+            **(
+                {"interval_share": str(self.plan.interval_share)}
+                if self.plan.interval_share
+                else {}
+            ),
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
@@ -201,6 +293,8 @@ def exponential_question_from_spec(
         budget=Budget(measure=measure, amount=Fraction(spec["budget"])),
         quantiles=tuple(sorted(map(exact_quantile, spec["quantiles"]))),
         keyed=spec["keys"] is not None,
+        interval_share=Fraction(spec.get("interval_share", 0)),
+        confidence=spec["confidence"],
     )
     return ExponentialQuestion(
         name=spec["name"],

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 # The largest denominators of parts. Of last ones 2^40 rows times them fit in 64 bits; of places
 # distances do up to where they weigh nothing (`dpcore.exponential.plan`).
-_LARGEST_LAST, LARGEST_OF_PLACES = 2**22, 2**16
+LARGEST_LAST, LARGEST_OF_PLACES = 2**22, 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def _between(
     lower = _between(quantiles, start, middle, low, own)
     upper = _between(quantiles, middle + 1, stop, own, high)
     sides = [side.height for side in (lower, upper) if side is not None]
-    largest = LARGEST_OF_PLACES if sides else _LARGEST_LAST
+    largest = LARGEST_OF_PLACES if sides else LARGEST_LAST
     part = ((own - low) / (high - low)).limit_denominator(largest)
     return Rank(
         place=middle,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dpcore.exponential.margins import rank_errors, root_mean_square
 from dpcore.exponential.plan import ExponentialPlan
@@ -19,6 +20,7 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
     Args:
         domain: the map from rows to cells.
         quantiles: each above 0 and below 1.
+        interval_share: of the budget, for intervals; 0: there are none.
 
     >>> from fractions import Fraction
     >>> from dpcore.ordered.make import make_domain
@@ -33,6 +35,7 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
 
     domain: OrderedDomain
     quantiles: tuple[float, ...]
+    interval_share: Fraction = Fraction(0)
 
     @property
     def error_unit(self) -> str:
@@ -47,6 +50,8 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
             budget=share.budget,
             quantiles=tuple(sorted(map(exact_quantile, self.quantiles))),
             keyed=self.keys is not None,
+            interval_share=self.interval_share,
+            confidence=terms.confidence,
         )
         return ExponentialQuestion(
             name=self.name,

@@ -9,6 +9,7 @@ trees of known leaves, ordered ones (`dpcore.ordered.question`) and hierarchies
     increments, counter   rows of a batch -> partial counts of places
     match                 of a list too long to be held: partial counts with their part of the list
     merge                 partial counts of a place -> its exact counts
+    answer, ask           rounds before that, of trees no place of which can be drawn by itself
     draw                  exact counts of a place -> noisy ones, kept or sent to its group
     gather                what a group's places sent -> what each gets back, and ready parts
                           (of large trees through branches: draw_branch, finish_branch)
@@ -276,6 +277,38 @@ class Question(ABC):
         Raises:
             ValueError: they are none of this tree.
         """
+
+    # Where no place can be drawn by itself: rounds between places and their groups before that
+
+    @property
+    def rounds(self) -> int:
+        """How often a group asks its places, before `draw`; 0: never. Where it does, `draw` gets
+        what was asked last in place of the exact counts."""
+        return 0
+
+    def answer(self, place: Place, counts: bytes, asked: bytes, noise: NoiseSource) -> bytes:
+        """What a place answers.
+
+        Args:
+            place: which.
+            counts: `Counts.to_bytes`.
+            asked: by its group, from `ask`; in the first round empty.
+            noise: the release's source.
+        """
+        raise ValueError(f"tree {self.name} has no rounds")
+
+    def ask(
+        self, group: int, answers: Mapping[Place, bytes], asked: bytes, noise: NoiseSource
+    ) -> bytes:
+        """What a group asks next.
+
+        Args:
+            group: which.
+            answers: of every place of the group.
+            asked: what they answer; in the first round empty.
+            noise: the release's source.
+        """
+        raise ValueError(f"tree {self.name} has no rounds")
 
     # From exact counts to what is released
 

@@ -173,6 +173,7 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
         exact: the counts of every place, `dpcore.questions.place.Counts.to_bytes`.
         noise: the release's source.
     """
+    exact = _after_rounds(question, exact, noise)
     kept: dict[Place, bytes] = {}
     groups: dict[int, dict[Place, bytes]] = {}
     below: dict[Place, dict[Place, bytes]] = {}
@@ -201,3 +202,21 @@ def solve_tree(question: Question, exact: ExactCounts, noise: NoiseSource) -> li
             for place, returned in each.returned.items():
                 solved += question.finish(place, kept[place], returned)
     return solved
+
+
+def _after_rounds(question: Question, exact: ExactCounts, noise: NoiseSource) -> ExactCounts:
+    """What every place draws from: its exact counts, or what its group asked last."""
+    asked: dict[int, bytes] = {}
+    for _ in range(question.rounds):
+        answers: dict[int, dict[Place, bytes]] = {}
+        for place, counts in exact.items():
+            group = question.gathered_by(place)
+            told = question.answer(place, counts, asked.get(group, b""), noise)
+            answers.setdefault(group, {})[place] = told
+        asked = {
+            group: question.ask(group, told, asked.get(group, b""), noise)
+            for group, told in answers.items()
+        }
+    if not question.rounds:
+        return exact
+    return {place: asked[question.gathered_by(place)] for place in exact}

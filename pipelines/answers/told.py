@@ -53,7 +53,9 @@ class Told:
     @property
     def has_rank_margin(self) -> bool:
         """Whether it tells how far off a rank is, and no interval."""
-        return not isinstance(self.answer, Answer) and _MARGIN[0] in self.answer
+        if isinstance(self.answer, Answer):
+            return False
+        return _MARGIN[0] in self.answer and self.answer["ci_low_text"] is None
 
     def to_program(self) -> dict[str, object]:
         """All that is known, by name: numbers in full, None for what is not known."""

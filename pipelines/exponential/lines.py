@@ -28,6 +28,7 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
         "mechanism": question.kind,
         "levels": [],
         "predicted": {"rank_rmse": root_mean_square(errors)},
+        **_interval_entry(question),
         "quantiles": [
             choice
             | {
@@ -38,6 +39,14 @@ def exponential_entry(question: ExponentialQuestion) -> dict[str, Any]:
         ],
         "candidates": [],
     }
+
+
+def _interval_entry(question: ExponentialQuestion) -> dict[str, Any]:
+    """What intervals spend, and how far they reach; nothing without them."""
+    if question.interval_reach is None:
+        return {}
+    reached = dict(zip(map(str, question.quantiles), question.interval_reach, strict=True))
+    return {"intervals": {"share": str(question.plan.interval_share), "reach": reached}}
 
 
 def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -> Iterator[str]:
@@ -60,28 +69,49 @@ def exponential_lines(question: ExponentialQuestion, entry: Mapping[str, Any]) -
         "many"
     )
     yield "  rows each, more where few are spread over many cells. The second holds for any data."
+    yield from _interval_lines(question, confidence)
+
+
+def _interval_lines(question: ExponentialQuestion, confidence: str) -> Iterator[str]:
+    if question.interval_reach is None:
+        return
+    measure, amount = question.plan.budget.measure.value, question.plan.interval_amount
+    yield (
+        f"  intervals: {100 * float(question.plan.interval_share):g} % of the budget, {measure} "
+        f"{float(amount):.4f} each; with {confidence} they"
+    )
+    reached = [
+        f"{rows:,} rows beside {100 * quantile:g} %"
+        for quantile, rows in zip(question.quantiles, question.interval_reach, strict=True)
+    ]
+    yield f"  hold the quantile; their ends aim {', '.join(reached)}"
 
 
 def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
     """The quantiles of the first keys."""
     question = tree.question
     yield ""
+    what = "ranks are within so many rows" if question.interval_reach is None else "intervals hold"
     yield (
-        f"{question.name} ({', '.join(question.columns)}; ranks are within so many rows with "
+        f"{question.name} ({', '.join(question.columns)}; {what} with "
         f"{100 * question.confidence:g} %)"
     )
     shown = min(KEYS_SHOWN, question.key_count)
     for label in question.labels_between(0, shown):
         name = "" if label is None else f"{escaped(label):<8}"
         for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
-            value, _ = column_value(_value(row), None, None)
+            value, span = column_value(*_values(row))
             off = f"its rank within {rank_margin(*margin)}"
+            if question.interval_reach is not None:
+                off = f"[{span}]"
             yield f"  {name}{100 * row['q']:>6g} %  {escaped(value):>10}  {off}"
             name = " " * len(name)
     if question.key_count > shown:
         yield f"  ... and {question.key_count - shown} more keys"
 
 
-def _value(row: Mapping[str, Any]) -> object:
-    """The number of a row of the quantiles table, or its text where it is no number."""
-    return row["value_text"] if row["value"] is None else row["value"]
+def _values(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """The numbers of a row of the quantiles table, or its texts where they are no numbers."""
+    ending = "_text" if row["value"] is None else ""
+    value, low, high = (row[f"{name}{ending}"] for name in ("value", "ci_low", "ci_high"))
+    return value, low, high

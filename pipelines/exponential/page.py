@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.exponential.question import WORDS, ExponentialQuestion, choices_of
+from dpcore.exponential.question import INTERVAL_WORDS, WORDS, ExponentialQuestion, choices_of
 from pipelines.answers.figures import column_value, rank_margin
 from pipelines.page.extent import MAX_QUANTILES, clip, left_out
 from pipelines.page.nodes import ReleasedTables
@@ -43,7 +43,7 @@ def exponential_tree(
         "choices": _choices(question, len(wanted)),
         "values": _values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
-        "words": WORDS,
+        "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
         "policies": list(policies(question, CELL_POLICIES)),
     }
     return TreePage(
@@ -62,7 +62,8 @@ def _values(
     named = [f"{quantile:.6g}" for quantile in wanted]
     if question.keys is None:
         rows = [list(row) for row in zip(named, of_key[0], strict=True)]
-        return {"titles": ["Quantile", "Value"], "rows": rows}
+        value = "Value" if question.interval_reach is None else "Value, and its interval"
+        return {"titles": ["Quantile", value], "rows": rows}
     labels = question.labels_between(0, len(of_key))
     rows = [[clip(label), *row] for label, row in zip(labels, of_key, strict=True)]
     return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
@@ -90,7 +91,8 @@ def _headline(question: ExponentialQuestion, of_key: list[list[str]]) -> Headlin
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    return Headline(figure=of_key[0][place], label=f"{name} of {column}")
+    figure, *_ = of_key[0][place].split(" [")
+    return Headline(figure=figure, label=f"{name} of {column}")
 
 
 def _about(question: ExponentialQuestion) -> str:
@@ -103,5 +105,8 @@ def _about(question: ExponentialQuestion) -> str:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    value = row["value_text"] if row["value"] is None else row["value"]
-    return clip(column_value(value, None, None)[0])
+    """A value, with its interval where it has one."""
+    ending = "_text" if row["value"] is None else ""
+    names = ("value", "ci_low", "ci_high")
+    value, span = column_value(*(row[f"{name}{ending}"] for name in names))
+    return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

@@ -40,6 +40,7 @@ class OrderedAsked:
     Attributes:
         read_as: what the plan is best for; None: what is best for the mechanism.
         guessed_rows: a public guess of the rows of a tree (of each key), or None.
+        interval_share: of the budget, where intervals are paid for; else 0.
         chosen: the keys of the section that stand in it.
     """
 
@@ -56,6 +57,7 @@ class OrderedAsked:
     consistency: Consistency
     read_as: ReadAs | None
     guessed_rows: Fraction | None
+    interval_share: Fraction
     chosen: frozenset[str]
 
     @property
@@ -99,6 +101,7 @@ def exponential_quantiles(asked: OrderedAsked) -> ExponentialWorkload:
         keys=asked.keys,
         weight=asked.weight,
         quantiles=asked.quantiles,
+        interval_share=asked.interval_share,
     )
 
 
@@ -193,14 +196,17 @@ _QUANTILES_ALONE = "the exponential mechanism releases quantiles alone, no CDF a
 _NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
 _OF_LEVELS = ("level_budgets", "estimation", "consistency")
 
+_FREE = {"intervals": "goes with the mechanism exponential; others have intervals without a share"}
+
 MECHANISMS: Mapping[str, Mechanism] = {
-    "planned": Mechanism(planned),
-    **{name: Mechanism(partial(uniform_levels, name)) for name in _OF_PAPERS},
+    "planned": Mechanism(planned, refused=_FREE),
+    **{name: Mechanism(partial(uniform_levels, name), refused=_FREE) for name in _OF_PAPERS},
     "adaptive": Mechanism(
         adaptive,
         refused={
             "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
             **dict.fromkeys(_OF_LEVELS, _OWN),
+            **_FREE,
         },
         allowed={"objective": ("cdf", "ranges", "quantiles")},
     ),
@@ -221,6 +227,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
             **dict.fromkeys(("fanouts", "level_weights", *_OF_LEVELS), _NO_LEVELS),
             "guess": "the mechanism factorised is planned for data that may lie anywhere",
             "read_as": "the mechanism factorised has one plan for counts and estimates",
+            **_FREE,
         },
         allowed={"objective": ("cdf", "quantiles", "ranges")},
     ),

@@ -51,12 +51,18 @@ class GuessSection(Section):
     below: Annotated[tuple[tuple[object, float], ...], PlainValidator(rules.guessed_parts)] = ()
 
 
+class IntervalSection(Section):
+    """What is spent on intervals by a mechanism that has none without."""
+
+    share: Annotated[Fraction, PlainValidator(rules.share)]
+
+
 class OrderedTree(KnownLeavesSection):
     """One tree over an ordered domain: what it is for and how it is made."""
 
     refused: ClassVar[Mapping[str, str]] = {
         **{key: key for key in ("quantiles", "widths", "level_weights", "mechanism", "fanouts")},
-        **{key: key for key in ("level_budgets", "estimation", "noise")},
+        **{key: key for key in ("level_budgets", "estimation", "noise", "intervals")},
         **{"level_amounts": "level_budgets", "estimator": "estimation", "domain": "domain.cells"},
         "column": "domain.column",
     }
@@ -89,6 +95,7 @@ class OrderedTree(KnownLeavesSection):
         str | None, PlainValidator(rules.choice(*(each.value for each in Consistency)))
     ] = None
 
+    intervals: IntervalSection | None = None
     read_as: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
     ] = Field(None, alias="for")
@@ -207,6 +214,7 @@ class OrderedTree(KnownLeavesSection):
             consistency=self.asked_consistency,
             read_as=None if self.read_as is None else ReadAs(self.read_as),
             guessed_rows=None if self.guess is None else self.guess.rows,
+            interval_share=Fraction(0) if self.intervals is None else self.intervals.share,
             chosen=frozenset(self.model_fields_set),
         )
 

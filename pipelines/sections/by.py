@@ -69,13 +69,6 @@ def _types(value: object) -> tuple[str, ...]:
     return tuple(map(rules.choice(*TYPES), rules.one_or_several(value)))
 
 
-def _share(value: object) -> Fraction:
-    share = rules.amount(value)
-    if share >= 1:
-        raise RuleBroken(f"{shown(value)} must be below 1: the trees need the rest of the budget")
-    return share
-
-
 def _threshold(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**40:
         raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 2^40")
@@ -90,7 +83,7 @@ class BySection(Section):
     keys: Annotated[Any, PlainValidator(_keys)] = None
     keys_file: Text | None = None
     unknown: Annotated[str, PlainValidator(rules.choice("drop", "other"))] = "drop"
-    share: Annotated[Fraction, PlainValidator(_share)] = DEFAULT_SHARE
+    share: Annotated[Fraction, PlainValidator(rules.share)] = DEFAULT_SHARE
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     type: Annotated[tuple[str, ...], PlainValidator(_types)] = ("text",)
 

@@ -73,6 +73,14 @@ def amount(value: object) -> Fraction:
     return Fraction(number)
 
 
+def share(value: object) -> Fraction:
+    """A part of the budget."""
+    found = amount(value)
+    if found >= 1:
+        raise RuleBroken(f"{shown(value)} must be below 1: the trees need the rest of the budget")
+    return found
+
+
 def delta(value: object) -> Fraction:
     """A probability above 0 and far below 1."""
     number = _number(value)

@@ -57,6 +57,17 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {NUMBERS}, {BY}, mechanism: exponential, quantiles: [0.5, 0.1, 0.9]",
         f"domain: {MINUTES}, mechanism: exponential, quantiles: [0.25]",
     ),
+    "exponential-intervals": (
+        PURE,
+        f"domain: {NUMBERS}, {BY}, mechanism: exponential, quantiles: [0.5, 0.9], "
+        "intervals: {share: 0.3}",
+    ),
+    "exponential-rounds": (
+        RHO,
+        f"domain: {FINE}, mechanism: exponential, quantiles: [0.5, 0.25], "
+        "intervals: {share: 0.25}",
+        f"domain: {FINE}, {BY}, mechanism: exponential, quantiles: [0.5]",
+    ),
     "exponential-rho": (
         RHO,
         f"domain: {MINUTES}, mechanism: exponential, quantiles: [0.25, 0.5]",

@@ -14,7 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.guarantee import manifest_of
 from dpcore.release.plan import ReleasePlan
-from transforms import bound, commit, count, draw, match, record
+from transforms import bound, commit, count, draw, match, record, rounds
 from transforms.counting import SLOTS
 from transforms.key_reference import KeyReference
 from transforms.nonce import folder_nonce
@@ -39,6 +39,8 @@ UNIT_HAND_OVERS = (
     *("rows of units", "empty shards", "balance of units", "balance of empty shards"),
     *("counts of rows alone", "counts of shards"),
 )
+# Where groups ask their places.
+ROUND_HAND_OVERS = ("answers", "asked", "asked last", "counts after rounds")
 # Where leaves are matched in parts.
 SLOT_HAND_OVERS = ("counts of slots", "empty slots", "matched counts", "balance of slots")
 
@@ -137,6 +139,8 @@ class EagerRelease:
         folder_nonce(self._output, self._nonce)
         counts, digests, balance = self._counts(bundles)
         recorded = self._recorded(digests, balance)
+        if rounds.rounds_of(self._plan):
+            counts = self._after_rounds(counts, recorded)
         receipts = self._drawn(counts, recorded)
         ends = self._ready(commit._Commit(*self._keyed, self._output, manifest_of(self._plan)))
         return [
@@ -150,7 +154,8 @@ class EagerRelease:
         return self._plan, self._key
 
     def _over(self, name: str, elements: Iterable[Any]) -> list[Any]:
-        assert name in HAND_OVERS + BRANCH_HAND_OVERS + UNIT_HAND_OVERS + SLOT_HAND_OVERS
+        known = HAND_OVERS + BRANCH_HAND_OVERS + UNIT_HAND_OVERS + SLOT_HAND_OVERS
+        assert name in known + ROUND_HAND_OVERS
         return self._change(name, list(elements))
 
     def _ready(self, step: Any) -> Any:
@@ -218,6 +223,20 @@ class EagerRelease:
         step = record._Record(*self._keyed, self._output, self._nonce)
         found = self._each(step, [combine.extract_output(total)] if digests else [], given)
         return self._over("the recorded digest", found.get(MAIN, []))
+
+    def _after_rounds(self, counts: list[Any], recorded: list[bytes]) -> list[Any]:
+        asked: dict[Any, bytes] = {}
+        last: list[Any] = []
+        for number in range(rounds.rounds_of(self._plan)):
+            sides = recorded, asked, number
+            found = self._each(rounds._Answer(*self._keyed), counts, *sides)
+            groups = grouped(self._over("answers", found.get(MAIN, [])))
+            told = self._each(rounds._Ask(*self._keyed), groups, *sides)
+            asked = dict(self._over("asked", told.get(MAIN, [])))
+            last += told.get(rounds._LAST, [])
+        final = dict(self._over("asked last", last))
+        found = self._each(rounds._Asked(self._plan), counts, final)
+        return self._over("counts after rounds", found.get(MAIN, []))
 
     def _drawn(self, counts: list[Any], recorded: list[bytes]) -> list[bytes]:
         drawn = self._each(draw._Draw(*self._keyed), counts, recorded)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import combinations
+from math import prod
 from unittest.mock import patch
 
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.exponential import choosing, places
+from dpcore.exponential import choosing, intervals, places, rounds
+from dpcore.exponential.choice import Chosen
+from dpcore.exponential.choosing import ChosenQuantiles
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.randomness import RandomStream
 
@@ -47,22 +51,45 @@ def weight_law(weights: list[Fraction]) -> list[Fraction]:
     return [weight / total for weight in weights]
 
 
-class _Choices:
+def _flip_of_part(weights: list[Fraction], number: int, mass: int) -> Fraction:
+    """The probability of so many successes, one of which is a candidate that is then chosen."""
+    found = Fraction(0)
+    others = [place for place in range(len(weights)) if place != number]
+    for also in combinations(others, mass - 1):
+        chances = [weights[each] if each in also else 1 - weights[each] for each in others]
+        found += weights[number] * prod(chances, start=Fraction(1)) / mass
+    return found
+
+
+class Choices:
     """A run of the code in which every choice is prescribed, as far as they go; then the first."""
 
     def __init__(self, prescribed: list[int]) -> None:
         self.made: list[tuple[int, list[Fraction]]] = []
         self._prescribed = prescribed
 
-    def by_weight(self, weights: Floats, stream: RandomStream | None) -> int:
-        return self._next(weight_law([Fraction(float(each)) for each in weights]))
+    def by_weight(self, weights: Floats, stream: RandomStream | None) -> Chosen:
+        own = [Fraction(float(each)) for each in weights]
+        return Chosen(self._next(weight_law(own)), int(sum(own) * 2**124))
 
-    def by_flips(self, weights: Floats, stream: RandomStream | None) -> int:
-        return self._next(flip_law([Fraction(float(each)) for each in weights]))
+    def by_flips(self, weights: Floats, stream: RandomStream | None) -> Chosen:
+        return Chosen(self._next(flip_law([Fraction(float(each)) for each in weights])), 1)
+
+    def part_by_mass(self, masses: Sequence[int], stream: RandomStream | None) -> int:
+        return self._next(weight_law([Fraction(each) for each in masses]))
+
+    def by_flips_of_part(self, weights: Floats, stream: RandomStream | None) -> Chosen:
+        """With how many successes; the last: none."""
+        own = [Fraction(float(each)) for each in weights]
+        pairs = [(number, mass) for number in range(len(own)) for mass in range(1, len(own) + 1)]
+        law = [_flip_of_part(own, *pair) for pair in pairs]
+        choice = self._next([*law, 1 - sum(law)])
+        return Chosen(*pairs[choice]) if choice < len(pairs) else Chosen(0, 0)
 
     def _next(self, law: list[Fraction]) -> int:
         number = len(self.made)
-        choice = self._prescribed[number] if number < len(self._prescribed) else 0
+        first = next(place for place, chance in enumerate(law) if chance)
+        choice = self._prescribed[number] if number < len(self._prescribed) else first
         self.made.append((choice, law))
         return choice
 
@@ -78,37 +105,58 @@ class _Choices:
         made = list(self.made)
         while made:
             choice, law = made.pop()
-            if choice + 1 < len(law):
-                return [*(each for each, _ in made), choice + 1]
+            for other in range(choice + 1, len(law)):
+                if law[other]:
+                    return [*(each for each, _ in made), other]
         return None
 
 
 def _runs(
-    counts: tuple[int, ...], plan: ExponentialPlan, levels: int
-) -> Iterator[tuple[_Choices, object]]:
+    choose: Callable[[], ChosenQuantiles], levels: int, *, in_parts: bool
+) -> Iterator[tuple[Choices, ChosenQuantiles]]:
     prescribed: list[int] | None = []
     places._turns.cache_clear()
     while prescribed is not None:
-        run = _Choices(prescribed)
+        run = Choices(prescribed)
         with (
             patch.object(places, "STEPS", STEPS),
             patch.object(places, "DOUBLINGS", DOUBLINGS),
             patch.object(places, "LEVELS", levels),
-            patch.object(places, "chosen_by_weight", run.by_weight),
-            patch.object(choosing, "chosen_by_weight", run.by_weight),
-            patch.object(choosing, "permuted_and_flipped", run.by_flips),
+            patch.object(places, "weighed", run.by_weight),
+            patch.object(choosing, "weighed", run.by_weight),
+            patch.object(choosing, "flipped", run.by_flips_of_part if in_parts else run.by_flips),
+            patch.object(rounds, "part_by_mass", run.part_by_mass),
+            patch.object(intervals, "weighed", run.by_weight),
+            patch.object(intervals, "flipped", run.by_flips),
         ):
-            stream = RandomStream(bytes(32))
-            yield run, choosing.chosen_quantiles(np.array(counts, np.int64), plan, stream)
+            yield run, choose()
         prescribed = run.following()
     places._turns.cache_clear()
 
 
-def enumerated_law(counts: tuple[int, ...], plan: ExponentialPlan, levels: int = 1) -> Law:
-    """The exact probability of every outcome: the cells of the quantiles and the shares below."""
+def enumerated_law(
+    counts: tuple[int, ...],
+    plan: ExponentialPlan,
+    levels: int = 1,
+    choose: Callable[[], ChosenQuantiles] | None = None,
+) -> Law:
+    """The exact probability of every outcome: the cells of the quantiles, and of the
+    ends of their intervals, and the shares below.
+
+    Args:
+        counts: of the cells.
+        plan: of the quantiles.
+        levels: of places.
+        choose: chooses among them in parts; None: all at once.
+    """
+
+    def at_once() -> ChosenQuantiles:
+        return choosing.chosen_quantiles(np.array(counts, np.int64), plan, RandomStream(bytes(32)))
+
     law: Law = {}
-    for run, found in _runs(counts, plan, levels):
-        outcome = tuple(found.cells.tolist()), tuple(found.shares.tolist())  # type: ignore[attr-defined]
+    for run, found in _runs(choose or at_once, levels, in_parts=choose is not None):
+        ends = () if found.ends is None else tuple(found.ends.reshape(-1).tolist())
+        outcome = (*found.cells.tolist(), *ends), tuple(found.shares.tolist())
         law[outcome] = law.get(outcome, Fraction(0)) + run.probability
     assert sum(law.values()) == 1
-    return law
+    return {outcome: chance for outcome, chance in law.items() if chance}

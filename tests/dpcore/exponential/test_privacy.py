@@ -15,7 +15,8 @@ import pytest
 
 from dpcore.exponential import choosing
 from dpcore.exponential import plan as planning
-from dpcore.exponential.choosing import _Part, _sides
+from dpcore.exponential.choice import Chosen
+from dpcore.exponential.choosing import Cells, Part, found_among, sides
 from dpcore.exponential.places import LARGEST, PLACES
 from dpcore.exponential.plan import _LEAST_RATE, SLACK, ExponentialPlan
 from dpcore.exponential.ranks import LARGEST_OF_PLACES
@@ -131,13 +132,13 @@ def single_loss(plan: ExponentialPlan, pair: tuple[np.ndarray, np.ndarray]) -> f
     flip are integrals over u of w_j times the product of 1 - w_i u over the others."""
     seen: list[np.ndarray] = []
 
-    def remembered(weights: np.ndarray, stream: object) -> int:
+    def remembered(weights: np.ndarray, stream: object) -> Chosen:
         seen.append(weights)
-        return 0
+        return Chosen(0, 1)
 
     with (
-        patch.object(choosing, "chosen_by_weight", remembered),
-        patch.object(choosing, "permuted_and_flipped", remembered),
+        patch.object(choosing, "weighed", remembered),
+        patch.object(choosing, "flipped", remembered),
     ):
         for counts in pair:
             choosing.chosen_quantiles(counts, plan, RandomStream(bytes(32)))
@@ -212,14 +213,21 @@ def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() ->
 
 
 @pytest.mark.parametrize("numerator", [1, 333, 500, 999])
-def test_a_row_more_is_a_row_more_on_one_side(numerator: int) -> None:
+def test_a_row_more_is_a_row_more_on_one_side(
+    numerator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1))
     for rows in range(50):
         sizes = []
         for own in (rows, rows + 1):
-            part = _Part(0, np.array([2, own, 3], np.int64), 0.0, 1.0)
-            lower, upper = _sides(part, 1, Fraction(numerator, 1000))
-            sizes.append((lower.counts[-1], upper.counts[0]))
-            assert lower.counts.sum() + upper.counts.sum() == 5 + own
+            share = Fraction(numerator, 1000)
+            monkeypatch.setattr(choosing, "chosen_place", lambda *_: (Chosen(1, 1), share))  # noqa: B023
+            cells, part = Cells(0, np.array([0, 2, 2 + own, 5 + own])), Part(0, 2, 0, 5 + own)
+            found = found_among(cells, part, plan.first, plan, RandomStream(bytes(32)))
+            lower, upper = sides(part, found)
+            assert lower.stop == upper.start == found.cut
+            sizes.append((lower.stop - 2, upper.stop - 3 - upper.start))
+            assert min(sizes[-1]) >= 0 and sum(sizes[-1]) == own
         moved = np.array(sizes[1]) - np.array(sizes[0])
         assert sorted(moved.tolist()) == [0, 1]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -28,11 +29,19 @@ QUANTILES = (0.9, 0.1, 0.5)
 
 
 def question(
-    *, keyed: bool = False, amount: int = 100, cells: dict[str, object] | None = None
+    *,
+    keyed: bool = False,
+    amount: int = 100,
+    cells: dict[str, object] | None = None,
+    share: Fraction = Fraction(0),
 ) -> ExponentialQuestion:
     keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
     asked = ExponentialWorkload(
-        name="t", domain=make_domain(cells or DOMAIN), quantiles=QUANTILES, keys=keys
+        name="t",
+        domain=make_domain(cells or DOMAIN),
+        quantiles=QUANTILES,
+        keys=keys,
+        interval_share=share,
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
     return asked.planned(Share(budget=budget), Terms(unit=ADD_REMOVE_ROW))
@@ -82,8 +91,8 @@ def test_nothing_else_is_answered() -> None:
 
 
 def test_a_specification_is_read_back() -> None:
-    for keyed in (False, True):
-        own = question(keyed=keyed)
+    for keyed, share in itertools.product((False, True), (Fraction(0), Fraction(1, 3))):
+        own = question(keyed=keyed, share=share)
         plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=own.plan.budget, questions=(own,))
         assert plan_from_spec(json.loads(json.dumps(plan.spec()))).questions == (own,)
 
@@ -94,10 +103,26 @@ def test_one_draw_whatever_is_retried() -> None:
     assert first.quantiles is not None and first.quantiles.equals(again.quantiles)
 
 
-def test_too_many_cells_are_refused() -> None:
-    with pytest.raises(Refusal, match="131073 cells are too many") as refused:
-        question(cells=DOMAIN | {"upper": 2**17 + 1})
-    assert refused.value.field == "domain"
+def test_the_confidence_shapes_what_is_drawn_where_there_are_intervals() -> None:
+    """Two confidences of one draw would tell more than the budget allows."""
+    for share, alike in ((Fraction(0), True), (Fraction(1, 3), False)):
+        own = question(share=share)
+        other = replace(own, confidence=0.9, plan=replace(own.plan, confidence=0.9))
+        assert (own.law_spec() == other.law_spec()) is alike
+    with pytest.raises(ValueError, match="is not that of the plan"):
+        replace(question(), confidence=0.9)
+
+
+def test_intervals_are_told() -> None:
+    counts = np.full((1, CELLS), 1000)
+    asked = question(share=Fraction(3, 10))
+    tree = release_of(asked, counts).tree("t")
+    row = tree.quantile(0.9)  # type: ignore[attr-defined]
+    assert row["ci_low"] <= row["value"] <= row["ci_high"]
+    assert row["ci_low_text"] == f"{row['ci_low']:.0f}"
+    entry = asked.entry()["intervals"]
+    assert entry["share"] == "3/10" and entry["rows"] == asked.interval_reach  # type: ignore[index]
+    assert "intervals" not in question().entry()
 
 
 def test_quantiles_are_those_of_the_plan() -> None:

@@ -52,6 +52,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("consistency: l1", "consistency"),
         ("quantiles: [0, 0.5]", "quantiles"),
         ("weight: 2", "quantiles"),
+        ("quantiles: [0.5]\n    intervals: {share: 1}", "intervals.share"),
+        ("quantiles: [0.1234567]\n    intervals: {share: 0.5}", "intervals"),
     ],
 )
 def test_a_choice_that_it_does_not_have_is_refused_at_its_key(
@@ -81,6 +83,55 @@ def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFix
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
     page = Path("out", "report.html").read_text()
     assert "Rank off by at most" in page and "No CDF and no counts are released" in page
+
+
+@pytest.mark.parametrize("mechanism", ["planned", "binary", "adaptive", "factorised"])
+def test_other_mechanisms_have_intervals_without_a_share(
+    mechanism: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = "intervals: {share: 0.3}"
+    path = Path(write(budget="rho: 1", tree=tree))
+    path.write_text(path.read_text().replace("exponential", mechanism))
+    assert main(["plan", str(path)]) == 2
+    assert "trees[0].intervals: goes with the mechanism exponential" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["", "\n    by: {column: sex, keys: [f, m]}"])
+def test_intervals_from_plan_to_questions(by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sexes = pa.array(["f", "m"] * 2500)
+    pq.write_table(pq.read_table("rows.parquet").append_column("sex", sexes), "rows.parquet")
+    configuration = write(tree=f"quantiles: [0.5, 0.25]\n    intervals: {{share: 0.3}}{by}")
+    assert main(["keygen", "release.key"]) == main(["plan", configuration]) == 0
+    said = capsys.readouterr().out
+    assert "intervals: 30 % of the budget, epsilon 0.7500 each; with 95 % they" in said
+    assert main(["release", configuration]) == 0
+    assert "intervals hold with 95 %" in capsys.readouterr().out
+    key = ["--key", "m"] if by else []
+    assert main(["query", "out", "quantile", "0.5", *key]) == 0
+    heading, _, held = capsys.readouterr().out.splitlines()
+    assert "95 % interval" in heading and "rank" not in heading
+    assert held.startswith("Intervals hold with 95 % confidence")
+    assert main(["query", "out", "quantile", "0.5", *key, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["answers"]
+    assert told["ci_low"] <= 51 and 48 <= told["ci_high"] and told["rank_rows"] > 0
+    entry = json.loads(Path("out", "manifest.json").read_text())["trees"][0]
+    assert entry["intervals"]["share"] == "3/10" and len(entry["intervals"]["rows"]) == 2
+    assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
+    page = Path("out", "report.html").read_text()
+    assert "it holds the quantile of the rows" in page and "Rank off by at most" in page
+
+
+def test_the_quantiles_of_more_cells_than_a_chunk_holds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In rounds, as the command makes them, and verified."""
+    path = Path(write(tree="quantiles: [0.5, 0.25]\n    intervals: {share: 0.3}"))
+    path.write_text(path.read_text().replace("upper: 100", "upper: 300000"))
+    assert main(["keygen", "release.key"]) == main(["release", str(path)]) == 0
+    assert main(["query", "out", "quantile", "0.5"]) == 0
+    assert abs(float(capsys.readouterr().out.splitlines()[-2].split()[1]) - 50) < 10
+    assert main(["verify", "out", "--key", "release.key", "--data", str(path)]) == 0
+    assert len(list(Path("out", "nodes").iterdir())) == 1
 
 
 def made(tree: str = "quantiles: [0.5, 0.25, 0.75]") -> None:

@@ -1,0 +1,216 @@
+"""Choices among more cells than a chunk holds: a chunk chooses as if it were in it, then a chunk is
+chosen.
+
+A quantile's group asks, and each chunk of its cells answers; there is a round for each depth of the
+tree of quantiles, one before them for the rows of each chunk, and one behind them for intervals.
+
+    asked     the rows of every chunk, the parts between quantiles that were chosen, and these
+    answered  of each part what the chunk chose in it, with the mass of its candidates; when all are
+              chosen, how many rows lie below the edges of runs around them
+
+Together that is one choice among all cells, by the law of `dpcore.exponential.choosing` to the bit,
+and no vector of them stands anywhere. Chunks tell exact sums of weights, and the group exact ranks:
+both stay inside the job, as exact counts of the roots of chunks do in every tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.arrays import Integers
+from dpcore.exponential.choice import part_by_mass
+from dpcore.exponential.choosing import (
+    NOTHING,
+    Cells,
+    ChosenQuantiles,
+    Found,
+    Part,
+    found_among,
+    sides,
+)
+from dpcore.exponential.intervals import chosen_ends, run_edges
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.ranks import Rank
+from dpcore.noise.source import NoiseSource
+from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.trees.chunks import SPINE, Chunk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """What a group asks its chunks.
+
+    Attributes:
+        rows: (chunks,) of each.
+        parts: whose quantiles are wanted now, by the places of the quantiles.
+        found: what was chosen before.
+    """
+
+    rows: Integers
+    parts: dict[int, Part]
+    found: ChosenQuantiles
+
+    def to_bytes(self) -> bytes:
+        """`asked_from` reads it back."""
+        whole = [(place, *part[:4]) for place, part in self.parts.items()]
+        shares = np.array([part[4:] for part in self.parts.values()], np.float64)
+        return pack_many(
+            [
+                pack(self.rows),
+                pack(np.array(whole, np.int64)),
+                shares.tobytes(),
+                pack(self.found.cells),
+                self.found.shares.tobytes(),
+                b"" if self.found.ends is None else pack(self.found.ends),
+            ]
+        )
+
+
+def asked_from(data: bytes) -> Asked:
+    """The inverse of `Asked.to_bytes`."""
+    rows, whole, shares, cells, below, ends = unpack_many(data)
+    parts = zip(
+        unpack(whole).reshape(-1, 5).tolist(),
+        np.frombuffer(shares, np.float64).reshape(-1, 2).tolist(),
+        strict=True,
+    )
+    return Asked(
+        rows=unpack(rows),
+        parts={place: Part(*numbers, *ends) for (place, *numbers), ends in parts},
+        found=ChosenQuantiles(
+            unpack(cells),
+            np.frombuffer(below, np.float64).copy(),
+            unpack(ends).reshape(2, -1) if ends else None,
+        ),
+    )
+
+
+def answered(
+    plan: ExponentialPlan, tree: str, chunk: Chunk, counts: Integers, asked: bytes, own: NoiseSource
+) -> bytes:
+    """What a chunk answers.
+
+    Args:
+        plan: of the quantiles.
+        tree: its name.
+        chunk: which.
+        counts: (leaves of the chunk,) exact.
+        asked: `Asked.to_bytes`; empty at first: how many rows it has.
+        own: the release's source.
+    """
+    if not asked:
+        return b"%d" % counts.sum()
+    told = asked_from(asked)
+    own = own.of_counts(np.concatenate([counts, _numbers(asked)]))
+    before = int(told.rows[: chunk.index].sum())
+    ends = before + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    cells = Cells(chunk.start - chunk.key * plan.cells, ends)
+    if not told.parts:
+        return pack(_ranks_at(_all_edges(plan, told), cells))
+    ranks = ranks_by_place(plan)
+    found = [
+        found_among(
+            cells, part, ranks[place], plan, own.stream(tree, chunk.key, chunk.index, place)
+        )
+        for place, part in told.parts.items()
+    ]
+    return pack_many([_packed(each) for each in found])
+
+
+def next_asked(
+    plan: ExponentialPlan,
+    tree: str,
+    key: int,
+    answers: Sequence[bytes],
+    asked: bytes,
+    own: NoiseSource,
+) -> bytes:
+    """What a group asks next, `Asked.to_bytes`: without parts where all quantiles are chosen.
+
+    Args:
+        plan: of the quantiles.
+        tree: its name.
+        key: the code of the key.
+        answers: of its chunks, in their order.
+        asked: what they answer; empty at first.
+        own: the release's source.
+    """
+    if not asked:
+        rows = np.array([int(each) for each in answers], np.int64)
+        wanted = len(plan.quantiles)
+        none = ChosenQuantiles(np.zeros(wanted, np.int64), np.zeros(wanted))
+        whole = Part(0, plan.cells - 1, 0, int(rows.sum()))
+        return Asked(rows=rows, parts={plan.first.place: whole}, found=none).to_bytes()
+    told, ranks = asked_from(asked), ranks_by_place(plan)
+    own = own.of_counts(_numbers(asked, *answers))
+    if not told.parts:
+        ranks = np.sum([unpack(each) for each in answers], axis=0)
+        return _with_ends(plan, tree, key, told, ranks, own).to_bytes()
+    columns = zip(*(map(_unpacked, unpack_many(each)) for each in answers), strict=True)
+    parts: dict[int, Part] = {}
+    for (place, part), found in zip(told.parts.items(), columns, strict=True):
+        stream = own.stream(tree, key, SPINE, place)
+        chosen = found[part_by_mass([each.mass for each in found], stream)]
+        lower, upper = sides(part, chosen)
+        told.found.cells[place], told.found.shares[place] = chosen.cell, lower.high
+        for side, between in ((ranks[place].lower, lower), (ranks[place].upper, upper)):
+            if side is not None:
+                parts[side.place] = between
+    return Asked(rows=told.rows, parts=parts, found=told.found).to_bytes()
+
+
+def _all_edges(plan: ExponentialPlan, told: Asked) -> Integers:
+    """The edges of the runs around every quantile, one after the other, without the last one."""
+    edges = [run_edges(cell, plan.cells)[:-1] for cell in told.found.cells.tolist()]
+    return np.concatenate(edges)
+
+
+def _ranks_at(edges: Integers, cells: Cells) -> Integers:
+    """How many rows lie below edges, of those that are edges of some cells; 0 of the others."""
+    places = edges - cells.first
+    mine = (places >= 0) & (places < len(cells.ends) - 1)
+    return np.where(mine, cells.ends[np.where(mine, places, 0)], 0)
+
+
+def _with_ends(
+    plan: ExponentialPlan, tree: str, key: int, told: Asked, ranks: Integers, own: NoiseSource
+) -> Asked:
+    """With the ends of intervals, from the ranks at `_all_edges`."""
+    ends, start = [], 0
+    for place, cell in enumerate(told.found.cells.tolist()):
+        edges = run_edges(cell, plan.cells)
+        stop = start + len(edges) - 1
+        # The first ones are of quantiles.
+        stream = own.stream(tree, key, SPINE, len(plan.quantiles) + place)
+        around = np.append(ranks[start:stop], told.rows.sum())
+        ends.append(chosen_ends(around, edges, plan, place, stream))
+        start = stop
+    found = told.found._replace(ends=np.array(ends, np.int64).T)
+    return Asked(rows=told.rows, parts={}, found=found)
+
+
+def ranks_by_place(plan: ExponentialPlan) -> dict[int, Rank]:
+    """The quantiles of a plan by their places."""
+    return {path[-1].place: path[-1] for path in plan.first.paths()}
+
+
+def _packed(found: Found) -> bytes:
+    if not found.mass:
+        return b""
+    return b"%d %d %d %d %d" % (*found[:3], found.share.numerator, found.share.denominator)
+
+
+def _unpacked(data: bytes) -> Found:
+    if not data:
+        return NOTHING
+    mass, cell, cut, numerator, denominator = map(int, data.split())
+    return Found(mass, cell, cut, Fraction(numerator, denominator))
+
+
+def _numbers(*messages: bytes) -> Integers:
+    """Messages as integers: what is drawn from them gets streams of its own."""
+    return np.frombuffer(pack_many(messages), np.uint8).astype(np.int64)

@@ -1,0 +1,137 @@
+"""Choices in chunks: the law of choices among all cells at once, to the bit, in their messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.exponential import rounds
+from dpcore.exponential.choosing import ChosenQuantiles, Part
+from dpcore.exponential.forest import ExponentialForest
+from dpcore.exponential.plan import ExponentialPlan
+from dpcore.exponential.question import MOST_CELLS
+from dpcore.exponential.rounds import Asked, answered, asked_from, next_asked
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.noise.source import NoiseSource
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.refusal import Refusal
+from tests.dpcore.exponential.enumerated_law import enumerated_law
+from tests.dpcore.exponential.test_question import (
+    CELLS,
+    DOMAIN,
+    QUANTILES,
+    question,
+    release_of,
+)
+
+NOISE = NoiseSource(
+    key=ReleaseKey(bytes(32)), release="r", spec_digest=b"spec", global_digest=bytes(32)
+)
+NONE = Fraction(0)
+TWO = (Fraction(2, 5), Fraction(1, 2))
+
+
+def plan_of(
+    cells: int, measure: Measure, quantiles: tuple[Fraction, ...] = TWO, share: Fraction = NONE
+) -> ExponentialPlan:
+    return ExponentialPlan(
+        cells=cells,
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=measure, amount=Fraction(2)),
+        quantiles=quantiles,
+        interval_share=share,
+    )
+
+
+def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int) -> ChosenQuantiles:
+    """The quantiles that chunks and their group choose."""
+    chunks, asked = list(ExponentialForest(plan, keys=1, chunk_leaves=chunk_leaves).chunking), b""
+    exact, tree = np.array(counts, np.int64), "t"
+    assert len(chunks) > 1
+    for _ in range(1 + plan.first.height + bool(plan.interval_share)):
+        answers = [
+            answered(plan, tree, each, exact[each.start :][: each.leaves], asked, NOISE)
+            for each in chunks
+        ]
+        asked = next_asked(plan, tree, 0, answers, asked, NOISE)
+    assert not asked_from(asked).parts
+    return asked_from(asked).found
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("counts", [(1, 0, 2), (0, 3, 0), (0, 0, 0)])
+def test_the_law_is_that_of_all_cells_at_once(counts: tuple[int, ...], measure: Measure) -> None:
+    plan = plan_of(len(counts), measure)
+    law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
+    assert law == enumerated_law(counts, plan)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_the_law_of_intervals_is_that_of_all_cells_at_once(measure: Measure) -> None:
+    counts, plan = (1, 0, 2), plan_of(3, measure, (Fraction(2, 5),), Fraction(1, 2))
+    law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
+    assert law == enumerated_law(counts, plan)
+
+
+def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, plan = (1, 1, 2), plan_of(3, Measure.RHO)
+    own = rounds.Cells
+    monkeypatch.setattr(rounds, "Cells", lambda first, ends: own(first, ends - ends[0]))
+    law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
+    assert law != enumerated_law(counts, plan)
+
+
+def test_what_is_asked_is_read_back() -> None:
+    found = ChosenQuantiles(np.array([3, 0]), np.array([0.3, 0.0]))
+    parts = {1: Part(3, 9, 10, 2**40, 0.3, 0.75), 0: Part(0, 0, 0, 0)}
+    asked = Asked(rows=np.array([2**40, 0]), parts=parts, found=found)
+    again = asked_from(asked.to_bytes())
+    assert again.parts == parts and again.rows.tolist() == [2**40, 0]
+    assert again.found.cells.tolist() == [3, 0] and again.found.shares.tolist() == [0.3, 0.0]
+
+
+@pytest.mark.parametrize("share", [NONE, Fraction(1, 4)])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
+    """Of a large budget: they are the quantiles; of every key."""
+    asked = replace(question(keyed=keyed, share=share), chunk_leaves=8)
+    assert asked.rounds == 3 + bool(share) and len(asked.places) == 7 * asked.key_count
+    counts = np.full((asked.key_count, CELLS), 100)
+    tree = release_of(asked, counts).tree("t")
+    for key in ("f", "m") if keyed else (None,):
+        rows = tree.quantiles(key)  # type: ignore[attr-defined]
+        values = [row["value"] for row in rows]
+        for row in rows:
+            assert (row["ci_low"] is None) == (not share)
+            assert not share or row["ci_low"] <= row["value"] <= row["ci_high"]
+        off = [abs(own - CELLS * each) for own, each in zip(values, QUANTILES, strict=True)]
+        assert max(off) <= 1
+
+
+def test_retries_draw_the_same_and_other_answers_others() -> None:
+    counts = tuple(range(9))
+    plan = plan_of(9, Measure.EPSILON)
+    first, again = (in_chunks(counts, plan, 3) for _ in range(2))
+    assert first.cells.tolist() == again.cells.tolist()
+    assert first.shares.tolist() == again.shares.tolist()
+
+
+def test_a_chunk_chooses_among_its_own_cells() -> None:
+    chunk = ExponentialForest(plan_of(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
+    none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
+    for first, last, wanted in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
+        asked = Asked(rows=np.array([5, 5, 5]), parts={1: Part(first, last, 0, 15)}, found=none)
+        plan = plan_of(9, Measure.RHO)
+        told = answered(plan, "t", chunk, np.array([0, 5, 0]), asked.to_bytes(), NOISE)
+        assert bool(rounds._unpacked(rounds.unpack_many(told)[0]).mass) == wanted
+
+
+def test_too_many_cells_are_refused() -> None:
+    question(cells=DOMAIN | {"upper": MOST_CELLS})
+    with pytest.raises(Refusal, match="67108865 cells are too many") as refused:
+        question(cells=DOMAIN | {"upper": MOST_CELLS + 1})
+    assert refused.value.field == "domain"

@@ -1,0 +1,106 @@
+"""Trees whose groups ask their places, in rounds: quantiles of more cells than a chunk holds."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from dpcore.exponential.question import ExponentialQuestion
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.ordered.make import NumberDomain
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.plan import ReleasePlan
+from dpcore.rows.keys import KeyList
+from pipelines.running.loop import LoopRunner
+from tests.transforms.conftest import NONCE
+from tests.transforms.eager import ROUND_HAND_OVERS, EagerRelease
+from tests.transforms.test_conservation import Planted, drop, repeat
+from transforms.errors import ConservationError
+from transforms.release import ReleaseTrees
+from transforms.rounds import rounds_of
+
+
+def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> ExponentialQuestion:
+    """Quantiles of 30 cells in chunks of 8."""
+    keys = KeyList(column="carrier", keys=("UA", "AA", "none of them")) if keyed else None
+    domain = NumberDomain(column="value", lower=0, upper=10, cells=30, missing="drop")
+    asked = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
+    one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    return replace(asked.planned(one, Terms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
+
+
+@pytest.fixture
+def plan(make_plan) -> ReleasePlan:
+    """One of four rounds, one of two, and a tree without."""
+    tree = make_plan("value").questions[0]
+    deep, keyed = chosen("deep", (0.1, 0.2, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True)
+    assert [each.rounds for each in (deep, keyed, tree)] == [4, 2, 0]
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(3))
+    return ReleasePlan(
+        name="test", unit=ADD_REMOVE_ROW, budget=budget, questions=(deep, tree, keyed)
+    )
+
+
+@pytest.fixture
+def wanted(plan, rows, expected_files) -> dict[str, bytes]:
+    return expected_files(plan, rows)
+
+
+def tables(found: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in found.items() if name.endswith(".parquet")}
+
+
+@pytest.mark.parametrize("bundles", [1, 3, 17])
+def test_however_rows_are_bundled(
+    bundles: int, plan, rows, wanted, reference, tmp_path, release_files
+) -> None:
+    size = -(-rows.num_rows // bundles)
+    batches = [
+        rows.slice(each * size, size).combine_chunks().to_batches() for each in range(bundles)
+    ]
+    EagerRelease(plan, reference, str(tmp_path / "out"), NONCE).run(batches)
+    assert tables(release_files(tmp_path / "out")) == wanted
+
+
+def test_on_beam_however_often_bundles_run(
+    plan, data, run, wanted, tmp_path, release_files, small_splits
+) -> None:
+    options = ["--direct_runner_bundle_repeat=2"]
+    run(plan, data, tmp_path / "out", pipeline_options=options)
+    assert tables(release_files(tmp_path / "out")) == wanted
+
+
+def test_in_a_plain_loop(plan, rows, wanted, reference, tmp_path, release_files) -> None:
+    output = str(tmp_path / "out")
+    with beam.Pipeline(runner=LoopRunner()) as pipeline:
+        batches = pipeline | beam.Create(rows.to_pylist(), reshuffle=False)
+        batches | ReleaseTrees(plan, key=reference, output=output, nonce=NONCE, schema=rows.schema)
+    assert tables(release_files(tmp_path / "out")) == wanted
+
+
+@pytest.mark.parametrize("change", [drop, repeat])
+@pytest.mark.parametrize("place", ROUND_HAND_OVERS)
+def test_a_loss_at_every_hand_over(
+    place: str, change: Callable, plan, rows: pa.Table, tmp_path, reference
+) -> None:
+    if change is repeat and place.startswith("asked"):
+        pytest.skip("the same twice is the same")
+    fault = Planted(place, change)
+    release = EagerRelease(plan, reference, str(tmp_path / "out"), NONCE, fault)
+    with pytest.raises(ConservationError, match="the engine lost or repeated data"):
+        release.run([rows.combine_chunks().to_batches()])
+    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_who_has_no_rounds_has_no_such_steps(make_plan) -> None:
+    plan = make_plan("value")
+    assert rounds_of(plan) == 0
+    with pytest.raises(ValueError, match="no rounds"):
+        plan.questions[0].answer(plan.questions[0].places[0], b"", b"", None)
+    with pytest.raises(ValueError, match="no rounds"):
+        plan.questions[0].ask(0, {}, b"", None)

@@ -1,0 +1,142 @@
+"""Rounds between places and their groups, of trees no place of which can be drawn by itself.
+
+    counts, asked -> answers -> group -> asked    as often as a question has rounds
+    counts, asked -> what `Question.draw` gets
+
+What a group asks goes to its places beside their counts, so these are not sent again. Answers and
+what is asked may hold exact sums: they stay inside the job, as what places send to their group. In
+a release without such trees these steps are not there. How many elements there are follows from
+the plan alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from dpcore.questions.place import Place
+from dpcore.questions.question import Question
+from dpcore.release.plan import ReleasePlan
+from transforms.conservation import check_once
+from transforms.counting import PlaceKey
+from transforms.draw import GroupKey, from_place, listed, sent_by
+from transforms.key_reference import KeyReference
+from transforms.keyed import KeyedDoFn
+
+_LAST = "last"
+
+
+def rounds_of(plan: ReleasePlan) -> int:
+    """The most rounds of a question."""
+    return max(question.rounds for question in plan.questions)
+
+
+class Rounds(beam.PTransform):
+    """Exact counts of all places to what noise is drawn from.
+
+    The input is the counts, and what `transforms.record.RecordDraw` gives.
+
+    Args:
+        plan: the questions, of which one has rounds.
+        key: where the release key lies.
+
+    Returns:
+        PCollection[tuple[PlaceKey, bytes]], every place once.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, inputs: Any) -> Any:
+        counts, recorded = inputs
+        draw, keyed = beam.pvalue.AsList(recorded), (self._plan, self._key)
+        asked: Any = {}
+        last = []
+        for number in range(rounds_of(self._plan)):
+            found = (
+                counts
+                # (PlaceKey, bytes) -> (GroupKey, bytes)
+                | f"Answer{number}" >> beam.ParDo(_Answer(*keyed), draw, asked, number)
+                # -> (GroupKey, [bytes])
+                | f"ByGroup{number}" >> beam.GroupByKey()
+                # -> (GroupKey, bytes)
+                | f"Ask{number}"
+                >> beam.ParDo(_Ask(*keyed), draw, asked, number).with_outputs(_LAST, main="asked")
+            )
+            asked = beam.pvalue.AsDict(found["asked"])
+            last.append(found[_LAST])
+        asked_last = last | "Last" >> beam.Flatten()
+        # (PlaceKey, bytes) -> the same
+        return counts | "Asked" >> beam.ParDo(_Asked(self._plan), beam.pvalue.AsDict(asked_last))
+
+
+def _before(asked: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
+    """What a group asked in the round before.
+
+    Raises:
+        ConservationError: the engine lost it.
+    """
+    if number == 0:
+        return b""
+    check_once(f"what is asked of tree {group[0]}", [group] * (group in asked), [group])
+    return asked[group]
+
+
+@beam.typehints.with_output_types(tuple[GroupKey, bytes])
+class _Answer(KeyedDoFn):
+    def process(
+        self,
+        element: tuple[PlaceKey, bytes],
+        draw: Sequence[bytes],
+        asked: Mapping[GroupKey, bytes],
+        number: int,
+    ) -> Iterator[Any]:
+        (name, *numbers), counts = element
+        question, place = self._plan.question(name), Place(*numbers)
+        if number < question.rounds:
+            group = name, question.gathered_by(place)
+            told = _before(asked, number, group)
+            yield group, from_place(place, question.answer(place, counts, told, self.source(draw)))
+
+
+@beam.typehints.with_output_types(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
+class _Ask(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
+        self._places: dict[str, dict[int, list[Place]]] = {}
+
+    def process(
+        self,
+        element: tuple[GroupKey, Iterable[bytes]],
+        draw: Sequence[bytes],
+        asked: Mapping[GroupKey, bytes],
+        number: int,
+    ) -> Iterator[Any]:
+        (name, group), messages = element
+        question = self._plan.question(name)
+        answers = sent_by(name, messages, self._of(question).get(group, []))
+        told = _before(asked, number, (name, group))
+        found = (name, group), question.ask(group, answers, told, self.source(draw))
+        is_last = number + 1 == question.rounds
+        yield beam.pvalue.TaggedOutput(_LAST, found) if is_last else found
+
+    def _of(self, question: Question) -> dict[int, list[Place]]:
+        if question.name not in self._places:
+            self._places[question.name] = listed(question.places, question.gathered_by)
+        return self._places[question.name]
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
+class _Asked(beam.DoFn):
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+
+    def process(
+        self, element: tuple[PlaceKey, bytes], asked: Mapping[GroupKey, bytes]
+    ) -> Iterator[tuple[PlaceKey, bytes]]:
+        (name, *numbers), counts = element
+        question, place = self._plan.question(name), Place(*numbers)
+        if question.rounds:
+            counts = _before(asked, question.rounds, (name, question.gathered_by(place)))
+        yield (name, *place), counts
