@@ -38,6 +38,7 @@ FACE = {
     ),
     "linear_forest": ("Known", "LinearForest"),
     "shape": ("Shape",),
+    "shrunk": ("rising_counts",),
     "uniform": ("MAX_LEAVES", "Tree"),
     "whole_trees": ("WholeTrees",),
 }
