@@ -223,10 +223,10 @@ class OrderedTree(KnownLeavesSection):
     @property
     def asked_consistency(self) -> Consistency:
         """The one given; by default top down, and of independent prefixes the closest CDF, since
-        only that keeps what makes them different; of plans for counts what is closest."""
+        only that keeps what makes them different; of plans for counts of sums what is closest."""
         if self.consistency is not None:
             return Consistency(self.consistency)
-        sums = self.asked_objective in ("cdf", "ranges", "quantiles")
+        sums = self.asked_objective in ("cdf", "ranges")
         if self.read_as == ReadAs.COUNTS.value and self.plans_freely and sums:
             return Consistency.SHRUNK
         return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
