@@ -1,33 +1,50 @@
 """Strategies past trees beside trees: errors of prefixes, and how long a plan takes.
 
     python benchmarks/factorised.py [CELLS ...]
+    python benchmarks/factorised.py --counts RELEASES
 
 prints two tables. The first is of the root mean square error of all prefixes under unit Gaussian
 noise, where a row moves what is measured by at most 1 (add_remove): of the planned tree, of the
 square root of the prefix sums, of the strategies in whole numbers, and the dual bound, below which
 no unbiased linear mechanism is. The second is of pure epsilon, epsilon = 1, where trees are better.
+With ``--counts`` it prints what nonnegative counts are off by, rho 1/2, on the histograms of
+`benchmarks.accuracy` that are found, beside those of whole levels that are planned for counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.accuracy.sets import CELLS, DataSet, found_sets
+from benchmarks.accuracy.tasks import ranges_of
 from dpcore.arrays import Floats
 from dpcore.factorised.optimum import optimal_weights, prefix_gram
 from dpcore.factorised.planner import MOST_OPTIMAL, best_strategy
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 from dpcore.factorised.toeplitz import ToeplitzStrategy
+from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.planner import plan_tree, predicted_cdf_rmse
+from dpcore.ordered.question import CdfQuestion
+from dpcore.ordered.workload import OrderedWorkload
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Share, Terms
+from dpcore.release.in_memory import release_counts
+from dpcore.release.plan import ReleasePlan
+from dpcore.uniform.plan import Consistency
 from dpcore.uniform.setting import TreeSetting
 
+_HALF = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
+_KEY = ReleaseKey(b"accuracy: a public constant key.")
 SIZES = (64, 256, 1024, 2048, 4096, 2**16, 2**20)
 # Strategies whose columns are summed entry by entry.
 _MOST_SUMMED = 4096
@@ -92,10 +109,58 @@ def pure_rows(sizes: list[int]) -> Iterator[str]:
         yield f"| {cells:,} | {tree_rmse(cells, Measure.EPSILON):.1f} | {even:.1f} | {best} |"
 
 
+def count_rows(sets: Sequence[DataSet], releases: int) -> Iterator[str]:
+    """The table of counts: of prefixes and of random ranges, geometric means over the sets."""
+    yield "| rows | whole levels for counts | factorised, top down | factorised | its estimates |"
+    yield "|---:|---:|---:|---:|---:|"
+    domain, share = IntegerDomain(column="x", lower=0, upper=CELLS), Share(budget=_HALF)
+    terms = Terms(unit=ADD_REMOVE_ROW)
+    strategy = FactorisedWorkload(name="x", domain=domain).planned(share, terms)
+    for rows in (100, 1000, 10_000, 100_000, 1_000_000):
+        tree = OrderedWorkload(name="x", domain=domain, for_counts=True, guessed_rows=rows)
+        asked: list[tuple[CdfQuestion, str]] = [
+            (tree.planned(share, terms), "count"),
+            (replace(strategy, consistency=Consistency.TOP_DOWN), "count"),
+            (strategy, "count"),
+            (strategy, "estimate"),
+        ]
+        found = [
+            np.exp(np.mean([np.log(_errors(*each, data, rows, releases)) for data in sets], axis=0))
+            for each in asked
+        ]
+        cells = (f"{prefixes:.2f}, {ranges:.2f}" for prefixes, ranges in found)
+        yield f"| {rows:,} | {' | '.join(cells)} |"
+
+
+def _errors(
+    question: CdfQuestion, column: str, data: DataSet, rows: int, releases: int
+) -> tuple[float, float]:
+    """Root mean squares over prefixes and over ranges."""
+    plan = ReleasePlan(name="r", unit=question.unit, budget=_HALF, questions=(question,))
+    counts, (start, stop) = data.counts(rows), ranges_of(CELLS)
+    squares = []
+    for number in range(releases):
+        nonce = f"{data.name} {rows} {number}".encode()
+        release = release_counts(plan, {"x": counts}, _KEY, nonce=nonce)
+        told = release.part("cdf", "x", 0, 0)[column].to_numpy()
+        error = np.concatenate([[0.0], told - counts.cumsum()])
+        squares.append((np.mean(error[1:] ** 2), np.mean((error[stop] - error[start]) ** 2)))
+    prefixes, ranges = np.sqrt(np.mean(squares, axis=0))
+    return float(prefixes), float(ranges)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--counts", type=int)
     parser.add_argument("cells", type=int, nargs="*", default=list(SIZES))
-    sizes = parser.parse_args().cells
+    chosen = parser.parse_args()
+    if chosen.counts:
+        sets = [each for each in found_sets() if each.group == str(CELLS)]
+        print(f"Counts of {CELLS:,} cells on {len(sets)} sets, rho = 1/2: prefixes, ranges:\n")
+        for line in count_rows(sets, chosen.counts):
+            print(line, flush=True)
+        return
+    sizes = chosen.cells
     print("RMSE of prefixes under unit Gaussian noise (rho = 1/2):\n")
     for line in rows(sizes):
         print(line, flush=True)

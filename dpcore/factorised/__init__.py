@@ -7,7 +7,7 @@ is its own, and may change freely (a test keeps both).
 FACE = {
     "forest": ("FactorisedForest", "errors_of"),
     "plan": ("FactorisedPlan",),
-    "planner": ("MOST_LEAVES", "plan_strategy", "told_tree"),
+    "planner": ("MOST_LEAVES", "MOST_OPTIMAL", "plan_strategy", "told_tree"),
     "read": ("Read",),
     "strategies": ("strategy_from_spec",),
     "widths": ("NormalWidths",),

@@ -1,9 +1,13 @@
 """Trees whose cells are measured by a strategy, one per key, each within one chunk.
 
 What is measured of a tree is M x, with independent noise on every sum. Estimates of cells follow by
-M^-1, those of nodes and prefixes by adding up, and nonnegative integers from the top down.
+M^-1, those of nodes and prefixes by adding up.
 
-Source: `dpcore.factorised.strategy`, `dpcore.trees.consistency`.
+Nonnegative integers follow from the closest rising prefixes, since it is prefixes whose errors a
+strategy keeps small, and all alike. Those of single cells are larger than a planned tree's, so that
+a repair of them from the top down is worse (docs/factorised.md has the figures).
+
+Source: `dpcore.factorised.strategy`, `dpcore.trees.closest_cdf`.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from dpcore.factorised.errors import FactorisedErrors
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.noise.source import NoiseSource
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
+from dpcore.trees.closest_cdf import closest_cdf_l2
 from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.forest import (
     LevelSolution,
@@ -35,12 +40,19 @@ class FactorisedForest(WholeTrees):
         plan: of every tree.
         keys: how many trees.
         chunk_leaves: the most leaves of a chunk with several trees.
+        top_down: whether integers are made from the top down, as in releases of before.
     """
 
     def __init__(
-        self, plan: FactorisedPlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES
+        self,
+        plan: FactorisedPlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        *,
+        top_down: bool = False,
     ) -> None:
         self.plan, self.root_is_known = plan, plan.public_total
+        self._top_down = top_down
         most = max(chunk_leaves, plan.tree.leaves)
         self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=most)
 
@@ -79,8 +91,7 @@ class FactorisedForest(WholeTrees):
             prefixes += alpha * (roots.total[:, None] - prefixes[:, -1:])
         tree = self.plan.tree
         estimates = tree.level_counts(np.diff(prefixes, axis=-1, prepend=0.0))
-        alike = [np.ones(size) for size in tree.level_sizes]
-        counts = consistent_counts(tree, alike, estimates, roots.count[:, None])
+        counts = self._counts(prefixes, estimates, roots.count)
         ranges = self.chunking.node_ranges(chunk)
         levels = level_solutions(0, ranges, estimates, self.errors.levels, counts)
         return levels, PrefixSolution(
@@ -89,6 +100,17 @@ class FactorisedForest(WholeTrees):
             alpha=np.broadcast_to(alpha, prefixes.shape),
             count=np.cumsum(counts[-1], axis=-1),
         )
+
+    def _counts(
+        self, prefixes: Floats, estimates: list[Floats], totals: Integers
+    ) -> list[Integers]:
+        """(rows, n) per level: integers that are near the prefixes, or near the nodes."""
+        tree = self.plan.tree
+        if self._top_down:
+            alike = [np.ones(size) for size in tree.level_sizes]
+            return consistent_counts(tree, alike, estimates, totals[:, None])
+        rising = closest_cdf_l2(prefixes, totals)
+        return list(tree.level_counts(np.diff(rising, axis=-1, prepend=0)))
 
     def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The variance of every prefix, and the coefficient of the total's estimate in it: (1, K)

@@ -26,26 +26,42 @@ from dpcore.questions.entry import budget_entry, policies_of
 from dpcore.questions.tree_question import Intervals
 from dpcore.rows.keys import keys_from_spec
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
+from dpcore.uniform.plan import Consistency
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactorisedQuestion(CdfQuestion):
     """One tree over an ordered domain: its nodes, CDF and quantiles, from noisy weighted sums.
 
+    Args:
+        consistency: which integers stand beside the estimates: ``L2``, or ``TOP_DOWN`` of releases
+            from before there was the other.
+
     Raises:
         ValueError: parts that do not fit each other.
     """
 
     kind = "factorised"
-    output_only = ("quantiles", "confidence", "weight")
+    output_only = ("quantiles", "confidence", "weight", "consistency")
     widths_kind = NormalWidths
 
     plan: FactorisedPlan
+    consistency: Consistency = Consistency.L2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.consistency is Consistency.L1:
+            raise ValueError("consistency: of a strategy l2 or top_down")
 
     @cached_property
     def forest(self) -> FactorisedForest:
         """The trees, each within one chunk."""
-        return FactorisedForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
+        return FactorisedForest(
+            self.plan,
+            keys=self.key_count,
+            chunk_leaves=self.chunk_leaves,
+            top_down=self.consistency is Consistency.TOP_DOWN,
+        )
 
     @cached_property
     def widths(self) -> NormalWidths:
@@ -83,6 +99,7 @@ class FactorisedQuestion(CdfQuestion):
                 "largest_weight": plan.strategy.largest,
                 "column_norm_squared": plan.strategy.column_norm,
                 "column_distance_squared": plan.strategy.column_distance,
+                "consistency": self.consistency.value,
                 "noise": scale_of(plan.law),
                 "policies": policies_of(self),
                 "interval_widths": self.widths.spec(),
@@ -115,6 +132,7 @@ class FactorisedQuestion(CdfQuestion):
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
+            "consistency": self.consistency.value,
         }
 
 
@@ -144,4 +162,5 @@ def factorised_question_from_spec(
         quantiles=tuple(quantiles),
         confidence=float(str(spec["confidence"])),
         weight=Fraction(str(spec["weight"])),
+        consistency=Consistency(spec.get("consistency", "top_down")),
     )

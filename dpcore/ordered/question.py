@@ -121,6 +121,7 @@ class CdfQuestion(TreeQuestion):
     ) -> ChunkAnswer:
         levels, prefixes = self.forest.solve(chunk, measured, roots)
         assert prefixes is not None  # leaves have an order
+        roots = roots.with_counts(levels[0])
         total = self.released_total(roots)
         tables = {
             NODES: nodes_table(self, chunk.key, levels, total),
@@ -172,6 +173,8 @@ class OrderedQuestion(CdfQuestion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.consistency is Consistency.SHRUNK and not self.plan.is_efficient:
+            raise ValueError("consistency: shrunk counts are of efficient estimates")
         if self._is_published and self.domain.cells > self.chunk_leaves:
             raise ValueError(
                 f"domain: {self.domain.cells} cells are too many for the papers' estimates and the "
@@ -181,7 +184,7 @@ class OrderedQuestion(CdfQuestion):
     @property
     def _is_published(self) -> bool:
         """Whether the answer is one of the papers', which need a whole tree at once."""
-        return not self.plan.is_efficient or self.consistency is not Consistency.TOP_DOWN
+        return not self.plan.is_efficient or self.consistency in (Consistency.L1, Consistency.L2)
 
     @cached_property
     def forest(self) -> UniformForest | PapersForest:
@@ -193,7 +196,12 @@ class OrderedQuestion(CdfQuestion):
                 chunk_leaves=self.chunk_leaves,
                 consistency=self.consistency,
             )
-        return UniformForest(self.plan, keys=self.key_count, chunk_leaves=self.chunk_leaves)
+        return UniformForest(
+            self.plan,
+            keys=self.key_count,
+            chunk_leaves=self.chunk_leaves,
+            shrunk=self.consistency is Consistency.SHRUNK,
+        )
 
     @cached_property
     def widths(self) -> IntervalWidths:

@@ -115,8 +115,13 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
         )
         if self.for_counts:
             rows = self.guessed_rows or assumed_rows(setting)
-            given = self.fanouts is not None
-            plan = plan_for_counts(plan, self.objective, rows, fixed_shape=given)
+            plan = plan_for_counts(
+                plan,
+                self.objective,
+                rows,
+                fixed_shape=self.fanouts is not None,
+                shrunk=self.consistency is Consistency.SHRUNK,
+            )
         return OrderedQuestion(
             name=self.name,
             domain=self.domain,

@@ -5,7 +5,7 @@ These estimates need a whole tree at once, so every tree must fit one chunk; a c
 the trees of many keys.
 
 Source: `dpcore.papers.estimators` (Honaker; Rameshwar, Tandon, Sharma, Appendix B),
-`dpcore.papers.closest_cdf` (Rameshwar, Tandon, Sharma, Section VI).
+`dpcore.trees.closest_cdf` (Rameshwar, Tandon, Sharma, Section VI).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.source import NoiseSource, add_noise
-from dpcore.papers.closest_cdf import closest_cdf_l1, closest_cdf_l2
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dpcore.trees.closest_cdf import closest_cdf_l1, closest_cdf_l2
 from dpcore.trees.consistency import consistent_counts
 from dpcore.trees.forest import (
     LevelSolution,

@@ -5,6 +5,7 @@ is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
+    "for_counts": ("CountsWorkload",),
     "for_estimates": ("EstimatesWorkload",),
     "guessed": ("GuessedWorkload",),
 }

@@ -27,25 +27,20 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
     Args:
         whole: as it is asked of whole levels.
         guessed_rows: of a tree, of each key.
-        adaptive: as it is asked of an adaptive tree, with the guess; None where counts are read,
-            which whole levels planned for counts give at least as close (docs/plans.md).
+        adaptive: as it is asked of an adaptive tree, with the guess.
         exponential: as quantiles alone are asked for; None where more is read.
     """
 
     whole: OrderedWorkload
     guessed_rows: Fraction
-    adaptive: AdaptiveWorkload | None = None
+    adaptive: AdaptiveWorkload
     exponential: ExponentialWorkload | None = None
-
-    @property
-    def error_unit(self) -> str | None:
-        return self.whole.error_unit if self.adaptive is None else None
 
     def planned(self, share: Share, terms: Terms) -> CdfQuestion | ExponentialQuestion:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
-        if self.adaptive is not None and self.adaptive.is_better(share, terms):
+        if self.adaptive.is_better(share, terms):
             return self.adaptive.planned(share, terms)
         return self.whole.planned(share, terms)
 
@@ -71,7 +66,7 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
             self,
             keys=keys,
             whole=replace(self.whole, keys=keys),
-            adaptive=None if self.adaptive is None else replace(self.adaptive, keys=keys),
+            adaptive=replace(self.adaptive, keys=keys),
             exponential=None if self.exponential is None else replace(self.exponential, keys=keys),
         )
 
@@ -98,8 +93,6 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
             )
         if isinstance(question, AdaptiveQuestion):
             return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
-        if self.adaptive is None:
-            return "whole levels planned for counts, which are as close as an adaptive tree's"
         assert isinstance(question, OrderedQuestion)
         most = float(f"{rows_of_adaptive(question.plan.setting, counts=False):.2g}")
         return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"

@@ -68,15 +68,21 @@ def can_be_simulated(plan: TreePlan) -> bool:
 
 @lru_cache(maxsize=1024)
 def count_error(
-    plan: TreePlan, objective: Objective, rows: int, pairs: int = _PREDICTED_PAIRS
+    plan: TreePlan,
+    objective: Objective,
+    rows: int,
+    pairs: int = _PREDICTED_PAIRS,
+    *,
+    shrunk: bool = False,
 ) -> CountError:
     """What the counts of a plan are off by, root mean square, by the model.
 
     Args:
-        plan: of measured levels, estimated efficiently, made nonnegative top down.
+        plan: of measured levels, estimated efficiently, made nonnegative from the top down.
         objective: what is read.
         rows: a public guess.
         pairs: of boundaries looked at.
+        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
 
     Raises:
         ValueError: the tree has too many children a node.
@@ -88,9 +94,8 @@ def count_error(
     errors = []
     for reference in references_of(objective, tree.leaves):
         reading = reading_of(objective, tree, reference, pairs)
-        errors.append(
-            reading.mean_square(*boundary_errors(plan, reference, rows, reading.stops)) ** 0.5
-        )
+        drawn = boundary_errors(plan, reference, rows, reading.stops, shrunk=shrunk)
+        errors.append(reading.mean_square(*drawn) ** 0.5)
     with np.errstate(divide="ignore"):
         typical = float(np.exp(np.mean(np.log(errors))))
     return CountError(rows=rows, typical=typical, least=min(errors), most=max(errors))

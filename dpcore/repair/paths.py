@@ -29,6 +29,7 @@ from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import RandomStream, public_stream
 from dpcore.repair.references import Distribution, rows_below
 from dpcore.trees.consistency import root_count, split_counts
+from dpcore.trees.shrunk import rising_counts
 from dpcore.uniform.plan import TreePlan
 
 # What stands for the estimate of a child that does not exist: the repair makes it zero.
@@ -62,7 +63,7 @@ class _Children:
 
 
 def boundary_errors(
-    plan: TreePlan, reference: Distribution, rows: int, stops: Integers
+    plan: TreePlan, reference: Distribution, rows: int, stops: Integers, *, shrunk: bool = False
 ) -> tuple[Floats, Floats]:
     """One draw each of the errors of the consistent counts left of boundaries.
 
@@ -71,6 +72,7 @@ def boundary_errors(
         reference: how the rows lie.
         rows: how many there are.
         stops: (pairs, 2) boundaries: so many leaves lie left of each.
+        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
 
     Returns:
         (pairs, 2) count minus truth of the leaves left of each boundary, and (pairs,) that of the
@@ -78,12 +80,20 @@ def boundary_errors(
     """
     levels = list(_levels(plan, reference, rows, stops))
     root, values = _from_below(plan, levels)
+    below = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:]).variances
     estimate = np.full(stops.shape, float(rows)) if plan.public_total else root
     count = root_count(estimate)
     errors: Floats = np.zeros(stops.shape)
-    total = (count[:, 0] - rows).astype(np.float64)
-    for children, value in zip(levels, values, strict=True):
-        solved, split = _split(children, value, estimate, count)
+    for level, (children, value) in enumerate(zip(levels, values, strict=True)):
+        solved = _solved(children, value, estimate)
+        if shrunk and not level:
+            public = count[:, 0] if plan.public_total else None
+            split = np.repeat(rising_counts(solved[:, 0], public)[:, None], 2, axis=1)
+            count = split.sum(axis=-1)
+        else:
+            split = _split(solved, below[level], count, shrunk=shrunk)
+        if not level:
+            total = (count[:, 0] - rows).astype(np.float64)
         errors += np.where(children.left, split - children.exact, 0).sum(axis=-1)
         estimate, count = children.on_path(solved), children.on_path(split)
     return errors, total
@@ -207,16 +217,19 @@ def _joined(
     return joined
 
 
-def _split(
-    children: _Children, value: Floats, estimate: Floats, count: Integers
-) -> tuple[Floats, Integers]:
-    """The pass down of one level: the children's estimates and their counts."""
+def _solved(children: _Children, value: Floats, estimate: Floats) -> Floats:
+    """The children's estimates, from the pass down."""
     present: Floats = np.where(children.exists, value, 0.0)
     excess = (estimate - present.sum(axis=-1)) / children.exists.sum(axis=-1)
-    solved = np.where(children.exists, value + excess[..., None], _NO_CHILD)
+    solved: Floats = np.where(children.exists, value + excess[..., None], _NO_CHILD)
+    return solved
+
+
+def _split(solved: Floats, below: float, count: Integers, *, shrunk: bool) -> Integers:
+    """The children's counts, from estimates of the variance ``below`` each."""
     flat = solved.reshape(-1, solved.shape[-1])
-    split = split_counts(flat, np.ones(flat.shape), count.reshape(-1)).reshape(solved.shape)
-    return solved, split
+    alike = np.full(flat.shape, below)
+    return split_counts(flat, alike, count.reshape(-1), shrunk=shrunk).reshape(solved.shape)
 
 
 def _draws(law: NoiseLaw, stream: RandomStream, size: int) -> Floats:

@@ -52,7 +52,12 @@ _LEAST_GAIN = 0.01
 
 @lru_cache(maxsize=64)
 def plan_for_counts(
-    best: TreePlan, objective: Objective, rows: int, *, fixed_shape: bool = False
+    best: TreePlan,
+    objective: Objective,
+    rows: int,
+    *,
+    fixed_shape: bool = False,
+    shrunk: bool = False,
 ) -> TreePlan:
     """The plan whose counts are best, by the model; the same on every machine.
 
@@ -61,6 +66,7 @@ def plan_for_counts(
         objective: what will be read.
         rows: a public guess of how many there are.
         fixed_shape: whether to keep the plan's shape, of which the shares alone are searched.
+        shrunk: whether the counts are those of `dpcore.trees.shrunk`.
 
     Returns:
         A plan of the same setting; ``best`` where no other is better by 1 %, or where its nodes
@@ -71,7 +77,9 @@ def plan_for_counts(
     most = _SEARCHED_DRAWS // (2 * sum(best.tree.fanouts)) if fixed_shape else 2 * _JUDGED_PAIRS
     if most < FEWEST_PAIRS:
         return best
-    search = _Search(setting=best.setting, objective=objective, rows=rows, pairs=most)
+    search = _Search(
+        setting=best.setting, objective=objective, rows=rows, pairs=most, shrunk=shrunk
+    )
     shapes = [best.tree.fanouts] if fixed_shape else list(_equal_shapes(best.tree.leaves))
     ranked = sorted(
         (plan for shape in shapes for plan in search.tilted(shape)),
@@ -103,10 +111,12 @@ class _Search:
     objective: Objective
     rows: int
     pairs: int
+    shrunk: bool
 
     def error(self, plan: TreePlan, pairs: int) -> float:
         """To four digits, so that the last bits of a machine decide nothing."""
-        error = count_error(plan, self.objective, self.rows, min(pairs, self.pairs))
+        pairs = min(pairs, self.pairs)
+        error = count_error(plan, self.objective, self.rows, pairs, shrunk=self.shrunk)
         return float(f"{error.typical:.3e}")
 
     def tilted(self, fanouts: Fanouts) -> Iterator[TreePlan]:

@@ -14,6 +14,7 @@ FACE = {
         "UniformChunking",
         "branch_index",
     ),
+    "closest_cdf": ("closest_cdf_l1", "closest_cdf_l2"),
     "consistency": ("consistent_counts", "root_count", "split_counts"),
     "exact_sums": ("LeafSums", "level_sums", "saturated_sums", "words_of", "words_total"),
     "forest": (
@@ -37,6 +38,7 @@ FACE = {
     ),
     "linear_forest": ("Known", "LinearForest"),
     "shape": ("Shape",),
+    "shrunk": ("rising_counts",),
     "uniform": ("MAX_LEAVES", "Tree"),
     "whole_trees": ("WholeTrees",),
 }

@@ -71,15 +71,15 @@ def consistent_counts(
         if isinstance(tree, IrregularTree):
             fanouts = tree.fanouts[level]
             counts.append(
-                _split_level(fanouts, *known, signed=signed, smallest_first=smallest_first)
+                _split_any_level(fanouts, *known, signed=signed, smallest_first=smallest_first)
             )
         else:
             assert isinstance(tree, Tree) and not signed and not smallest_first
-            counts.append(_split_even_level(tree.fanouts[level], *known))
+            counts.append(split_level(tree.fanouts[level], *known))
     return counts
 
 
-def _split_level(
+def _split_any_level(
     fanouts: Integers,
     below: Floats,
     estimates: Floats,
@@ -100,9 +100,19 @@ def _split_level(
     ).reshape(estimates.shape)
 
 
-def _split_even_level(fanout: int, below: Floats, estimates: Floats, parents: Integers) -> Integers:
-    """The same where all nodes have as many children, but for the last, which may have fewer and is
-    a group of its own."""
+def split_level(
+    fanout: int, below: Floats, estimates: Floats, parents: Integers, *, shrunk: bool = False
+) -> Integers:
+    """The children's counts of a whole level, where all nodes have as many children, but for the
+    last, which may have fewer and is a group of its own.
+
+    Args:
+        fanout: the children of a node.
+        below: (n,) a of the children, in rows^2.
+        estimates: (..., n) u of the children.
+        parents: (..., nodes) the counts of their parents.
+        shrunk: as for `split_counts`.
+    """
     *batch, size = estimates.shape
     whole = size // fanout
     groups = [(fanout, slice(0, whole * fanout), slice(0, whole))]
@@ -114,19 +124,23 @@ def _split_even_level(fanout: int, below: Floats, estimates: Floats, parents: In
             # Untrimmed nodes of a level share one shape but for the trimmed path's last child.
             np.broadcast_to(below[children], estimates[..., children].shape).reshape(-1, width),
             parents[..., nodes].reshape(-1),
+            shrunk=shrunk,
         ).reshape(*batch, -1)
         for width, children, nodes in groups
     ]
     return split[0] if len(split) == 1 else np.concatenate(split, axis=-1)
 
 
-def split_counts(estimates: Floats, below: Floats, totals: Integers) -> Integers:
+def split_counts(
+    estimates: Floats, below: Floats, totals: Integers, *, shrunk: bool = False
+) -> Integers:
     """Splits each node's count among its children.
 
     Args:
         estimates: (nodes, n) u of the children.
         below: (nodes, n) a of the children, in rows^2.
         totals: (nodes,) the nodes' counts, nonnegative.
+        shrunk: whether they are drawn to an even split (`dpcore.trees.shrunk`).
 
     Returns:
         (nodes, n) nonnegative integers; rows sum to ``totals``.
@@ -142,7 +156,10 @@ def split_counts(estimates: Floats, below: Floats, totals: Integers) -> Integers
         if nodes.any():
             # Children down the columns: NumPy is fast along the long axis, the nodes.
             values = np.ascontiguousarray(estimates[nodes].T)
-            shares = project(values, below[nodes].T, totals[nodes].astype(np.float64))
+            spread, whole = below[nodes].T, totals[nodes].astype(np.float64)
+            shares = project(values, spread, whole)
+            if shrunk:
+                shares = _drawn_to_even(shares, spread.mean(axis=0), whole)
             counts[nodes] = _largest_remainder(shares, totals[nodes]).T
     return counts
 
@@ -190,6 +207,23 @@ def _project(estimates: Floats, below: Floats, totals: Floats) -> Floats:
         value, spread = value[:, unfinished], spread[:, unfinished]
         active = (active & ~negative)[:, unfinished]
     return shares
+
+
+def _drawn_to_even(shares: Floats, below: Floats, totals: Floats) -> Floats:
+    """Projected shares nearer to an even split, by what their noise may be.
+
+    Args:
+        shares: (n, nodes) of columns.
+        below: (nodes,) the mean variance of the children.
+        totals: (nodes,) the columns' sums.
+    """
+    even = totals / len(shares)
+    apart = shares - even
+    squares = (apart * apart).sum(axis=0)
+    noise = 0.5 * (1 + (shares > 0).sum(axis=0)) * below
+    kept = np.divide(squares, squares + noise, out=np.zeros_like(squares), where=squares > 0)
+    drawn: Floats = even + kept * apart
+    return drawn
 
 
 def _largest_remainder(shares: Floats, totals: Integers) -> Integers:

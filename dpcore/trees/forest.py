@@ -15,7 +15,7 @@ whole tree at once (`dpcore.trees.whole_trees`), by `dpcore.thresholds.forest` a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -132,6 +132,17 @@ class RootSolutions:
             before_count=roots.before_count[0] + np.cumsum(count) - count,
             total_count=np.full(len(count), roots.total_count[0]),
         )
+
+    def with_counts(self: Roots, first: LevelSolution) -> Roots:
+        """With the counts that a chunk of whole trees came to itself; else as they are.
+
+        Args:
+            first: the chunk's first level.
+        """
+        if first.level:
+            return self
+        count = first.count.reshape(-1)
+        return replace(self, count=count, total_count=count)
 
     def slice(self: Roots, start: int, stop: int) -> Roots:
         """The solutions of some of the roots."""

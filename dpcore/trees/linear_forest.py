@@ -23,6 +23,8 @@ from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import LevelSolution, Measurements, RootSolutions, level_solutions
 from dpcore.trees.least_squares import EstimationWeights, estimate_down, estimate_up
 from dpcore.trees.shape import Shape
+from dpcore.trees.shrunk import shrunk_counts, shrunk_from_root
+from dpcore.trees.uniform import Tree
 
 Known = Sequence[Integers | Floats | None]
 
@@ -35,6 +37,7 @@ class LinearForest(ABC):
         chunking: the cut into chunks.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
         smallest_first: which children give way, see `dpcore.trees.irregular_consistency`.
+        shrunk: whether counts are those of `dpcore.trees.shrunk`; of uniform trees alone.
         root_is_known: the root is no measurement but a public number.
     """
 
@@ -44,6 +47,7 @@ class LinearForest(ABC):
     chunking: Chunking
     signed: bool = False
     smallest_first: bool = False
+    shrunk: bool = False
     root_is_known: bool = False
 
     @abstractmethod
@@ -151,7 +155,9 @@ class LinearForest(ABC):
         spine = self.chunking.spine
         chunk = self.chunking.spine_chunk(key, len(estimates[0]))
         top = np.rint(estimates[0]).astype(np.int64) if self.signed else root_count(estimates[0])
-        counts = self._consistent(spine, self.spine_weights.below, estimates, top)
+        counts = self._consistent(
+            spine, self.spine_weights.below, estimates, top, whole=spine.height > 0
+        )
         ranges = self.chunking.node_ranges(chunk)[:-1]
         levels = level_solutions(0, ranges, estimates, self.spine_variances, counts)
         return RootSolutions.of_spine(estimates, counts), levels
@@ -177,14 +183,27 @@ class LinearForest(ABC):
         """The estimates of a chunk with their variances and the consistent counts near them."""
         top = roots.count.reshape(chunk.rows, -1)
         below = self.weights(chunk).below
-        counts = self._consistent(chunk.tree, below, estimates, top)
-        ranges, variances = self.chunking.node_ranges(chunk), self.chunk_variances(chunk)
         first_level = self.chunking.first_level(chunk)
+        counts = self._consistent(chunk.tree, below, estimates, top, whole=first_level == 0)
+        ranges, variances = self.chunking.node_ranges(chunk), self.chunk_variances(chunk)
         return level_solutions(first_level, ranges, estimates, variances, counts)
 
     def _consistent(
-        self, tree: Shape, below: Sequence[Floats], estimates: list[Floats], top: Integers
+        self,
+        tree: Shape,
+        below: Sequence[Floats],
+        estimates: list[Floats],
+        top: Integers,
+        *,
+        whole: bool,
     ) -> list[Integers]:
+        """The counts of all levels; ``whole``: from the root of a key's tree down."""
+        if self.shrunk:
+            assert isinstance(tree, Tree)
+            if whole:
+                public = top if self.root_is_known else None
+                return shrunk_from_root(tree, below, estimates, public)
+            return shrunk_counts(tree, below, estimates, top)
         return consistent_counts(
             tree,
             below,

@@ -62,11 +62,18 @@ class UniformForest(LinearForest):
 
     spine_noise_level = -2
 
-    def __init__(self, plan: TreePlan, keys: int = 1, chunk_leaves: int = CHUNK_LEAVES) -> None:
+    def __init__(
+        self,
+        plan: TreePlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        *,
+        shrunk: bool = False,
+    ) -> None:
         if keys > 1 and plan.unit.substitutes and not plan.keyed:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys stands for one tree, not {keys}")
-        self.plan, self.root_is_known = plan, plan.public_total
+        self.plan, self.root_is_known, self.shrunk = plan, plan.public_total, shrunk
         self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves)
         # A public root is no measurement: its value is handed to the pass down.
         self._variances = [

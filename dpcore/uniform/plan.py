@@ -47,6 +47,7 @@ class Consistency(Enum):
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
     L1 = "l1"  # those of the closest CDF, by the sum of absolute differences
     L2 = "l2"  # the same, by the sum of squares
+    SHRUNK = "shrunk"  # top down, drawn to even splits where children hold little
 
 
 @dataclass(frozen=True, kw_only=True)

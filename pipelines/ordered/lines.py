@@ -20,7 +20,7 @@ from dpcore.privacy.loss import certified_delta
 from dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
 from dpcore.uniform.entry import counted, estimate_in_words
 from dpcore.uniform.objectives import CdfObjective, Objective
-from dpcore.uniform.plan import TreePlan, moved_counts
+from dpcore.uniform.plan import Consistency, TreePlan, moved_counts
 from pipelines.answers.figures import column_value, significant
 from pipelines.plain.lines import (
     NODES_SHOWN,
@@ -86,7 +86,8 @@ def _count_error(question: OrderedQuestion) -> CountError | None:
     asked = rows is not None or question.for_counts
     if not asked or not can_be_simulated(plan):
         return None
-    return count_error(plan, question.objective, rows or assumed_rows(plan.setting))
+    rows, shrunk = rows or assumed_rows(plan.setting), question.consistency is Consistency.SHRUNK
+    return count_error(plan, question.objective, rows, shrunk=shrunk)
 
 
 def _error_name(objective: Objective) -> str:

@@ -98,7 +98,9 @@ def _method(question: OrderedQuestion, whole: Budget) -> str:
         text += (
             f"; estimated as in a paper and not by least squares: {question.plan.estimator.value}"
         )
-    if question.consistency is not Consistency.TOP_DOWN:
+    if question.consistency is Consistency.SHRUNK:
+        text += "; counts of siblings are drawn to even ones, by as much as noise may part them"
+    elif question.consistency is not Consistency.TOP_DOWN:
         text += f"; counts of the closest CDF ({question.consistency.value})"
     if question.for_counts:
         text += "; the plan is best for the counts, by a model, and not for the estimates"

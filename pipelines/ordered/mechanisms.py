@@ -18,6 +18,7 @@ from dpcore.exponential.workload import ExponentialWorkload
 from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.ordered.make import OrderedDomain
 from dpcore.ordered.workload import OrderedWorkload
+from dpcore.planned_ordered.for_counts import CountsWorkload
 from dpcore.planned_ordered.for_estimates import EstimatesWorkload
 from dpcore.planned_ordered.guessed import GuessedWorkload
 from dpcore.questions.workload import Noise, Workload
@@ -131,11 +132,13 @@ def planned(asked: OrderedAsked) -> Workload[Any]:
     is_cdf = asked.domain.is_ordered and asked.objective.kind in ("cdf", "ranges", "quantiles")
     if asked.guesses_values or not is_cdf or asked.chosen & _OF_WHOLE_LEVELS:
         return whole
-    if asked.guessed_rows is not None:
+    for_counts = asked.read_as is ReadAs.COUNTS
+    if asked.guessed_rows is not None and not for_counts:
         return _guessed(asked, whole, asked.guessed_rows)
-    if asked.read_as is not ReadAs.ESTIMATES or asked.noise is Noise.LAPLACE:
+    if asked.read_as is None or (asked.noise is Noise.LAPLACE and not for_counts):
         return whole
-    return EstimatesWorkload(
+    either = CountsWorkload if for_counts else EstimatesWorkload
+    return either(
         name=asked.name,
         keys=asked.keys,
         weight=asked.weight,
@@ -155,7 +158,7 @@ def _guessed(asked: OrderedAsked, whole: OrderedWorkload, rows: Fraction) -> Gue
         noise=asked.noise,
         whole=whole,
         guessed_rows=rows,
-        adaptive=None if asked.read_as is ReadAs.COUNTS else adaptive(asked),
+        adaptive=adaptive(asked),
         exponential=exponential_quantiles(asked) if few and asked.noise is Noise.BEST else None,
     )
 

@@ -129,9 +129,11 @@ class OrderedTree(KnownLeavesSection):
         repaired = (
             self.mechanism != "independent"
             and self.estimation == Estimator.FULL.value
-            and self.asked_consistency is Consistency.TOP_DOWN
+            and self.asked_consistency in (Consistency.TOP_DOWN, Consistency.SHRUNK)
             and self.domain.is_ordered
         )
+        if self.asked_consistency is Consistency.SHRUNK and not repaired:
+            raise RuleBroken("shrunk needs the estimation full", at=".consistency")
         only_rows = self.guess is not None and not self.guess.below
         if only_rows and not repaired:
             raise RuleBroken(
@@ -142,7 +144,7 @@ class OrderedTree(KnownLeavesSection):
         if self.read_as is not None and not (repaired and self.plans_freely):
             raise RuleBroken(
                 "goes with the mechanism planned, without level_budgets, of cells in order, with "
-                "estimation full and consistency top_down",
+                "estimation full and consistency top_down or shrunk",
                 at=".for",
             )
 
@@ -229,9 +231,12 @@ class OrderedTree(KnownLeavesSection):
     @property
     def asked_consistency(self) -> Consistency:
         """The one given; by default top down, and of independent prefixes the closest CDF, since
-        only that keeps what makes them different."""
+        only that keeps what makes them different; of plans for counts of sums what is closest."""
         if self.consistency is not None:
             return Consistency(self.consistency)
+        sums = self.asked_objective in ("cdf", "ranges")
+        if self.read_as == ReadAs.COUNTS.value and self.plans_freely and sums:
+            return Consistency.SHRUNK
         return Consistency.L2 if self.mechanism == "independent" else Consistency.TOP_DOWN
 
     @property

@@ -24,6 +24,7 @@ from dpcore.release.in_memory import release_counts
 from dpcore.release.plan import ReleasePlan, plan_from_spec
 from dpcore.release.release import Release
 from dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
+from dpcore.uniform.plan import Consistency
 
 CELLS = 60
 DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
@@ -80,6 +81,40 @@ def test_answers_agree_with_each_other_and_with_the_data() -> None:
     assert wider.ci_low < one.ci_low and wider.std_error == one.std_error
     assert tree.quantile(0.5)["ci_low"] <= np.searchsorted(np.cumsum(counts), counts.sum() / 2)
     assert [row["q"] for row in tree.quantiles()] == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
+def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -> None:
+    """Its noise is that of now, and so are its estimates; its integers are repaired top down."""
+    question = question_of(unit)
+    plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
+    spec = json.loads(json.dumps(plan.spec()))
+    (entry,) = spec["trees"]
+    assert entry.pop("consistency") == "l2"
+    before = plan_from_spec(spec).questions[0]
+    assert isinstance(before, FactorisedQuestion) and before.consistency is Consistency.TOP_DOWN
+    now, old = (released(each, some_counts() // 30).tree("age") for each in (question, before))
+    answers = [[tree.node(2, cell) for cell in range(CELLS)] for tree in (now, old)]
+    assert [each.estimate for each in answers[0]] == [each.estimate for each in answers[1]]
+    assert [each.count for each in answers[0]] != [each.count for each in answers[1]]
+    with pytest.raises(ValueError, match="l2 or top_down"):
+        replace(question, consistency=Consistency.L1)
+
+
+def test_counts_are_closer_than_estimates_and_than_those_from_the_top_down() -> None:
+    """Of 60 rows in three cells of sixty, and nothing elsewhere."""
+    counts = np.zeros((1, CELLS), dtype=np.int64)
+    counts[0, [3, 20, 41]] = 30, 20, 10
+    question, runs, truth = question_of(), 100, np.cumsum(counts)
+    errors = {"estimate": 0.0, "top_down": 0.0, "l2": 0.0}
+    for consistency in (Consistency.L2, Consistency.TOP_DOWN):
+        asked = replace(question, consistency=consistency)
+        for number in range(runs):
+            rows = released(asked, counts, number).part("cdf", "age", 0, 0)
+            errors[consistency.value] += np.square(rows["count"].to_numpy() - truth).sum()
+            errors["estimate"] += np.square(rows["estimate"].to_numpy() - truth).sum() / 2
+    assert errors["l2"] < 0.8 * errors["estimate"]
+    assert errors["l2"] < 0.8 * errors["top_down"]
 
 
 def test_every_key_has_its_answers() -> None:

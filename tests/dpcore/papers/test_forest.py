@@ -1,7 +1,7 @@
 """Releases of the papers' mechanisms, estimates and consistent counts, end to end.
 
 Each combination is released through `release_counts` and compared with `dpcore.papers.estimators`
-and `dpcore.papers.closest_cdf` on the noise that the release drew, which is drawn again here from
+and `dpcore.trees.closest_cdf` on the noise that the release drew, which is drawn again here from
 its key.
 """
 
@@ -20,7 +20,6 @@ from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dpcore.ordered.planner import plan_mechanism
 from dpcore.ordered.question import OrderedQuestion
-from dpcore.papers.closest_cdf import closest_cdf
 from dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dpcore.papers.forest import PapersForest
 from dpcore.privacy.budget import Budget, Measure
@@ -28,6 +27,7 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dpcore.release.in_memory import release_counts
 from dpcore.release.release import Release
 from dpcore.trees.chunks import CHUNK_LEAVES
+from dpcore.trees.closest_cdf import closest_cdf
 from dpcore.trees.consistency import consistent_counts, root_count
 from dpcore.trees.least_squares import estimation_weights
 from dpcore.trees.uniform import Tree

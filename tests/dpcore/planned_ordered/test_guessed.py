@@ -24,18 +24,14 @@ TERMS = Terms(unit=ADD_REMOVE_ROW)
 DOMAIN = IntegerDomain(column="x", lower=0, upper=1024)
 
 
-def guessed(
-    rows: int, *, quantiles: tuple[float, ...] = (), counts: bool = False, upper: int = 1024
-) -> GuessedWorkload:
+def guessed(rows: int, *, quantiles: tuple[float, ...] = (), upper: int = 1024) -> GuessedWorkload:
     domain = IntegerDomain(column="x", lower=0, upper=upper)
     alone = ExponentialWorkload(name="t", domain=domain, quantiles=quantiles)
     return GuessedWorkload(
         name="t",
         guessed_rows=Fraction(rows),
-        whole=OrderedWorkload(name="t", domain=domain, for_counts=counts),
-        adaptive=None
-        if counts
-        else AdaptiveWorkload(name="t", domain=domain, guessed_rows=float(rows)),
+        whole=OrderedWorkload(name="t", domain=domain),
+        adaptive=AdaptiveWorkload(name="t", domain=domain, guessed_rows=float(rows)),
         exponential=alone if quantiles else None,
     )
 
@@ -51,16 +47,6 @@ def test_few_rows_make_it_adaptive() -> None:
     assert "whole levels, as an adaptive tree is expected to be closer up to" in many.why(other)
     assert few.predicted(asked) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
-
-
-@pytest.mark.parametrize("rows", [10, 1_000, 10**7])
-def test_counts_are_of_whole_levels_at_any_guess(rows: int) -> None:
-    workload = guessed(rows, counts=True)
-    asked = workload.planned(SHARE, TERMS)
-    assert isinstance(asked, OrderedQuestion) and asked.for_counts
-    assert "whole levels planned for counts" in workload.why(asked)
-    assert workload.error_unit == "rows"
-    assert workload.predicted(asked) == workload.whole.predicted(asked)
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:

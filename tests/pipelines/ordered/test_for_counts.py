@@ -63,6 +63,26 @@ def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
     assert workspace.run("verify", str(workspace.output)).code == 0
 
 
+def test_its_counts_are_drawn_to_even_splits_unless_others_are_asked_for(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    found = {}
+    for consistency in ("shrunk", "top_down", None):
+        tree = SPARSE | ({} if consistency is None else {"consistency": consistency})
+        found[consistency] = planned(workspace, tree)["predicted_counts"]["typical"]
+    assert found[None] == found["shrunk"] < 0.97 * found["top_down"]
+    outcome = workspace.release(configured(SPARSE))
+    assert outcome.code == 0, outcome.err
+    manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["spec"]["trees"][0]["consistency"] == "shrunk"
+
+
+def test_shrunk_counts_are_of_efficient_estimates(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    tree = {"consistency": "shrunk", "mechanism": "tree", "estimation": "below"}
+    outcome = workspace.run("plan", workspace.configure(configured(tree)))
+    assert outcome.code == 2 and ".consistency: shrunk needs the estimation full" in outcome.err
+
+
 @pytest.mark.parametrize(
     "tree",
     [

@@ -38,7 +38,9 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         ({"for": "estimates"}, RHO, "a strategy past trees"),
         ({"for": "estimates"}, EPSILON, None),
         ({}, RHO, None),
-        ({"for": "counts"}, RHO, None),
+        ({"for": "counts"}, RHO, "for counts: a strategy past trees"),
+        ({"for": "counts", "guess": {"rows": 100}}, RHO, "whole levels planned for counts"),
+        ({"for": "counts"}, EPSILON, None),
         (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
         (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
     ],
@@ -68,6 +70,7 @@ def test_without_for_estimates_nothing_is_a_strategy(tmp_path: Path) -> None:
     [
         (MEDIAN, EPSILON, "exponential"),
         ({"for": "estimates"}, RHO, "factorised"),
+        ({"for": "counts"}, RHO, "factorised"),
         ({"guess": {"rows": 500}}, EPSILON, "adaptive"),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from dpcore.papers.closest_cdf import closest_cdf, closest_cdf_l1, closest_cdf_l2
+from dpcore.trees.closest_cdf import closest_cdf, closest_cdf_l1, closest_cdf_l2
 
 Array = npt.NDArray[Any]
 Distance = Callable[[Array, Array], Any]

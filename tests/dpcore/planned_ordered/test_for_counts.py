@@ -1,0 +1,72 @@
+"""Where counts come from: whole levels planned for them, or a strategy past trees."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dpcore.factorised_ordered.question import FactorisedQuestion
+from dpcore.factorised_ordered.workload import FactorisedWorkload
+from dpcore.ordered.integer import IntegerDomain
+from dpcore.ordered.question import OrderedQuestion
+from dpcore.ordered.workload import OrderedWorkload
+from dpcore.planned_ordered.for_counts import CountsWorkload
+from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.questions.workload import Noise, Share, Terms
+from dpcore.rows.keys import KeyList
+
+PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+TERMS = Terms(unit=ADD_REMOVE_ROW)
+
+
+def counts(rows: int | None, cells: int = 128, noise: Noise = Noise.BEST) -> CountsWorkload:
+    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    whole = OrderedWorkload(name="t", domain=domain, for_counts=True, guessed_rows=rows)
+    factorised = FactorisedWorkload(name="t", domain=domain)
+    return CountsWorkload(name="t", noise=noise, whole=whole, factorised=factorised)
+
+
+@pytest.mark.parametrize("rows", [10, 1_000, 10**7])
+def test_under_epsilon_they_are_of_whole_levels_at_any_guess(rows: int) -> None:
+    workload = counts(rows)
+    asked = workload.planned(PURE, TERMS)
+    assert isinstance(asked, OrderedQuestion) and asked.for_counts
+    assert "whole levels planned for counts" in str(workload.why(asked))
+    assert workload.error_unit == "rows"
+    assert workload.predicted(asked) == workload.whole.predicted(asked)
+
+
+@pytest.mark.parametrize("rows", [500, 10**7, None])
+def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
+    workload = counts(rows)
+    asked = workload.planned(RHO, TERMS)
+    assert asked == workload.factorised.planned(RHO, TERMS)
+    assert "a strategy past trees" in str(workload.why(asked))
+    assert ("500 rows" in str(workload.why(asked))) == (rows == 500)
+    assert workload.predicted(asked) == workload.factorised.predicted(asked)
+    assert workload.linear() is workload.whole
+    keys = KeyList(column="place", keys=("north", "south"))
+    assert workload.of_keys(keys).planned(RHO, TERMS).keys == keys
+
+
+def test_few_rows_are_told_by_the_scale_of_the_noise() -> None:
+    few = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)))
+    assert isinstance(counts(1_000).planned(RHO, TERMS), FactorisedQuestion)
+    assert isinstance(counts(1_000).planned(few, TERMS), OrderedQuestion)
+
+
+def test_else_whole_levels_stay() -> None:
+    beside = Terms(unit=ADD_REMOVE_ROW, has_delta=True)
+    for workload, terms in (
+        (counts(450), TERMS),
+        (counts(1_000), beside),
+        (counts(1_000, cells=15), TERMS),
+        (counts(1_000, cells=2_000), TERMS),
+        (counts(1_000, noise=Noise.LAPLACE), TERMS),
+    ):
+        asked = workload.planned(RHO, terms)
+        assert asked == workload.whole.planned(RHO, terms)
+    assert counts(None).why(counts(None).planned(PURE, TERMS)) is None
