@@ -1,4 +1,4 @@
-"""The black-box audit in its short form: only released numbers of releases with fresh keys.
+"""The black-box audit in its short form: only released numbers of releases, each with its own key.
 
 False alarms. A bound is too large only if one of two limits of Clopper and Pearson fails on the
 judging half, whatever event the other half chose. Each limit fails with a probability of at most
