@@ -194,7 +194,7 @@ MARKED = $$(grep -rl --include='test_*.py' mark.engines tests)
 # Each process has an engine of its own, and waits for it much of the time.
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=20 -m engines $(MARKED)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m engines $(MARKED)
 
 build/tools/bin/uv: | $(BIN)/python
 	@$(BIN)/python -m venv build/tools
