@@ -27,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from benchmarks.audit.claim import Claim
 from benchmarks.audit.recording import LAWS
-from benchmarks.audit.targets import TARGETS, Claim
+from benchmarks.audit.targets import TARGETS
 from dpcore.arrays import Floats
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.audit.attack import limits
+from benchmarks.audit.claim import Claim
 from benchmarks.audit.selection import audit_selection, selection_plan
-from benchmarks.audit.targets import ONE, Claim
+from benchmarks.audit.targets import ONE
 from dpcore.bounding import unit_rows
 from dpcore.bounding.choice import RowBounds
 from dpcore.noise.randomness import ReleaseKey
