@@ -189,9 +189,12 @@ build/prometheus/usr/bin/promtool:
 	@cd build/prometheus && apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . \
 		&& rm -rf prometheus_*.deb etc lib var usr/bin/prometheus usr/share
 
+# Others need not be collected, by three processes.
+MARKED = $$(grep -rl --include='test_*.py' mark.engines tests)
+# Each process has an engine of its own, and waits for it much of the time.
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
-	@$(BIN)/python -m pytest -q -m engines tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m engines $(MARKED)
 
 build/tools/bin/uv: | $(BIN)/python
 	@$(BIN)/python -m venv build/tools

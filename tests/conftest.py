@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dptrees")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadgroup`` a process starts an engine once, for all tests of it."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.distribution import ByWhatIsStarted
+
+    return ByWhatIsStarted(config, log)
 
 
 @pytest.fixture(scope="session")

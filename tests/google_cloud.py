@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,11 +27,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.ports import free_port
+
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIRED = "DPTREES_REQUIRE_GCP"
 _NO_CLIENTS = "no clients of Google Cloud here: make test-gcp"
 _NO_SERVER = "no stand-in of Cloud Storage here: make gcp"
-_START_SECONDS = 60
+_START_SECONDS = 180
 # For processes: clients would ask Google for the regions of the account, and wait in vain.
 HERE_ONLY = """
 from google.auth import credentials
@@ -153,9 +154,7 @@ def storage() -> Iterator[Storage]:
 def _server() -> Iterator[str]:
     program = _program()
     assert program is not None, _NO_SERVER
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
         [

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,10 +20,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 SERVERS = Path("/usr/lib/postgresql")
 MISSING = "no PostgreSQL server is installed: apt-get install postgresql"
 _USERS = ("postgres", "nobody")
-_START_SECONDS = 60
+_START_SECONDS = 180
 
 
 def programs() -> Path | None:
@@ -91,7 +92,7 @@ def server(*, durable: bool = True) -> Iterator[Server]:
     user = _user()
     if user is not None:
         shutil.chown(folder, user)
-    port = _free_port()
+    port = free_port()
     try:
         _run(
             binaries / "initdb",
@@ -131,12 +132,6 @@ def _user() -> str | None:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
     return next(name for name in _USERS if name in known)
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _run(*command: object, user: str | None) -> None:

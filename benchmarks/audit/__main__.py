@@ -143,11 +143,11 @@ def attack_section(releases: int) -> str:
         "2. Attacks on what is released",
         f"""{releases:,} releases of each of two neighbouring data sets ({releases // BOX_COST:,} of
         boxes of exact counts, which take longer), each made in memory by
-        `dpcore.release.in_memory.release_counts` with a fresh key; only released numbers are read.
-        One half of them serves to find an event that tells the two data sets apart (a threshold of
-        one number, of a linear statistic, or of the sum of log ratios of frequencies); on the other
-        half Clopper and Pearson bound the event's probabilities, and these what is lost: epsilon by
-        ln((P - delta) / Q), rho as of Gaussian noise by (z(P) - z(Q))^2 / 2.""",
+        `dpcore.release.in_memory.release_counts` with a key of its own; only released numbers are
+        read. One half of them serves to find an event that tells the two data sets apart (a
+        threshold of one number, of a linear statistic, or of the sum of log ratios of frequencies);
+        on the other half Clopper and Pearson bound the event's probabilities, and these what is
+        lost: epsilon by ln((P - delta) / Q), rho as of Gaussian noise by (z(P) - z(Q))^2 / 2.""",
         f"""All {len(found)} bounds of the table hold together with a probability of
         {100 * (1 - ALARM):.1f} % (each fails with at most {ALARM:g} / {len(found)}, by Bonferroni).
         A claim below its bound is false: "found". The faults are planted: noise of a scale 30 % too

@@ -1,9 +1,9 @@
 """What an attacker learns from released numbers alone: a lower bound of the loss.
 
-Releases of two neighbouring data sets are made again and again, each with a fresh key. On one half
-of them an event is looked for that tells the two apart: each released number by itself, a linear
-statistic of all, and the sum of the log ratios of each number's frequencies, above or below the
-best threshold. On the other half it is counted how often the event happens; Clopper and Pearson
+Releases of two neighbouring data sets are made again and again, each with a key of its own. On one
+half of them an event is looked for that tells the two apart: each released number by itself, a
+linear statistic of all, and the sum of the log ratios of each number's frequencies, above or below
+the best threshold. On the other half it is counted how often the event happens; Clopper and Pearson
 bound both probabilities, and these bound what is lost. The halves are independent, so the bound
 holds whatever was looked for.
 
@@ -12,6 +12,7 @@ Sources: Clopper, Pearson 1934; Jagielski, Ullman, Oprea 2020 (audits by hypothe
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from benchmarks.audit.claim import Claim
 from benchmarks.audit.recording import LAWS
-from benchmarks.audit.targets import TARGETS, Claim
+from benchmarks.audit.targets import TARGETS
 from dpcore.arrays import Floats
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -87,24 +89,30 @@ def _factor(law: Any, fault: str) -> Fraction:
     return {TWO_BUDGETS: Fraction(1, 2), TWENTY_BUDGETS: Fraction(1, 20)}.get(fault, Fraction(1))
 
 
-def released(kind: str, fault: str, which: str, releases: int) -> Floats:
+def released(kind: str, fault: str, which: str, releases: int, first: int = 0) -> Floats:
     """The released numbers of independent releases of a data set, (releases, numbers).
 
     Args:
         kind: of `TARGETS`.
         fault: of `FAULTS`, or `TWENTY_BUDGETS`.
         which: "one" or "two".
-        releases: how many, each with a fresh key.
+        releases: how many, each with a key of its own, the same whenever they are made again.
+        first: the number of the first of them.
     """
     target = TARGETS[kind]()
     data = target.data("twice" if fault == TWO_ROWS and which == "two" else which)
     with smaller_noise(lambda law: _factor(law, fault)):
         return np.array(
             [
-                target.read(release_counts(plan=target.plan, key=ReleaseKey.generate(), **data))
-                for _ in range(releases)
+                target.read(release_counts(plan=target.plan, key=key, **data))
+                for key in _keys(f"{kind}, {fault}, {which}", first, releases)
             ]
         )
+
+
+def _keys(name: str, first: int, count: int) -> Iterator[ReleaseKey]:
+    for number in range(first, first + count):
+        yield ReleaseKey(hashlib.sha256(f"audit of {name}: {number}".encode()).digest())
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -289,7 +297,7 @@ def attacks(
     )
     many = {kind: releases // TARGETS[kind]().cost for kind in kinds}
     jobs = [
-        (*source, min(_RELEASES_AT_ONCE, many[source[0]] - start))
+        (*source, min(_RELEASES_AT_ONCE, many[source[0]] - start), start)
         for source in wanted
         for start in range(0, many[source[0]], _RELEASES_AT_ONCE)
     ]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy import stats
 
+from benchmarks.audit.claim import Claim
 from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
@@ -62,44 +62,6 @@ NAME = "tree"
 BOX_COST = 3
 ADD_REMOVE = ADD_REMOVE_ROW
 ONE = Fraction(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What a release claims.
-
-    Args:
-        measure: "epsilon" or "rho".
-        amount: of it.
-        delta: beside an epsilon; 0 without.
-    """
-
-    measure: str
-    amount: Fraction
-    delta: Fraction = Fraction(0)
-
-    def lower_bound(self, likelier: float, unlikelier: float) -> float:
-        """What is lost at least, if an event has at least the one probability on one data set and
-        at most the other on its neighbour.
-
-        An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: the two normal laws
-        of which some event has P and Q are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2
-        (Dong, Roth, Su 2022, Section 2).
-
-        >>> round(Claim(measure="epsilon", amount=ONE).lower_bound(0.6, 0.2), 3)
-        1.099
-        >>> round(Claim(measure="rho", amount=ONE).lower_bound(0.8413, 0.1587), 2)
-        2.0
-        """
-        if self.measure == "rho":
-            apart = float(stats.norm.ppf(likelier) - stats.norm.ppf(unlikelier))
-            return max(0.0, apart) ** 2 / 2
-        gained = likelier - float(self.delta)
-        return max(0.0, math.log(gained / unlikelier)) if gained > 0 else 0.0
-
-    def __str__(self) -> str:
-        beside = f", delta {float(self.delta):g}" if self.delta else ""
-        return f"{self.measure} {float(self.amount):g}{beside}"
 
 
 @dataclass(frozen=True, kw_only=True)

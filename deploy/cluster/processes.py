@@ -28,9 +28,9 @@ OPENED = (
     *("java.lang", "java.lang.invoke", "java.util", "java.nio", "sun.nio.ch", "java.net"),
     *("java.util.concurrent", "sun.security.action", "java.io"),
 )
-START_SECONDS = 180
+START_SECONDS = 300
 # Below those that systems give to outgoing connections: a server starts again on its own port.
-PORTS = range(15_000, 30_000)
+PORTS = range(15_000, 20_000)
 
 
 def is_free(port: int) -> bool:

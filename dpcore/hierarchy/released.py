@@ -19,7 +19,8 @@ from dpcore.irregular.errors import IrregularErrors
 from dpcore.irregular.widths import IrregularWidths, irregular_widths
 from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, ReadPart, ReleasedTree, named_level
+from dpcore.questions.released import Answer, ReadPart, named_level
+from dpcore.questions.released_tree import ReleasedTree
 from dpcore.rows.time_line import TimeLine, time_line
 
 

@@ -20,7 +20,8 @@ from dpcore.ordered.quantiles import Ends, Totals, chunk_quantiles, difference_e
 from dpcore.ordered.question import CdfQuestion, OrderedQuestion
 from dpcore.ordered.tables import quantiles_table
 from dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dpcore.questions.released import Answer, ReadPart, ReleasedTree
+from dpcore.questions.released import Answer, ReadPart
+from dpcore.questions.released_tree import ReleasedTree
 from dpcore.questions.tables import CDF
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import PrefixSolution

@@ -26,7 +26,8 @@ FACE = {
         "RowIncrements",
     ),
     "question": ("PublicTable", "Question", "Run"),
-    "released": ("Answer", "ReadPart", "Released", "ReleasedTree", "Total", "named_level"),
+    "released": ("Answer", "ReadPart", "Released", "Total", "named_level"),
+    "released_tree": ("ReleasedTree",),
     "root_messages": (
         "SentRoots",
         "pack_measured",

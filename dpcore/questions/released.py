@@ -1,9 +1,9 @@
 """A released tree: the answers about its nodes, each with its error.
 
 `Released` has every asking that there is; what a kind of tree cannot answer it refuses by itself.
-`ReleasedTree` answers about trees of known leaves, `dpcore.ordered.released` about ordered domains,
-`dpcore.hierarchy.released` about paths, `dpcore.sparse.released` about what was published of a tree
-too large to list. A query reads only the parts of a release that it needs.
+`released_tree` answers about trees of known leaves, `dpcore.ordered.released` about ordered
+domains, `dpcore.hierarchy.released` about paths, `dpcore.sparse.released` about what was published
+of a tree too large to list. A query reads only the parts of a release that it needs.
 """
 
 from __future__ import annotations
@@ -14,22 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dpcore.errors.intervals import clipped_intervals
 from dpcore.noise.randomness import RandomStream
-from dpcore.questions.tables import NODES
-from dpcore.questions.tree_question import TreeQuestion
-from dpcore.trees.chunks import Chunk
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]
 
 # Of which the totals are added up.
 _MOST_KEYS = 256
-_ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,208 +274,6 @@ class Released(ABC):
 
     def _has_no_order(self, asking: str) -> ValueError:
         return ValueError(f"{asking}: tree {self._name} {self.unordered}")
-
-
-class ReleasedTree(Released):
-    """The answers about one tree of known leaves.
-
-    Args:
-        question: the tree.
-        read: gives the rows of a part.
-        confidence: of the intervals, by default the release's.
-
-    Raises:
-        ValueError: the confidence is not above 0 and at most 0.9999.
-    """
-
-    def __init__(
-        self, question: TreeQuestion, read: ReadPart, confidence: float | None = None
-    ) -> None:
-        if confidence is not None and not 0 < confidence <= 0.9999:
-            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
-        self.question, self._read = question, read
-        self._chunking = question.forest.chunking
-        self.confidence = question.confidence if confidence is None else confidence
-
-    @property
-    def height(self) -> int:
-        return int(self.question.plan.tree.height)
-
-    def numbered_level(self, name: str | None) -> int:
-        if name is None:
-            raise ValueError("level: is needed with --node and --value")
-        return self.level_of(name)
-
-    @abstractmethod
-    def _margin(self, level: int, std_error: float) -> float:
-        """The half-width of a node's interval at this confidence, in rows."""
-
-    def node(self, level: int, node: int, key: object = None) -> Answer:
-        sizes = self.question.plan.tree.level_sizes
-        if not (0 <= level < len(sizes) and 0 <= node < sizes[level]):
-            raise ValueError(f"node: level {level} has no node {node} in this tree")
-        code = self._code(key)
-        found = self._rows_at(level, node, code).to_pylist()
-        if not found:
-            raise ValueError(f"node: {node} of level {level} only repeats a leaf above it")
-        return self._answer(found[0], self._total_count(code))
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        """The nodes of a level with the largest counts, ties in the order of nodes.
-
-        Raises:
-            ValueError: there is no such level or key.
-        """
-        self._check_level(level)
-        code = self._code(key)
-        best: pa.Table | None = None
-        for rows in self._parts_at(level, code):
-            both = rows if best is None else pa.concat_tables([best, rows])
-            order = np.argsort(-both["count"].to_numpy(), kind="stable")[:count]
-            best = both.take(pa.array(np.sort(order)))
-        assert best is not None
-        order = np.argsort(-best["count"].to_numpy(), kind="stable")
-        total = self._total_count(code)
-        return [self._answer(row, total) for row in best.take(pa.array(order)).to_pylist()]
-
-    def _largest_between(
-        self, level: int, first: int, last: int, count: int, code: int
-    ) -> list[Answer]:
-        """The nodes ``first`` to ``last`` of a level with the largest counts."""
-        rows = self._rows_between(level, first, last, code)
-        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
-        total = self._total_count(code)
-        return [self._answer(row, total) for row in rows.take(pa.array(order)).to_pylist()]
-
-    def _check_level(self, level: int) -> None:
-        if not 0 <= level <= self.height:
-            raise ValueError(f"level: {level} is not between 0 and {self.height}")
-
-    @property
-    def _whole(self) -> bool:
-        return self._chunking.split_level == 0
-
-    def _code(self, key: object) -> int:
-        keys = self.question.keys
-        if (keys is None) != (key is None):
-            needed = "has no keys" if keys is None else "needs a key"
-            raise ValueError(f"key: tree {self.question.name} {needed}")
-        return 0 if keys is None else keys.code_of(key)
-
-    def _chunks(self, code: int) -> list[Chunk]:
-        chunking = self._chunking
-        first = chunking.number(code, 0)
-        return [chunking[first + index] for index in range(chunking.chunks_per_key)]
-
-    def _key_rows(self, kind: str, chunk: Chunk, code: int) -> pa.Table:
-        """The rows of a part that belong to a key."""
-        table = self._read(kind, self.question.name, chunk.key, chunk.index)
-        if self.question.keys is None or not self._whole:
-            return table
-        # Labels are compared once each, and not in every row: all keys may be asked in turn.
-        keys = table["key"].unify_dictionaries().combine_chunks()
-        place = pc.index(keys.dictionary, self.question.label_of(code)).as_py()
-        return table.take(pa.array(np.flatnonzero(keys.indices.to_numpy() == place)))
-
-    def _parts_at(self, level: int, code: int) -> Iterator[pa.Table]:
-        """The rows of a level, a part at a time."""
-        if level < self._chunking.split_level:
-            size = self.question.plan.tree.level_sizes[level]
-            parts = self._above_chunks(level, 0, size - 1, code)
-        else:
-            parts = (self._key_rows(NODES, chunk, code) for chunk in self._chunks(code))
-        for table in parts:
-            yield table.filter(pc.equal(table["level"], level))
-
-    def _above_chunks(self, level: int, first: int, last: int, code: int) -> Iterator[pa.Table]:
-        """The parts above the chunks that hold the nodes ``first`` to ``last`` of a level."""
-        for holder in self._chunking.holders(level, first, last):
-            yield self._read(NODES, self.question.name, code, holder)
-
-    def _rows_at(self, level: int, node: int, code: int) -> pa.Table:
-        """The row of a node, or none where it only repeats a leaf above it."""
-        return self._rows_between(level, node, node, code)
-
-    def _rows_between(self, level: int, first: int, last: int, code: int) -> pa.Table:
-        """The rows of the nodes ``first`` to ``last`` of a level, of the parts that hold them."""
-        if level < self._chunking.split_level:
-            parts = list(self._above_chunks(level, first, last, code))
-        else:
-            tree = self.question.plan.tree
-            leaves = [tree.leaf_range(level, node).start for node in (first, last)]
-            ids = np.array(leaves, np.int64) + code * tree.leaves
-            low, high = self._chunking.numbers(ids).tolist()
-            parts = [
-                self._key_rows(NODES, self._chunking[number], code)
-                for number in range(low, high + 1)
-            ]
-        table = pa.concat_tables(parts)
-        inside = pc.and_(pc.greater_equal(table["node"], first), pc.less_equal(table["node"], last))
-        return table.filter(pc.and_(pc.equal(table["level"], level), inside))
-
-    def _rows_of(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
-        """The rows of some nodes of a level, of the parts that hold them."""
-        if level < self._chunking.split_level:
-            holders = {self._chunking.holders(level, node, node)[0] for node in nodes}
-            parts = [self._read(NODES, self.question.name, code, each) for each in holders]
-        else:
-            tree = self.question.plan.tree
-            leaves = [tree.leaf_range(level, node).start for node in nodes]
-            numbers = self._chunking.numbers(np.array(leaves, np.int64) + code * tree.leaves)
-            parts = [
-                self._key_rows(NODES, self._chunking[number], code)
-                for number in np.unique(numbers).tolist()
-            ]
-        wanted = pa.array(nodes, pa.int64())
-        return pa.concat_tables(
-            part.filter(pc.and_(pc.equal(part["level"], level), pc.is_in(part["node"], wanted)))
-            for part in parts
-        )
-
-    def _total(self, code: int) -> Mapping[str, Any]:
-        """The row of the root."""
-        row: dict[str, Any] = self._rows_at(0, 0, code).to_pylist()[0]
-        return row
-
-    def _total_count(self, code: int) -> int:
-        return int(self._total(code)["count"])
-
-    def _answer(self, row: Mapping[str, object], total: int) -> Answer:
-        known = {name: row[name] for name in ("label", *_ESTIMATES, "count")}
-        if self.confidence != self.question.confidence:
-            error = float(str(row["std_error"]))
-            margin = self._margin(int(str(row["level"])), error)
-            known |= self._estimates(float(str(row["estimate"])), error**2, margin, total)
-        return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
-
-    def _answer_of(
-        self, label: str, estimate: float, error: tuple[float, float], count: int, code: int
-    ) -> Answer:
-        """The answer about several nodes together.
-
-        Args:
-            label: what they are called.
-            estimate: of all, in rows.
-            error: its variance, and half its interval.
-            count: of all.
-            code: of the key.
-        """
-        total = self._total_count(code)
-        known = self._estimates(estimate, *error, total)
-        fraction = count / total if total else None
-        return Answer(label=label, count=count, fraction=fraction, **known)  # type: ignore[arg-type]
-
-    def _estimates(
-        self, estimate: float, variance: float, margin: float, total: int
-    ) -> dict[str, float]:
-        values = clipped_intervals(
-            np.array(estimate),
-            np.array(variance),
-            np.array(margin),
-            float(total) if self.question.public_total else np.inf,
-            bottom=-np.inf if self.question.is_signed else 0.0,
-        )
-        return {name: float(value) for name, value in zip(_ESTIMATES, values, strict=True)}
 
 
 def named_level(names: Sequence[str], name: str) -> int:

@@ -1,4 +1,4 @@
-"""The black-box audit in its short form: only released numbers of releases with fresh keys.
+"""The black-box audit in its short form: only released numbers of releases, each with its own key.
 
 False alarms. A bound is too large only if one of two limits of Clopper and Pearson fails on the
 judging half, whatever event the other half chose. Each limit fails with a probability of at most
@@ -21,7 +21,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.audit import __main__ as audits
-from benchmarks.audit import attack, outcomes, targets
+from benchmarks.audit import attack, claim, outcomes
 from benchmarks.audit.attack import (
     FAULTS,
     NOTHING,
@@ -32,8 +32,9 @@ from benchmarks.audit.attack import (
     lower_bound,
     released,
 )
+from benchmarks.audit.claim import Claim
 from benchmarks.audit.exact import Finding
-from benchmarks.audit.targets import ONE, TARGETS, Claim
+from benchmarks.audit.targets import ONE, TARGETS
 from dpcore.privacy.unit import ADD_REMOVE_ROW
 from dpcore.questions.node_counts import NodeCounts
 
@@ -86,7 +87,7 @@ def test_bounds_of_known_laws() -> None:
     assert 0.9 * math.log(3) < found <= math.log(3)
 
 
-@pytest.mark.parametrize("module", [attack, outcomes, targets])
+@pytest.mark.parametrize("module", [attack, claim, outcomes])
 def test_the_examples_of_the_audits_hold(module: ModuleType) -> None:
     tried = doctest.testmod(module)
     assert tried.attempted and not tried.failed

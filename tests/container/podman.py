@@ -24,7 +24,7 @@ STRICT = (
     *("--cap-drop=all", "--security-opt=no-new-privileges", "--pull=never"),
     *("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"),
 )
-SECONDS = 180
+SECONDS = 400
 
 
 def image(name: str) -> str:

@@ -119,7 +119,7 @@ def launched(*argv: str) -> "subprocess.CompletedProcess[str]":
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -19,6 +19,8 @@ from pathlib import Path
 import yaml
 
 from tests.deploy.manifests import DEPLOY, manifest
+from tests.engines.servers import BRIEF
+from tests.ports import free_port
 
 PROJECT = DEPLOY.parent
 ENGINES = PROJECT / "build" / "engines"
@@ -27,7 +29,7 @@ OPENED = (
     *("java.lang", "java.lang.invoke", "java.util", "java.nio", "sun.nio.ch", "java.net"),
     *("java.util.concurrent", "sun.security.action", "java.io"),
 )
-START_SECONDS = 120
+START_SECONDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,8 @@ class PlainCluster:
     def environment(self) -> dict[str, str]:
         """Of all processes: this project, and this Python as ``python``, which a pool starts."""
         search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        return os.environ | {"PATH": search, "PYTHONPATH": str(PROJECT), "TMPDIR": str(self.folder)}
+        given = {"PATH": search, "PYTHONPATH": str(PROJECT), "TMPDIR": str(self.folder)}
+        return os.environ | given | {"JDK_JAVA_OPTIONS": BRIEF}
 
     def start(self, name: str, command: list[str]) -> None:
         """Starts a process that leads a group; its log is in the folder."""
@@ -115,13 +118,6 @@ class PlainCluster:
         self.start("pool", [sys.executable, "-m", module, f"--service_port={port}"])
         self.wait(lambda: answers(port))
         return port
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as tried:
-        tried.bind(("localhost", 0))
-        return int(tried.getsockname()[1])
 
 
 def answers(port: int, host: str = "localhost") -> bool:

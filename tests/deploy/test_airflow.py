@@ -123,9 +123,7 @@ def airflow_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Airf
     return cache(lambda version: _airflow(version, tmp_path_factory))
 
 
-@pytest.fixture(
-    params=[pytest.param(each, marks=pytest.mark.xdist_group(each)) for each in ("3.3", "2.11")]
-)
+@pytest.fixture(params=["3.3", "2.11"])
 def airflow(request: pytest.FixtureRequest, airflow_of: Callable[[str], Airflow]) -> Airflow:
     """That of each version."""
     return airflow_of(request.param)
@@ -209,10 +207,9 @@ def test_what_exit_codes_lead_to(airflow: Airflow) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("3.3")
-def test_a_backfill_spends_once_in_whatever_order(airflow_of: Callable[[str], Airflow]) -> None:
+@pytest.mark.parametrize("airflow", ["3.3"], indirect=True)
+def test_a_backfill_spends_once_in_whatever_order(airflow: Airflow) -> None:
     """A day that is too early, three days twice, and a day for which a ledger has no room."""
-    airflow = airflow_of("3.3")
     output = airflow.folder / "out" / "flights-daily"
     stood = (output / "period-0001").exists()  # of another test
     runs = [(5, "daily.yaml"), *((day, "daily.yaml") for day in (1, 2, 3) * 2), (1, "poor.yaml")]

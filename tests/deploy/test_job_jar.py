@@ -12,18 +12,18 @@ import pytest
 from dpcore.noise.randomness import ReleaseKey
 from tests.deploy.manifests import manifest
 from tests.deploy.plain_cluster import ENGINES, PlainCluster, absent, plain, start_flink
-from tests.engines.conftest import SECRET, Workspace, make_workspace, release_files
+from tests.engines.conftest import (  # noqa: F401
+    SECRET,
+    Workspace,
+    make_workspace,
+    once,
+    release_files,
+    undisturbed,
+)
 from tests.engines.servers import engine
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 RUNNERS = {"flink": "FlinkRunner", "spark": "SparkRunner"}
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of the release by the local runner."""
-    with engine("local", tmp_path_factory.mktemp("local")) as started:
-        return make_workspace(tmp_path_factory.mktemp("undisturbed"), started).release()
 
 
 @pytest.fixture
@@ -60,7 +60,10 @@ def run_jar(cluster: PlainCluster, jar: Path) -> str:
 
 
 def test_jar(
-    cluster: PlainCluster, workspace: Workspace, undisturbed: dict[str, bytes], tmp_path: Path
+    cluster: PlainCluster,
+    workspace: Workspace,
+    undisturbed: dict[str, bytes],  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     jar = tmp_path / "job.jar"
     options = (

@@ -12,12 +12,12 @@ from tests.deploy.plain_cluster import (
     PlainCluster,
     absent,
     answers,
-    free_port,
     plain,
     start_flink,
 )
-from tests.engines.conftest import make_workspace, release_files
+from tests.engines.conftest import make_workspace, once, release_files, undisturbed  # noqa: F401
 from tests.engines.servers import engine
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 # An address of this machine that is not localhost, as that of a pod.
@@ -43,14 +43,12 @@ def start_job_server(cluster: PlainCluster, rest: int) -> int:
     return ports["job"]
 
 
-def test_session(tmp_path: Path) -> None:
+def test_session(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:  # noqa: F811
     """With a look at the workers before the job: two jobs after each other ask one pool."""
     if reason := absent():
         assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
         pytest.skip(reason)
-    (tmp_path / "here").mkdir()
     with engine("local", tmp_path / "local") as started:
-        undisturbed = make_workspace(tmp_path / "here", started).release()
         workspace = make_workspace(tmp_path, started)
     (patched,) = next(pods(manifest("daily-on-flink/engine.yaml", "CronJob")))["spec"]["containers"]
     options = dict(

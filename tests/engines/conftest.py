@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -28,7 +30,7 @@ NAMES = ("local", "local_processes", "prism", "flink", "flink_cluster", "spark")
 # Without a pattern, so that no file holds its bytes by chance.
 SECRET = hashlib.sha256(b"the key of the tests of the engines").digest()
 SENTINEL = "quincewater"
-ROWS, JOB_SECONDS = 20_000, 240
+ROWS, JOB_SECONDS = 20_000, 900
 # In place of the folders' own, so that releases can be compared.
 NONCE = ("--nonce", hashlib.sha256(b"the nonce of the tests of the engines").hexdigest()[:32])
 
@@ -199,10 +201,13 @@ class Workspace:
         log = self.engine.servers.folder / "launcher.log"
         return log.read_bytes()[-3000:].decode(errors="replace")
 
-    def plant(self, **settings: float) -> None:
-        """Plant faults: ``sleep``, ``straggle`` and ``raise_``; 0 takes them away."""
+    def plant(self, **settings: float | str) -> None:
+        """Plant faults: ``sleep``, ``straggle`` and ``raise_``, which 0 takes away, and ``hold``,
+        which an empty text does. Each is there at once or not at all."""
         for name, value in settings.items():
-            (self.engine.faults / name.strip("_")).write_text(str(value))
+            path = self.engine.faults / name.strip("_")
+            path.with_suffix(".new").write_text(str(value))
+            path.with_suffix(".new").replace(path)
 
     def noted(self, name: str) -> list[str]:
         """The lines that workers noted: ``begun``, ``raised`` or ``written``."""
@@ -277,15 +282,36 @@ def workspace(tmp_path: Path, running: Engine) -> Iterator[Workspace]:
     """A workspace of this test alone, on the engine in turn, without faults."""
     made = make_workspace(tmp_path, running)
     yield made
-    made.plant(sleep=0, straggle=0, raise_=0)
+    made.plant(sleep=0, straggle=0, raise_=0, hold="")
+
+
+Files = dict[str, bytes]
+Once = Callable[[str, Callable[[Path, Engine], Files]], Files]
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Makes the files of a release by the local runner, in one of the processes that run tests."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, make: Callable[[Path, Engine], Files]) -> Files:
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            kept = shared / f"{name}.pickle"
+            if not kept.exists():
+                with engine("local", tmp_path_factory.mktemp("local")) as started:
+                    files = make(tmp_path_factory.mktemp(name), started)
+                kept.write_bytes(pickle.dumps(files))
+            return pickle.loads(kept.read_bytes())
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def undisturbed(once: Once) -> Files:
     """The files of the release that every engine must make: that of the local runner."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    with engine("local", tmp_path_factory.mktemp("local")) as started:
-        files = make_workspace(folder, started).release()
+    files = once("undisturbed", lambda folder, local: make_workspace(folder, local).release())
     assert {"manifest.json", "record.json", "quantiles.parquet"} < files.keys()
     parts = [name for name in files if name.startswith("nodes/wide-")]
     assert len(parts) == 4  # three chunks and the spine

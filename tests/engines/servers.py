@@ -16,7 +16,6 @@ from deploy.cluster.flink import FlinkCluster, configuration
 from deploy.cluster.processes import (
     ENGINES,
     PROJECT,
-    Ports,
     Servers,
     java,
     job_options,
@@ -24,10 +23,13 @@ from deploy.cluster.processes import (
     kill_group,
 )
 from deploy.cluster.spark import SparkCluster
+from tests.ports import engine_ports
 
-__all__ = ["PROJECT", "Engine", "engine", "environment", "kill_group", "missing"]
+__all__ = ["BRIEF", "PROJECT", "Engine", "engine", "environment", "kill_group", "missing"]
 
 PLANTED = Path(__file__).resolve().parent / "planted"
+# Of jobs of seconds the second compiler of Java takes more than half, and gives nothing back.
+BRIEF = "-XX:TieredStopAtLevel=1"
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -39,6 +41,7 @@ def environment(folder: Path) -> dict[str, str]:
     search = [PLANTED, PROJECT, os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "DPTREES_FAULTS": str(below["faults"]),
+        "JDK_JAVA_OPTIONS": BRIEF,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(str(each) for each in search if str(each)),
@@ -108,7 +111,7 @@ def flink(folder: Path) -> Iterator[Engine]:
     driver = "org.apache.beam.runners.flink.FlinkJobServerDriver"
     command = [*java(ENGINES / "flink" / "lib", folder, *memory), driver]
     try:
-        ports = Ports.free()
+        ports = engine_ports()
         job_server(servers, "job-server", [*command, f"--flink-conf-dir={configured}"], ports)
         options = job_options(ports.job, "--environment_type=LOOPBACK")
         yield Engine(
@@ -124,7 +127,7 @@ def flink(folder: Path) -> Iterator[Engine]:
 @contextmanager
 def flink_cluster(folder: Path) -> Iterator[Engine]:
     """A job manager, two task managers of two slots with a worker pool each, and a job server."""
-    cluster = FlinkCluster(servers=servers_in(folder), ports=Ports.free(), workers=2)
+    cluster = FlinkCluster(servers=servers_in(folder), ports=engine_ports(), workers=2)
     try:
         # Else one task manager gets both parts of a job while the other has nothing to do.
         cluster.start(cluster__evenly_spread_out_slots=True)
@@ -160,7 +163,7 @@ def spark_cluster(folder: Path) -> Iterator[Engine]:
     logged = ("spark.eventLog.enabled=true", f"spark.eventLog.dir={events.as_uri()}")
     cluster = SparkCluster(
         servers=servers_in(folder),
-        ports=Ports.free(),
+        ports=engine_ports(),
         workers=2,
         properties=(*SPECULATION, *logged),
     )
@@ -185,14 +188,14 @@ def spark(folder: Path, *options: str) -> Iterator[Engine]:
     driver = "org.apache.beam.runners.spark.SparkJobServerDriver"
     command = [*java(ENGINES / "spark" / "lib", folder, "-Xmx1500m", *options), driver]
     command.append("--spark-master-url=local[2,30]")
-    ports = Ports.free()
+    ports = engine_ports()
 
     def restart_server() -> None:
         servers.kill("job-server")
         job_server(servers, "job-server", command, ports)
 
     def second_server() -> tuple[str, ...]:
-        others = Ports.free()
+        others = engine_ports()
         job_server(servers, f"job-server-{others.job}", command, others)
         return job_options(others.job, "--environment_type=LOOPBACK")
 

@@ -27,7 +27,7 @@ Leaks = Callable[[Path], list[str]]
 READ, DRAW, WRITE, COMMIT = "Read/Read", "Draw/Noise", "Draw/Finish", "Commit/Commit"
 STEPS = (READ, DRAW, WRITE, COMMIT)
 
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 120
 # Of the tests' Spark: a stage that is computed once has one bundle in each.
 SPARK_PARTITIONS = 2
 
@@ -133,20 +133,22 @@ def test_one_of_two_workers_killed(workspace: Workspace, undisturbed: Files, lea
     """A task manager or an executor is lost with its processes of Python, and what it had made."""
     kill, start = workspace.engine.kill_worker, workspace.engine.start_worker
     assert kill is not None and start is not None
-    workspace.plant(sleep=1)
+    workspace.plant(hold=READ)
     process, lost = workspace.start(), False
     try:
         workspace.wait_for(READ, process)
         kill(0)
         check_left(workspace.output, undisturbed)
         # The other does it all, until it is the one that is lost.
+        workspace.plant(hold=DRAW)
         workspace.wait_for(DRAW, process)
         start(0)
+        workspace.plant(hold=WRITE)
         workspace.wait_for(WRITE, process)
         kill(1)
         lost = True
         check_left(workspace.output, undisturbed)
-        workspace.plant(sleep=0)
+        workspace.plant(hold="")
         assert workspace.finish(process) == 0, workspace.log()
     finally:
         kill_group(process)
@@ -187,14 +189,14 @@ def second_attempts(workspace: Workspace) -> int:
 def test_launcher_killed_and_run_again(
     workspace: Workspace, undisturbed: Files, leaks: Leaks, step: str
 ) -> None:
-    workspace.plant(sleep=0.5)
+    workspace.plant(hold=step)
     process = workspace.start()
     try:
         workspace.wait_for(step, process)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         check_left(workspace.output, undisturbed)
-        workspace.plant(sleep=0)
+        workspace.plant(hold="")
         if workspace.engine.restart_server is not None:
             workspace.engine.restart_server()
         workspace.release()

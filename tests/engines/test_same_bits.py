@@ -17,12 +17,13 @@ from tests.engines.conftest import (
     PEOPLE,
     SECRET,
     SENTINEL,
+    Once,
     Workspace,
     absent,
     make_workspace,
     release_files,
 )
-from tests.engines.servers import PROJECT, Engine, engine
+from tests.engines.servers import PROJECT, Engine
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
@@ -43,11 +44,9 @@ def test_other_files_and_other_parallelism(
 
 
 @pytest.fixture(scope="session")
-def of_people(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def of_people(once: Once) -> dict[str, bytes]:
     """The files of the release by the local runner in which a few rows of each person count."""
-    folder = tmp_path_factory.mktemp("people")
-    with engine("local", tmp_path_factory.mktemp("local")) as started:
-        return make_workspace(folder, started, sections=PEOPLE).release()
+    return once("people", lambda *at: make_workspace(*at, sections=PEOPLE).release())
 
 
 def test_rows_of_units(tmp_path: Path, running: Engine, of_people: dict[str, bytes]) -> None:
@@ -89,16 +88,10 @@ def release_example(example: str, folder: Path, flights: Path, engine: Engine) -
     return release_files(folder / "out" / EXAMPLES[example])
 
 
-@pytest.fixture(scope="session")
-def examples_released(
-    tmp_path_factory: pytest.TempPathFactory, flights: Path
-) -> dict[str, dict[str, bytes]]:
-    """The files of each example's release by the local runner."""
-    with engine("local", tmp_path_factory.mktemp("local")) as started:
-        return {
-            example: release_example(example, tmp_path_factory.mktemp(example), flights, started)
-            for example in EXAMPLES
-        }
+@pytest.fixture
+def example_released(example: str, once: Once, flights: Path) -> dict[str, bytes]:
+    """The files of an example's release by the local runner."""
+    return once(example, lambda folder, local: release_example(example, folder, flights, local))
 
 
 # An ordered tree once per key; a calendar and a sparse tree, whose universe workers load from the
@@ -111,9 +104,9 @@ def test_example(
     running: Engine,
     flights: Path,
     example: str,
-    examples_released: dict[str, dict[str, bytes]],
+    example_released: dict[str, bytes],
 ) -> None:
-    assert release_example(example, tmp_path, flights, running) == examples_released[example]
+    assert release_example(example, tmp_path, flights, running) == example_released
 
 
 def test_planted_leak_is_found(tmp_path: Path, leaks: Callable[[Path], list[str]]) -> None:

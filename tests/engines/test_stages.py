@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -16,12 +17,13 @@ import yaml
 from tests.engines.conftest import (
     CONFIGURATION,
     PEOPLE,
+    Once,
     Workspace,
     make_workspace,
     release_files,
     rows,
 )
-from tests.engines.servers import Engine, engine
+from tests.engines.servers import Engine
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
@@ -54,20 +56,12 @@ SERIES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def locally(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """The local runner, with whose releases others are compared."""
-    with engine("local", tmp_path_factory.mktemp("local")) as started:
-        return started
-
-
-@pytest.fixture(scope="module")
-def of_keys(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+@pytest.fixture(scope="session")
+def of_keys(once: Once) -> dict[str, bytes]:
     """The files of a release of private keys by the local runner."""
-    folder = tmp_path_factory.mktemp("keys")
-    files = make_workspace(folder, locally, sections=KEYS).release()
-    (written,) = (folder / "out" / "keys" / "nodes").glob("keys-0-*.parquet")
-    selected = pq.read_table(written)
+    files = once("keys", lambda *at: make_workspace(*at, sections=KEYS).release())
+    (written,) = (data for name, data in files.items() if "nodes/keys-0-" in name)
+    selected = pq.read_table(pa.BufferReader(written))
     assert 10 < len(selected) < len(np.unique(rows()["number"].to_numpy()))
     return files
 
@@ -79,11 +73,10 @@ def test_private_keys(tmp_path: Path, running: Engine, of_keys: dict[str, bytes]
     assert workspace.release((*running.other, "--unit_shards=7")) == of_keys
 
 
-@pytest.fixture(scope="module")
-def of_strategies(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+@pytest.fixture(scope="session")
+def of_strategies(once: Once) -> dict[str, bytes]:
     """The files of a release of strategies by the local runner."""
-    folder = tmp_path_factory.mktemp("strategies")
-    return make_workspace(folder, locally, sections=STRATEGIES).release()
+    return once("strategies", lambda *at: make_workspace(*at, sections=STRATEGIES).release())
 
 
 @pytest.mark.parametrize("running", ["local_processes", "prism", "flink", "spark"], indirect=True)
@@ -114,12 +107,15 @@ def released_series(workspace: Workspace, options: tuple[str, ...], files: int) 
     return release_files(workspace.output)
 
 
-@pytest.fixture(scope="module")
-def of_series(tmp_path_factory: pytest.TempPathFactory, locally: Engine) -> dict[str, bytes]:
+@pytest.fixture(scope="session")
+def of_series(once: Once) -> dict[str, bytes]:
     """The files of a series by the local runner."""
-    folder = tmp_path_factory.mktemp("series")
-    workspace = make_workspace(folder, locally, sections=SERIES)
-    return released_series(workspace, locally.options, files=1)
+
+    def make(folder: Path, local: Engine) -> dict[str, bytes]:
+        workspace = make_workspace(folder, local, sections=SERIES)
+        return released_series(workspace, local.options, files=1)
+
+    return once("series", make)
 
 
 @ENGINES

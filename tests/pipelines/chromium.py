@@ -19,7 +19,7 @@ OPTIONS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--window-size=1300,2400", "--remote-debugging-pipe"),
 )
-SECONDS = 60.0
+SECONDS = 180.0
 
 # Run before any script of the page: what the policy refused, and what called alert.
 LISTENING = """

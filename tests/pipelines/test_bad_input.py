@@ -443,7 +443,7 @@ def small_files() -> None:
 
 def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
     process = workspace.start("release", workspace.configure(), preexec_fn=small_files)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
     assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
     assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
@@ -497,7 +497,7 @@ def test_no_permission(workspace: Workspace) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     sentences = done.stderr.splitlines()
     assert done.stdout.split() == ["2"] * 6, done

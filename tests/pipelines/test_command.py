@@ -92,7 +92,7 @@ def test_release_refuses_in_one_line_although_beam_warns(workspace: Workspace) -
     """A fresh process: what Beam logs while it is imported and while a job fails stays unseen."""
     workspace.file(2).write_text("no Parquet")
     process = workspace.start("release", workspace.configure())
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (2, "")
     assert err.startswith("dptrees: input: ") and err.count("\n") == 1
 
@@ -123,7 +123,7 @@ def test_reader_that_goes_away(released: Workspace, unbuffered: str) -> None:
         stdout=writing,
         stderr=subprocess.PIPE,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     os.close(writing)
     assert (process.returncode, process.stderr) == (0, b"")
@@ -158,7 +158,7 @@ def loaded(released: Workspace) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     *times, modules = done.stderr.splitlines()

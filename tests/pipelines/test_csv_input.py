@@ -14,7 +14,7 @@ import pytest
 from pipelines import releasing
 from pipelines.configuration import parse_configuration
 from pipelines.sections.error import ConfigurationError
-from tests.pipelines.conftest import FILES, ROWS, Outcome, Workspace
+from tests.pipelines.conftest import FILES, NONCE, ROWS, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused, contents, csv_input
 from transforms.readers import csv_rows
 from transforms.readers.csv_format import CsvFormat
@@ -280,7 +280,7 @@ def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -
     (workspace.folder / "orders" / "1.csv").write_bytes(data)
     yaml = text.split("```yaml\n")[1].split("```")[0]
     (workspace.folder / "a.yaml").write_text(yaml)
-    outcome = workspace.run("release", "a.yaml")
+    outcome = workspace.run("release", "a.yaml", *NONCE)
     assert outcome.code == 0, outcome.err
     assert abs(total_of(outcome, "day") - 500) < 60
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 
 from pipelines.release_folder import ReleaseFolder
 from pipelines.running.job import LOCAL_RUNNER, beam_options
-from tests.pipelines.conftest import NONCE
+from tests.pipelines.conftest import NONCE, search_path
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -47,20 +48,34 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, released: Workspace) -
 
 
 # What a run leaves that ends at the record, or between two parts: test_bad_input's full disk.
-MOMENTS: dict[str, Callable[[Path], bool]] = {
-    "first temporary part": lambda folder: any(folder.glob("*/.*.tmp")),
-    "manifest": lambda folder: (folder / "manifest.json").exists(),
-}
+MOMENTS = ("first temporary part", "manifest")
+# The command in a process that kills itself, with no chance to clean up, once it has come so far.
+KILLED = """
+import os, signal, sys
+from transforms import files
+from pipelines.command import main
+moment = sys.argv.pop(1)
+put, finished = files._put, files._finished
 
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
 
-def killed_at(process: Any, reached: Callable[[], bool]) -> None:
-    """Kill a process, with no chance to clean up, as soon as it has come so far."""
-    limit = time.monotonic() + 60
-    while not reached() and process.poll() is None and time.monotonic() < limit:
-        time.sleep(0.0005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL, "the process was over before it could be killed"
+def half(file, content):
+    if moment == "first temporary part" and content[:4] == b"PAR1":
+        put(file, content[: len(content) // 2])
+        file.flush()
+        killed()
+    put(file, content)
+
+def named(path, *arguments):
+    done = finished(path, *arguments)
+    if moment == os.path.basename(path).removesuffix(".json"):
+        killed()
+    return done
+
+files._put, files._finished = half, named
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -69,15 +84,18 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
     elsewhere.mkdir()
     os.environ["TMPDIR"], before = str(elsewhere), os.environ.get("TMPDIR")
     try:
-        process = workspace.start("release", path, *NONCE)
+        run = [sys.executable, "-c", KILLED, moment, "release", path, *NONCE]
+        search = os.environ | {"PYTHONPATH": search_path()}
+        ended = subprocess.run(run, env=search, cwd=workspace.folder, capture_output=True)
     finally:
         os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
-    killed_at(process, lambda: MOMENTS[moment](workspace.output))
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
 
     # What a killed job leaves: released bytes and the record, no exact counts and no key.
     assert [path for path in elsewhere.rglob("*") if path.is_file()] == []
     expected = contents(undisturbed.output)
     left = contents(workspace.output)
+    assert any(name.endswith(".tmp") for name in left) == (moment != "manifest")
     assert ("manifest.json" in left) == (moment == "manifest")
     for name, data in left.items():
         if name.endswith(".tmp"):

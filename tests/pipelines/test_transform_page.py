@@ -60,7 +60,7 @@ def test_example(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", search_path())
     done = subprocess.run(
-        [sys.executable, "visits.py"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "visits.py"], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert workspace.run("query", "out/visits", "cdf", "60", "--tree", "minutes").code == 0

@@ -508,7 +508,8 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert [*temporary.rglob("*")] == []
+    # An empty folder is Beam's, which makes it to take it away at once.
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []
     assert sorted(again.folder.rglob("*")) == before
     shutil.rmtree(temporary)
 

@@ -72,7 +72,7 @@ def commanded(configuration: Path, tmp_path: Path, release_files, nonce: bytes) 
             env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -112,7 +112,7 @@ def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
         text=True,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
 
 

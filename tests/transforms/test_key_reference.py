@@ -220,7 +220,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path) -> None:
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert done.stdout == f"key: {pipe} is not a file\n"

@@ -486,7 +486,7 @@ class Bucket:
             text=True,
             capture_output=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
 
     @property

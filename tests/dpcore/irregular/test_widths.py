@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from tests.dpcore.irregular_trees import (
     random_irregular_tree,
     rhode_island,
 )
+from tests.processor import takes_less
 
 Array = np.ndarray[Any, Any]
 DATA = Path(__file__).parents[4] / "shared" / "data"
@@ -234,9 +234,9 @@ def test_a_tree_of_millions_of_leaves_is_quick() -> None:
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),  # the laws that are inverted
         level_amounts=tuple(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)),
     )
-    begun = time.process_time()
-    widths = irregular_widths(plan, 0.95)
-    assert time.process_time() - begun < 6  # 1.6 measured
+    found = []
+    assert takes_less(6, lambda: found.append(irregular_widths(plan, 0.95)))  # 1.6 measured
+    widths = found[-1]
     errors = IrregularErrors(plan)
     for level, each in enumerate(widths.levels):
         assert np.isfinite(each.margins(errors.moments(level).variance)).all()

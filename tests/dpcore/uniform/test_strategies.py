@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpcore.uniform.strategies import (
     one_level,
     search_strategies,
 )
+from tests.processor import takes_less
 
 EPSILON, RHO = Measure.EPSILON, Measure.RHO
 EXPONENT = {EPSILON: 2, RHO: 1}
@@ -175,19 +175,20 @@ MANY = QuantileObjective(
 def test_objectives_that_look_at_places_are_searched_fast(
     objective: Objective, measure: Measure
 ) -> None:
-    began = time.process_time()
-    found = search_strategies(
-        TreeSetting(
-            leaves=999_983,
-            unit=SUBSTITUTE_ROW,
-            public_total=True,
-            keyed=False,
-            budget=Budget(measure=measure, amount=Fraction(1)),
-        ),
-        objective=objective,
+    setting = TreeSetting(
+        leaves=999_983,
+        unit=SUBSTITUTE_ROW,
+        public_total=True,
+        keyed=False,
+        budget=Budget(measure=measure, amount=Fraction(1)),
     )
-    assert time.process_time() - began < 10  # about 1 s on a quiet machine
-    assert all(math.isfinite(each.mean_variance) for each in found)
+
+    def search() -> None:
+        found = search_strategies(setting, objective=objective)
+        assert all(math.isfinite(each.mean_variance) for each in found)
+
+    # About 1 s on a quiet machine; what was found is remembered.
+    assert takes_less(10, search, runs=1)
 
 
 @pytest.mark.filterwarnings("error")

@@ -6,6 +6,7 @@ ever drawn, even what was replaced or swept later. Files in the folder plant fau
 
     sleep     seconds that every bundle waits before it begins
     straggle  seconds that every bundle waits beside, in the one process that first asks
+    hold      a step: every bundle of its stage waits until another is named, or none
     raise     how many different bundles of every stage fail, each once, after all their work
     python    the version that processes of workers say they run
 
@@ -30,6 +31,15 @@ def setting(name):
         return float(Path(FOLDER, name).read_text())
     except (FileNotFoundError, ValueError):
         return 0.0
+
+
+def held(stage):
+    """Whether a bundle of a stage is to wait on."""
+    try:
+        step = Path(FOLDER, "hold").read_text()
+    except FileNotFoundError:
+        return False
+    return bool(step) and step in stage
 
 
 def note(name, line):
@@ -74,6 +84,8 @@ def plant_in_bundles(module):
     def process_bundle(self, *arguments, **named):
         stage = stage_of(self)
         note("begun", stage)
+        while held(stage):
+            time.sleep(0.01)
         time.sleep(setting("sleep"))
         if setting("straggle") and straggles():
             time.sleep(setting("straggle"))

@@ -18,7 +18,7 @@ from dpcore.release.guarantee import guarantee_in_words
 from pipelines import releasing
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import ANSWER, ask
 
@@ -489,7 +489,7 @@ def census(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     path.write_text(yaml.safe_dump(settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releasing, "write_report", lambda output: None)  # tested elsewhere
-        outcome = workspace.run("release", path)
+        outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
     texts = pa_csv.ConvertOptions(column_types={"GEOID": pa.string()})
     blocks = pa_csv.read_csv(source, convert_options=texts)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Workspace
 
 ROWS = 3_000
 KINDS = ("alpha", "beta", "gamma")
@@ -73,6 +73,6 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         {"name": "two", "counts": "sparse", "domain": short | {"depths": [6, 6]}},
         box("four", [DAY, AT, KIND, AGE], counts="sparse"),
     )
-    outcome = made.run("release", configuration)
+    outcome = made.run("release", configuration, *NONCE)
     assert outcome.code == 0, outcome.err
     return made

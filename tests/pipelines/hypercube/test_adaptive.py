@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Workspace
 from tests.pipelines.hypercube.conftest import ROWS, rows, workspace_of
 
 COLUMNS = [
@@ -41,7 +41,7 @@ def test_it_is_released_asked_and_verified(
 ) -> None:
     tree = adaptive(**{"for": "estimates", "rows": 3000})
     path = configured(workspace, tree, **PRIVACIES[privacy], neighbors=neighbors)
-    outcome = workspace.run("release", path)
+    outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
     output = str(workspace.output)
     asked = workspace.run(

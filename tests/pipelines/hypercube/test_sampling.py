@@ -52,7 +52,7 @@ def test_names_and_types_are_those_of_the_rows(boxes: Workspace, tmp_path: Path)
 
 
 def test_no_value_is_outside_the_domain(boxes: Workspace, tmp_path: Path) -> None:
-    found = drawn(boxes, tmp_path, "-n", 50_000)
+    found = drawn(boxes, tmp_path, "-n", 50_000, "--seed", 1)
     ends = {name: pc.min_max(found[name]).as_py() for name in ("day", "at", "age")}
     assert date(2020, 1, 1) <= ends["day"]["min"] and ends["day"]["max"] < date(2021, 1, 1)
     assert datetime(2024, 3, 1) <= ends["at"]["min"] and ends["at"]["max"] < datetime(2024, 3, 11)
@@ -73,7 +73,7 @@ def test_by_default_as_many_as_were_counted_part_by_part(boxes: Workspace, tmp_p
 
 
 def test_all_rows_follow_the_released_counts(boxes: Workspace, tmp_path: Path) -> None:
-    found, true = drawn(boxes, tmp_path, "-n", 30_000), rows()
+    found, true = drawn(boxes, tmp_path, "-n", 30_000, "--seed", 1), rows()
     for kind in KINDS:
         share = pc.sum(pc.equal(found["kind"], kind)).as_py() / 30_000
         assert share == pytest.approx(pc.sum(pc.equal(true["kind"], kind)).as_py() / ROWS, abs=2e-3)
@@ -159,7 +159,7 @@ def start(boxes: Workspace, output: Path, n: int, **options: Any) -> subprocess.
 
 def wait_for_rows(process: subprocess.Popen[str], folder: Path) -> None:
     """Until some rows are written."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not any(path.stat().st_size > 10_000 for path in folder.iterdir()):
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.05)
@@ -187,7 +187,7 @@ def test_interrupted_it_leaves_nothing(boxes: Workspace, tmp_path: Path) -> None
     try:
         wait_for_rows(process, tmp_path)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert (process.returncode, err) == (130, "dptrees: stopped\n")
@@ -202,7 +202,7 @@ def test_a_full_disk_is_told_in_a_sentence(boxes: Workspace, tmp_path: Path, suf
         10**7,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20)),
     )
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 2, err
     assert "cannot be written" in err and err.count("\n") == 1, err
     assert not list(tmp_path.iterdir())

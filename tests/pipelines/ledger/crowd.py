@@ -72,7 +72,7 @@ def crowd(processes: int):
 def unlocked_account(connection, dataset):
     """The account as it is read without a lock, and some time to think."""
     row = connection.execute(select(DATASETS).where(DATASETS.c.dataset == dataset)).mappings().one()
-    time.sleep(0.05)
+    time.sleep(0.5)
     return accounts.Account.from_row(dict(row))
 
 

@@ -74,5 +74,5 @@ def test_a_ledger_is_made_once(url: str) -> None:
         )
         for dataset in ("one", "two")
     ]
-    ends = [(*process.communicate(timeout=120), process.returncode) for process in started]
+    ends = [(*process.communicate(timeout=300), process.returncode) for process in started]
     assert [code for _, _, code in ends] == [0, 0], ends

@@ -61,6 +61,7 @@ def test_versions(visits: Any, rows: pa.Table, rows_of: RowsOf) -> None:
             assert rows_of(table, ("age",)) == sorted_rows(rows.slice(0, 4), "age")
     time.sleep(0.01)
     now = datetime.now(timezone.utc).isoformat()
+    time.sleep(0.01)  # a snapshot's time is in whole milliseconds
     visits.append(rows)
     with IcebergTable(table="shop.visits", version=now).pinned() as table:
         assert table.version == str(second.snapshot_id)

@@ -91,6 +91,16 @@ REWRITES = (
 )
 
 
+def wait_for_who_waits() -> None:
+    """Until a statement waits for a lock that another has."""
+    import psycopg
+
+    asked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(os.environ["VISITS_URL"], autocommit=True) as connection:
+        while connection.execute(asked).fetchone() == (0,):
+            time.sleep(0.01)
+
+
 def impatient(statement: str) -> None:
     """Runs a statement that does not wait for locks."""
     import psycopg
@@ -169,7 +179,7 @@ def test_a_snapshot_is_of_the_time_after_the_lock(
             writer.execute("TRUNCATE visits")
             writer.execute("INSERT INTO visits SELECT g, g, 'y' FROM generate_series(1, 700) g")
             begun.set()
-            time.sleep(0.5)
+            wait_for_who_waits()
 
     begun = threading.Event()
     writer = threading.Thread(target=waited_for)
@@ -201,7 +211,7 @@ def test_workers_do_not_wait_behind_who_waits_for_the_launcher(
         (split,) = table.splits(["age"])
         waiting = threading.Thread(target=run, args=("TRUNCATE visits",))
         waiting.start()
-        time.sleep(0.5)
+        wait_for_who_waits()
         with pytest.raises(InputError, match="another statement locks it, or waits") as caught:
             list(table.batches(split, ["age"]))
         assert caught.value.again
