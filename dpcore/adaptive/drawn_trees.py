@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.adaptive.drawing import Kinds, first_variances, may_end
+from dpcore.adaptive.holders import Holders, Nodes
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.solving import (
     FromBelow,
-    Holders,
     leaf_from_below,
     leaf_spans,
     one_down,
@@ -143,22 +143,22 @@ class DrawnTrees:
     def holders(self) -> list[Holders]:
         """Of every level, (keys, n), with estimates and counts left at 0."""
         tree, keys = self.plan.tree, len(self.ended[0])
-        none, zeros = np.zeros((keys, 1), dtype=np.int64), np.zeros((keys, 1))
+        none, zeros = np.zeros(keys, dtype=np.int64), np.zeros(keys)
         found = [
-            Holders(
+            Nodes(
                 start=none,
                 stop=none + tree.leaves,
-                ended=self.ended[0],
+                ended=self.ended[0][:, 0],
                 count=none,
                 before_count=none,
                 estimate=zeros,
-                variance=self.root_variance,
+                variance=self.root_variance[:, 0],
                 before=zeros,
                 before_variance=zeros,
                 covariance=zeros,
                 alpha=zeros + 1.0,
                 before_alpha=zeros,
-            )
+            ).rows(keys)
         ]
         for level in range(tree.height):
             nodes, ended = (self.below[level], self.below[level + 1]), self.ended[level + 1]
