@@ -6,6 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "drawn": ("DrawnTree",),
+    "drawn_trees": ("DrawnTrees", "Listed", "listed_of"),
     "forest": ("AdaptiveForest",),
     "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
     "planner": ("most_rows", "plan_adaptive"),

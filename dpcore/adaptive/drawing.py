@@ -146,10 +146,17 @@ def split_nodes(
     """
     if number is None:
         return reached
-    decides = np.array([plan.decides(level, chain) for chain in range(level + 1)])
-    kept = kinds.passed_on | ~decides[kinds.chains]
-    split: Flags = reached & (kept | (number >= plan.thresholds[level]))
+    split: Flags = reached & (~may_end(plan, level, kinds) | (number >= plan.thresholds[level]))
     return split
+
+
+def may_end(plan: AdaptivePlan, level: int, kinds: Kinds) -> Flags:
+    """(n,) or (1,) which nodes of a level may be leaves of the drawn tree."""
+    if level == plan.tree.height:
+        return np.ones(kinds.passed_on.shape, dtype=bool)
+    decides = np.array([plan.decides(level, chain) for chain in range(level + 1)])
+    possible: Flags = decides[kinds.chains] & ~kinds.passed_on
+    return possible
 
 
 def deciding(numbers: Measurements, depth: int) -> Integers | None:

@@ -9,23 +9,16 @@ Source: `dpcore.adaptive.solving`; for functionals of the leaves, `dpcore.trees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
-from dpcore.adaptive.drawing import Kinds, first_variances
+from dpcore.adaptive.drawn_trees import DrawnTrees, listed_of
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import DrawnPrefixes
-from dpcore.adaptive.solving import (
-    FromBelow,
-    Holders,
-    leaf_from_below,
-    leaf_spans,
-    one_down,
-    parents_from_below,
-)
-from dpcore.arrays import Flags, Floats, Integers
+from dpcore.adaptive.solving import leaf_spans
+from dpcore.arrays import Floats, Integers
 
 
 class DrawnTree:
@@ -34,6 +27,9 @@ class DrawnTree:
     Args:
         plan: by which it was drawn.
         ended: per level, (n_l,): the level at which the node's path ended, -1 where it was split.
+
+    Raises:
+        ValueError: as `DrawnTrees`.
 
     >>> from dpcore.privacy.budget import Budget, Measure
     >>> from dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -49,10 +45,14 @@ class DrawnTree:
     """
 
     def __init__(self, plan: AdaptivePlan, ended: Sequence[Integers]) -> None:
-        self.plan, self.ended = plan, [np.asarray(each, dtype=np.int64) for each in ended]
-        sizes = tuple(each.size for each in self.ended)
-        if sizes != plan.tree.level_sizes:
-            raise ValueError(f"ended: levels of {sizes} nodes, not of {plan.tree.level_sizes}")
+        self._alone = DrawnTrees(plan, [np.asarray(each)[None] for each in ended])
+        self.plan, self.ended = plan, [each[0] for each in self._alone.ended]
+
+    @classmethod
+    def of_rows(cls, plan: AdaptivePlan, rows: pa.Table) -> DrawnTree:
+        """From all rows of a key in the table of nodes."""
+        listed = listed_of(plan.tree.height, 1, rows, "ended")
+        return cls(plan, [each[0] for each in DrawnTrees.of_listed(plan, 1, listed).ended])
 
     @cached_property
     def edges(self) -> Integers:
@@ -102,42 +102,7 @@ class DrawnTree:
         Args:
             estimate: (K,) that was released of each.
         """
-        holders, tree = self._holders(), self.plan.tree
-        stops = np.arange(1, tree.leaves + 1)[None]
-        found = DrawnPrefixes.of(holders, stops)
-        known = np.concatenate([[0.0], estimate])
-        inside = np.isnan(found.variance)
-        return replace(
-            found,
-            estimate=estimate[None],
-            low_estimate=known[np.where(inside, holders.start, holders.stop)],
-            high_estimate=known[holders.stop],
-        )
-
-    def _holders(self) -> Holders:
-        """Of the leaves, (1, K), with estimates and counts left at 0."""
-        tree, none = self.plan.tree, np.zeros((1, 1), dtype=np.int64)
-        zeros = np.zeros((1, 1))
-        found = Holders(
-            start=none,
-            stop=none + tree.leaves,
-            ended=self.ended[0][None],
-            count=none,
-            before_count=none,
-            estimate=zeros,
-            variance=zeros if self.plan.public_total else self._below[0].a[None],
-            before=zeros,
-            before_variance=zeros,
-            covariance=zeros,
-            alpha=zeros + 1.0,
-            before_alpha=zeros,
-        )
-        for level in range(tree.height):
-            nodes = _as_row(self._below[level]), _as_row(self._below[level + 1])
-            start, stop = leaf_spans(tree, level + 1, 0, self.ended[level + 1].size)
-            ended = self.ended[level + 1][None]
-            found = one_down(tree, level, found, nodes, (start[None], stop[None]), ended)
-        return found
+        return self._alone.prefixes(estimate[None])
 
     def _of_leaves(self, weights: Floats) -> float:
         """The variance of a weighted sum of leaves, whose weights are equal inside each leaf of the
@@ -145,48 +110,18 @@ class DrawnTree:
         a_c)^2 / A, and at the root alpha^2 g + e."""
         tree, alpha, residual = self.plan.tree, weights, np.zeros_like(weights)
         for level in reversed(range(tree.height)):
-            here, a = self._below[level], self._below[level + 1].a
+            here, a = self._alone.below[level], self._alone.below[level + 1].a[0]
             assert here.split is not None and here.sum_a is not None
             weighted = tree.child_sum(level, alpha * a)
             spread = tree.child_sum(level, residual + alpha**2 * a)
             first = self._first_child(level)
-            residual = np.where(here.split, spread - weighted**2 / here.sum_a, 0.0)
-            alpha = np.where(here.split, weighted / here.sum_a, alpha[first])
-        root = 0.0 if self.plan.public_total else float(self._below[0].a[0])
+            split, sum_a = here.split[0], here.sum_a[0]
+            residual = np.where(split, spread - weighted**2 / sum_a, 0.0)
+            alpha = np.where(split, weighted / sum_a, alpha[first])
+        root = float(self._alone.root_variance[0, 0])
         return float(alpha[0] ** 2 * root + residual[0])
 
     def _first_child(self, level: int) -> Integers:
         sizes = np.ones(self.plan.tree.level_sizes[level + 1], dtype=np.int64)
         counts = self.plan.tree.child_sum(level, sizes)
         return np.cumsum(counts) - counts
-
-    @cached_property
-    def _below(self) -> list[FromBelow]:
-        """Per level, a and A of the passes up; estimates are left at 0."""
-        plan, tree = self.plan, self.plan.tree
-        sizes, height = tree.level_sizes, tree.height
-        variances = [
-            np.broadcast_to(first_variances(plan, level, Kinds.of(plan, level, 0, size)), (size,))
-            for level, size in enumerate(sizes)
-        ]
-        lowest = np.where(np.isinf(variances[height]), 1.0, variances[height])
-        found = [FromBelow(z=np.zeros(sizes[height]), a=lowest)]
-        for level in reversed(range(height)):
-            split: Flags = self.ended[level] < 0
-            leaf = leaf_from_below(None, variances[level], None, plan.last_variances[level])
-            own = None, variances[level]
-            found.insert(0, parents_from_below(tree, level, found[0], own, leaf, split))
-        return found
-
-
-def _as_row(level: FromBelow) -> FromBelow:
-    """(1, n) of (n,)."""
-    if level.split is None or level.sum_z is None or level.sum_a is None:
-        return FromBelow(z=level.z[None], a=level.a[None])
-    return FromBelow(
-        z=level.z[None],
-        a=level.a[None],
-        split=level.split[None],
-        sum_z=level.sum_z[None],
-        sum_a=level.sum_a[None],
-    )

@@ -11,16 +11,17 @@ Source: `dpcore.adaptive.plan`, `dpcore.adaptive.solving`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
+from dpcore.adaptive.holders import Holders, Nodes
 from dpcore.adaptive.plan import AdaptivePlan
 from dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dpcore.adaptive.solving import (
     FromBelow,
-    Holders,
     leaf_from_below,
     leaf_spans,
     one_down,
@@ -214,11 +215,13 @@ class AdaptiveForest:
 
     def _root(self, below: FromBelow, exact: Integers) -> Holders:
         """The holder of each key's root, (rows, 1)."""
-        estimate = exact.astype(np.float64) if self.root_is_known else below.z
-        variance = np.zeros_like(estimate) if self.root_is_known else below.a
-        split = np.ones(estimate.shape, dtype=bool) if below.split is None else below.split
+        estimate = (exact.astype(np.float64) if self.root_is_known else below.z).reshape(-1)
+        variance = np.zeros_like(estimate) if self.root_is_known else below.a.reshape(-1)
+        split = (
+            np.ones(estimate.shape, dtype=bool) if below.split is None else below.split.reshape(-1)
+        )
         zeros, none = np.zeros_like(estimate), np.zeros(estimate.shape, dtype=np.int64)
-        return Holders(
+        return Nodes(
             start=none,
             stop=none + self.plan.tree.leaves,
             ended=np.where(split, -1, 0),
@@ -231,7 +234,7 @@ class AdaptiveForest:
             covariance=zeros,
             alpha=zeros + 1.0,
             before_alpha=zeros,
-        )
+        ).rows(len(estimate))
 
     def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
         """The holders of all levels of a part, from those of its roots."""
@@ -261,7 +264,7 @@ class AdaptiveForest:
         """The roots' holders, where reached ones know whether they are split."""
         reached = top.ended < 0
         ended = np.where(reached, self._ended(place, depth, below), top.ended)
-        return Holders(**{**vars(top), "ended": ended})
+        return replace(top.nodes, ended=ended.reshape(-1)).rows(place.rows)
 
 
 def _chunking(plan: AdaptivePlan, keys: int, chunk_leaves: int) -> Chunking:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.solving import Holders
+from dpcore.adaptive.holders import Holders, Nodes
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 
@@ -23,7 +23,7 @@ class AdaptiveRoots(RootSolutions):
 
     Attributes:
         total_variance: of the estimate of the whole tree.
-        start, stop, ended, ...: of the root's holder, as `dpcore.adaptive.solving.Holders`; ended
+        start, stop, ended, ...: of the root's holder, as `dpcore.adaptive.holders.Nodes`; ended
             is -1 where the root is reached, and then the chunk itself knows whether it is split.
     """
 
@@ -87,15 +87,13 @@ class AdaptiveRoots(RootSolutions):
 
     def holders(self, rows: int) -> Holders:
         """Those of the roots, (rows, n)."""
-        names = {field.name: field.name for field in fields(Holders)} | {
+        names = {field.name: field.name for field in fields(Nodes)} | {
             "count": "held",
             "before_count": "held_before",
             "estimate": "holder",
             "before": "holder_before",
         }
-        return Holders(
-            **{name: getattr(self, own).reshape(rows, -1) for name, own in names.items()}
-        )
+        return Nodes(**{name: getattr(self, own) for name, own in names.items()}).rows(rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

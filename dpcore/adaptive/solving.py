@@ -23,12 +23,11 @@ Source: `dpcore.trees.least_squares`; derived here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.adaptive.spread import spread_ends
+from dpcore.adaptive.holders import Holders, Nodes
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.trees.irregular import IrregularTree
 from dpcore.trees.irregular_consistency import split_among_children
@@ -97,47 +96,6 @@ def parents_from_below(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Holders:
-    """For the nodes of one level, what is known of the node that *holds* each: itself if it is
-    reached, else the leaf of the drawn tree that it is in. (rows, n) each, or broadcast to it.
-
-    Attributes:
-        start, stop: the leaves of the holder, within its key's tree.
-        ended: its level where it is a leaf of the drawn tree, -1 where it is split.
-        count, before_count: the final integers of the holder, and of all left of it.
-        estimate, variance: u and g.
-        before, before_variance, covariance: P, B and C.
-        alpha, before_alpha: the coefficients of the whole tree's estimate in u and in P.
-    """
-
-    start: Integers
-    stop: Integers
-    ended: Integers
-    count: Integers
-    before_count: Integers
-    estimate: Floats
-    variance: Floats
-    before: Floats
-    before_variance: Floats
-    covariance: Floats
-    alpha: Floats
-    before_alpha: Floats
-
-    def counts_between(self, start: Integers, stop: Integers) -> Integers:
-        """The final counts of the leaves of each node, inside its holder or all of it."""
-        return self.ends(stop) - self.ends(start)
-
-    def ends(self, leaf: Integers) -> Integers:
-        """Of the holder's rows, those left of a leaf, spread evenly."""
-        return spread_ends(self.count, self.stop - self.start, leaf - self.start)
-
-    def estimates_between(self, start: Integers, stop: Integers) -> Floats:
-        """The estimates likewise."""
-        spread: Floats = self.estimate * ((stop - start) / (self.stop - self.start))
-        return spread
-
-
 def one_down(
     tree: Shape,
     depth: int,
@@ -158,38 +116,38 @@ def one_down(
     """
     parents, children = nodes
     assert parents.split is not None and parents.sum_z is not None and parents.sum_a is not None
-    kept: dict[str, Any] = {
-        field.name: tree.to_children(
-            depth, np.broadcast_to(getattr(above, field.name), parents.z.shape)
-        )
-        for field in fields(Holders)
-    }
+    index = tree.to_children(depth, np.broadcast_to(above.index, parents.z.shape))
+    if not parents.split.any():
+        return Holders(nodes=above.nodes, index=index)
     split = to_children(tree, depth, parents.split)
     a, total = children.a, tree.to_children(depth, parents.sum_a)
     k = a / total
     left_k, left_a = tree.left_sum(depth, k), tree.left_sum(depth, a)
-    estimate = children.z + k * (kept["estimate"] - tree.to_children(depth, parents.sum_z))
-    up, covariance = kept["variance"], kept["covariance"]
+    estimate = children.z + k * tree.to_children(depth, above.estimate - parents.sum_z)
     count = _split_counts(tree, depth, estimate, a, np.where(parents.split, above.count, 0))
-    reached = {
-        "start": np.broadcast_to(spans[0], k.shape),
-        "stop": np.broadcast_to(spans[1], k.shape),
-        "ended": ended,
-        "count": count,
-        "before_count": kept["before_count"] + tree.left_sum(depth, count),
-        "estimate": estimate,
-        "variance": a - a * k + k**2 * up,
-        "before": kept["before"] + tree.left_sum(depth, estimate),
-        "before_variance": kept["before_variance"]
-        + left_k * (2.0 * covariance + left_k * up)
+    lefts = tree.left_sum(depth, estimate), tree.left_sum(depth, count)
+    shape, node = split.shape, above.nodes.of(index[split])
+    a, total, k, left_k, left_a, left_estimate, left_count = (
+        np.broadcast_to(each, shape)[split] for each in (a, total, k, left_k, left_a, *lefts)
+    )
+    reached = Nodes(
+        start=np.broadcast_to(spans[0], shape)[split],
+        stop=np.broadcast_to(spans[1], shape)[split],
+        ended=ended[split],
+        count=count[split],
+        before_count=node.before_count + left_count,
+        estimate=estimate[split],
+        variance=a - a * k + k**2 * node.variance,
+        before=node.before + left_estimate,
+        before_variance=node.before_variance
+        + left_k * (2.0 * node.covariance + left_k * node.variance)
         + left_a * (1.0 - left_a / total),
-        "covariance": k * (covariance + left_k * up) - left_a * k,
-        "alpha": k * kept["alpha"],
-        "before_alpha": kept["before_alpha"] + left_k * kept["alpha"],
-    }
-    if split.all():
-        return Holders(**reached)
-    return Holders(**{name: np.where(split, reached[name], kept[name]) for name in kept})
+        covariance=k * (node.covariance + left_k * node.variance) - left_a * k,
+        alpha=k * node.alpha,
+        before_alpha=node.before_alpha + left_k * node.alpha,
+    )
+    index[split] = np.arange(len(k)) + len(above.nodes.start)
+    return Holders(nodes=above.nodes.joined(reached), index=index)
 
 
 def _split_counts(

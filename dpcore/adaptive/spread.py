@@ -7,6 +7,9 @@ import numpy as np
 from dpcore.arrays import Integers
 
 _HALF_BITS = 20
+# Quotients of integers below 2^52 are exact in floating point once they are rounded down: one that
+# is no integer n is at least 1 / L below the next, more than the rounding of n.
+_EXACT = 2**52
 _SMALL = 2**31
 
 
@@ -30,6 +33,10 @@ def spread_ends(count: Integers, leaves: Integers, left: Integers) -> Integers:
     >>> spread_ends(np.array(2), np.array(4), np.arange(5)).tolist()
     [0, 1, 1, 2, 2]
     """
+    if leaves.size and int(leaves.max()) < _EXACT**0.5 / 2 and int(count.max()) < _EXACT:
+        each = (count / leaves).astype(np.int64)
+        part = (count - each * leaves) * left + (leaves >> 1)
+        return np.asarray(each * left + (part / leaves).astype(np.int64))
     each, rest = np.divmod(count, leaves)
     half = leaves // 2
     if leaves.size == 0 or int(leaves.max()) < _SMALL:

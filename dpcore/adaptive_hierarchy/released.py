@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpcore.adaptive.drawn import DrawnTree
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
-from dpcore.arrays import Integers
 from dpcore.hierarchy.released import ReleasedHierarchy
 from dpcore.questions.released import Answer
 from dpcore.questions.tables import NODES
@@ -143,32 +141,19 @@ class ReleasedAdaptiveHierarchy(ReleasedHierarchy):
     def _drawn_of(self, code: int) -> DrawnTree:
         """The tree that came out under a key, kept once it was read."""
         if code not in self._trees:
-            self._trees[code] = DrawnTree(self.question.plan, self._ended(code))
+            self._trees[code] = DrawnTree.of_rows(self.question.plan, self._rows_of_key(code))
         return self._trees[code]
 
-    def _ended(self, code: int) -> list[Integers]:
-        """Per level, (n_l,): where each node's path ended, -1 where it was split."""
-        tree = self.question.plan.tree
-        assert isinstance(tree, IrregularTree)
-        split = self._chunking.split_level
+    def _rows_of_key(self, code: int) -> pa.Table:
+        """Of all nodes of a key, the columns that tell its shape."""
+        sizes, split = self.question.plan.tree.level_sizes, self._chunking.split_level
         parts = [
             part
             for level in range(split)
-            for part in self._above_chunks(level, 0, tree.level_sizes[level] - 1, code)
+            for part in self._above_chunks(level, 0, sizes[level] - 1, code)
         ]
         parts += [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
-        rows = pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
-        at, node = rows["level"].to_numpy(), rows["node"].to_numpy()
-        ended = pc.fill_null(rows["ended"], -1).to_numpy()
-        found = [np.full(1, -1, np.int64)]
-        for level in range(tree.height + 1):
-            # A node that only continues a leaf of an upper level has no row.
-            own = found[0] if level == 0 else tree.to_children(level - 1, found[-1])
-            own = np.where(own < 0, level if level == tree.height else -1, own)
-            mine = at == level
-            own[node[mine]] = ended[mine]
-            found[level:] = [own]
-        return found
+        return pa.concat_tables(part.select(["level", "node", "ended"]) for part in parts)
 
 
 def merged_runs(runs: Iterable[Run]) -> list[Run]:

@@ -71,20 +71,20 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
         standard = self.standard.planned(share, terms)
         assert isinstance(standard, HierarchyQuestion)
         if not self.is_open:
-            return self._adaptive(standard.plan, terms)
+            return self._adaptive(standard.plan, terms.confidence)
         try:
-            found = self._adaptive(standard.plan, terms)
+            found = self._adaptive(standard.plan, terms.confidence)
             return found if self._is_worth_it(standard.plan) else standard
         except ValueError:  # too large a tree, or too small a budget: one that splits every node
             return standard
 
-    def _adaptive(self, split: IrregularPlan, terms: Terms) -> AdaptiveHierarchyQuestion:
+    def _adaptive(self, split: IrregularPlan, confidence: float) -> AdaptiveHierarchyQuestion:
         return AdaptiveHierarchyQuestion(
             name=self.name,
             domain=self.standard.domain,
             plan=self._found(split).plan,
             keys=self.keys,
-            confidence=terms.confidence,
+            confidence=confidence,
             weight=self.weight,
             weights=self.standard.weights,
             guessed_rows=self.guessed_rows,
@@ -104,6 +104,28 @@ class AdaptiveHierarchyWorkload(Workload[AdaptiveHierarchyQuestion | HierarchyQu
         if isinstance(question, HierarchyQuestion):
             return self.standard
         return replace(self, is_open=False)
+
+    def linear(self) -> Workload[Any]:
+        return self.standard if self.is_open else self
+
+    def why(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str | None:
+        if not self.is_open:
+            return None
+        return f"chosen for the guess of {self.guessed_rows:,.0f} rows: {self._reason(question)}"
+
+    def _reason(self, question: AdaptiveHierarchyQuestion | HierarchyQuestion) -> str:
+        read = "counts" if self.counts else "estimates"
+        if isinstance(question, AdaptiveHierarchyQuestion):
+            return (
+                f"an adaptive tree, as its {read} are expected to be closer than where every node "
+                "is split"
+            )
+        try:
+            self._adaptive(question.plan, question.confidence)
+        except ValueError as error:
+            told = error.rule if isinstance(error, Refusal) else error
+            return f"every node is split, as an adaptive tree cannot be had: {told}"
+        return f"every node is split, as {read} of an adaptive tree are not expected to be closer"
 
     def _found(self, split: IrregularPlan) -> Planned:
         return plan_adaptive_hierarchy(

@@ -59,10 +59,7 @@ class AdaptiveCdf(CdfAnswers):
         parts = [self._key_rows(NODES, chunk, code) for chunk in self._chunks(code)]
         if chunking.split_level:
             parts.insert(0, self._read(NODES, name, code, chunking.holders(0, 0, 0)[0]))
-        levels = np.concatenate([part["level"].to_numpy() for part in parts])
-        ended = np.concatenate([part["ended"].fill_null(-1).to_numpy() for part in parts])
-        plan = self.question.plan
-        return DrawnTree(plan, [ended[levels == level] for level in range(plan.tree.height + 1)])
+        return DrawnTree.of_rows(self.question.plan, pa.concat_tables(parts))
 
     def _range(self, start: int, stop: int, key: object, *, simultaneous: bool = False) -> Answer:
         if simultaneous:

@@ -56,22 +56,33 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     Args:
         own: what is asked of the tree.
         series: the runs.
+        was_open: other mechanisms were open, of which no series can be.
     """
 
     own: Workload[Any]
     series: Series
+    was_open: bool = False
 
     @classmethod
     def of(cls, own: Workload[Any], series: Series) -> SeriesWorkload:
         """The workload of a tree, over the periods of a series."""
-        own = own.linear()
+        linear = own.linear()
         return cls(
             name=own.name,
             keys=own.keys,
             weight=own.weight,
             noise=own.noise,
-            own=own,
+            own=linear,
             series=series,
+            was_open=linear is not own,
+        )
+
+    def why(self, question: SeriesQuestion) -> str | None:
+        if not self.was_open:
+            return None
+        return (
+            "whole levels, whatever a guess says: answers of other mechanisms do not add up over "
+            "the periods of a series"
         )
 
     @property

@@ -124,6 +124,6 @@ def _came_out(question: AdaptiveQuestion, levels: Sequence[pa.Table]) -> str:
     parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
     return (
         f"{undivided:,} {parts} not divided down to cells: a part with too few rows to be worth "
-        "dividing at this budget is given as one number, spread evenly. There the line is straight "
-        "and the band as wide as the part's rows."
+        "dividing at this budget is given as one number, spread evenly. There one bar stands for "
+        "all of it, the line is straight and the band as wide as the part's rows."
     )

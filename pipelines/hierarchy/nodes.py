@@ -21,6 +21,7 @@ from pipelines.page.extent import MAX_NODES, clip
 from pipelines.page.keys import shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
+    ended_of,
     level_limits,
     node_levels,
     numbers_of,
@@ -199,7 +200,8 @@ def _columns(
         return _nodes(question, level, of_key(levels[level], place), above)
 
     def own(place: int, level: int) -> dict[str, object]:
-        numbers = _numbers(of_key(levels[level], place), digits[level])
+        rows = of_key(levels[level], place)
+        numbers = _numbers(rows, digits[level]) | ended_of(rows, leaves=level == len(sizes) - 1)
         return numbers if level < whole else numbers | nodes(place, level)
 
     return {

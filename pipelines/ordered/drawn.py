@@ -130,10 +130,15 @@ def density_chart(
 ) -> Chart | None:
     """The rows of the finest nodes that are not drowned in noise, as bars with whiskers; of moments
     a line with its band. None where the tree has none but its root."""
-    level = _density_level(question, levels, errors)
-    if level is None:
+    if "ended" in levels[0].column_names:
+        level = _drawn_level(question, levels, errors)
+        rows = None if level is None else _drawn_rows(question, levels[: level + 1])
+    else:
+        level = _density_level(question, levels, errors)
+        rows = None if level is None else levels[level]
+    if level is None or rows is None:
         return None
-    return _nodes_chart(question, levels[level], level, errors[level])
+    return _nodes_chart(question, rows, level, errors[level])
 
 
 def _density_level(
@@ -152,12 +157,55 @@ def _density_level(
     return found
 
 
+def _drawn_level(
+    question: CdfQuestion, levels: Sequence[pa.Table], errors: Sequence[float]
+) -> int | None:
+    """Of a tree that was divided where rows are, the deepest level that is there whole down to
+    which its parts are few, and of which those that were reached hold more than their error on
+    average. None where there is none below the root."""
+    most = _DAYS if _is_temporal(question) else _BARS
+    found = None
+    for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
+        if not level or len(levels[level]) < size:
+            continue
+        parts = _drawn_rows(question, levels[: level + 1])
+        reached = parts["count"].to_numpy()[parts["level"].to_numpy() == level]
+        is_heard = not len(reached) or errors[level] <= reached.mean()
+        if found is None or (len(parts) <= most and is_heard):
+            found = level
+    return found
+
+
+def _drawn_rows(question: CdfQuestion, levels: Sequence[pa.Table]) -> pa.Table:
+    """The parts of a tree down to a level: its nodes that are no part of one that was not divided,
+    and in place of the others the parts that were not."""
+    last, parts = len(levels) - 1, []
+    for level, rows in enumerate(levels):
+        ended = rows["ended"].fill_null(-1).to_numpy()
+        here = (ended == level) | ((ended < 0) & (level == last))
+        parts.append(rows.filter(pa.array(here)))
+    together = pa.concat_tables(parts)
+    return together.take(pa.array(np.argsort(_first_cells(question, together), kind="stable")))
+
+
+def _widths(question: CdfQuestion, rows: pa.Table) -> Integers:
+    """(n,) how many cells are below a node of each row's level."""
+    below = [question.tree.leaves_below(level) for level in range(question.tree.height + 1)]
+    return np.array(below)[rows["level"].to_numpy()]
+
+
+def _first_cells(question: CdfQuestion, rows: pa.Table) -> Integers:
+    first: Integers = rows["node"].to_numpy() * _widths(question, rows)
+    return first
+
+
 def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float) -> Chart:
-    """The nodes of one level side by side; one that is narrower is as high as if it were not."""
+    """Nodes side by side, of one level or not divided down to it; each is as high as if it were as
+    wide as those of the level."""
     tree, (low, high) = question.tree, axis_bounds(question)
     wide, cells = tree.leaves_below(level), question.domain.cells
-    start = rows["node"].to_numpy() * wide
-    stop = np.minimum(start + wide, cells)
+    start = _first_cells(question, rows)
+    stop = np.minimum(start + _widths(question, rows), cells)
     whole = wide / (stop - start)
     at = {name: rows[column].to_numpy() * whole for name, column in _NUMBERS.items()}
     most = _most(at, float(at["count"].max(initial=0.0)), 1.6)
@@ -165,7 +213,13 @@ def _nodes_chart(question: CdfQuestion, rows: pa.Table, level: int, error: float
     middle = (left + right) // 2
     ends = [lifted(at[name], 0.0, most) for name in ("low", "high", "count")]
     temporal = _is_temporal(question)
-    shapes = _course(middle, ends) if temporal else _bars(left, right, ends)
+    if not temporal:
+        shapes = _bars(left, right, ends)
+    elif "ended" in rows.column_names:  # a part that was not divided is as long as it lasts
+        both = np.stack([left, right], axis=1).reshape(-1)
+        shapes = _course(both, [np.repeat(each, 2) for each in ends])
+    else:
+        shapes = _course(middle, ends)
     step = f"{(high - low) * wide / cells:,.6g}"
     caption = "Rows over time" if temporal else f"Density: rows per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)

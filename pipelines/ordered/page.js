@@ -27,7 +27,9 @@
 
   function nodeOf(tree, key, level, place, largest) {
     const row = rowOf(tree, key, level, place, largest);
-    if (level + 1 >= key.levels.length) {
+    const { ended } = key.levels[level];
+    // Inside a node that was not split there is nothing to see.
+    if (level + 1 >= key.levels.length || (ended && ended[place])) {
       row.classList.add("leaf");
       return row;
     }
@@ -51,9 +53,11 @@
     const rows = tree.keys.flatMap((key) => key.levels.flatMap((columns, level) =>
       columns.count.map((count, place) => [...(key.name === null ? [] : [key.name]), level,
         (columns.labels || tree.labels[level])[place], count, columns.estimate[place],
-        columns.low[place], columns.high[place]])));
+        columns.low[place], columns.high[place],
+        ...(columns.ended ? [["yes", "no", "inside"][columns.ended[place]]] : [])])));
     const keyed = tree.keys[0].name === null ? [] : ["key"];
-    return [[...keyed, "level", "label", "count", "estimate", "ci_low", "ci_high"], ...rows];
+    const split = tree.keys[0].levels[0].ended ? ["split"] : [];
+    return [[...keyed, "level", "label", "count", "estimate", "ci_low", "ci_high", ...split], ...rows];
   }
 
   release.trees.forEach((tree, index) => {

@@ -28,6 +28,7 @@ from pipelines.page.keys import ShownKeys, shown_keys
 from pipelines.page.nodes import (
     ReleasedTables,
     digits_of,
+    ended_of,
     level_limits,
     node_levels,
     numbers_of,
@@ -353,6 +354,7 @@ def _data(
     def key_level(place: int, level: int) -> dict[str, Any]:
         rows = of_key(levels[level], place)
         columns = numbers_of(rows, digits[level])
+        columns |= ended_of(rows, leaves=level == len(sizes) - 1)
         if level >= whole:
             columns |= {"node": rows["node"].to_pylist(), "labels": texts_of(rows["label"])}
         return columns

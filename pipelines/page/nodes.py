@@ -133,6 +133,21 @@ def numbers_of(rows: pa.Table, digits: int) -> dict[str, object]:
     return columns | {"count": rows["count"].to_pylist()}
 
 
+def ended_of(rows: pa.Table, *, leaves: bool = False) -> dict[str, object]:
+    """Where nodes of an adaptive tree ended, as the page's script reads it: 0 where a node was
+    split, 1 where it was not, 2 inside one that was not; nothing of other trees.
+
+    Args:
+        rows: of one level.
+        leaves: it is the level of the leaves, which are never split.
+    """
+    if "ended" not in rows.column_names:
+        return {}
+    ended = rows["ended"].fill_null(-1).to_numpy()
+    own = np.where(ended == rows["level"].to_numpy(), int(not leaves), 2)
+    return {"ended": np.where(ended < 0, 0, own).tolist()}
+
+
 def texts_of(labels: pa.ChunkedArray | pa.Array) -> list[str]:
     """Labels, shortened."""
     return [clip(label) for label in labels.to_pylist()]

@@ -18,7 +18,8 @@ const page = (() => {
   function intervalText(columns, place, digits) {
     const low = decimal(columns.low[place], digits), high = columns.high[place];
     return "estimate " + decimal(columns.estimate[place], digits) + ", " +
-      (high === null ? "at least " + low : low + " to " + decimal(high, digits));
+      (high === null ? "at least " + low : low + " to " + decimal(high, digits)) +
+      ["", ", not split", ", inside a node that was not split"][columns.ended ? columns.ended[place] : 0];
   }
 
   // A node: its label, a bar against the largest sibling, its count and what else is said of it.

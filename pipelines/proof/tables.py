@@ -2,9 +2,10 @@
 
 Of trees whose leaves are known (ordered ones and hierarchies) the labels, keys and places of all
 rows follow from the specification, and so do the standard errors: those of the noise whose scales
-the manifest states (but not of adaptive trees, whose errors depend on the tree that came out). A
+the manifest states, and of adaptive trees on the tree that came out too, which is released. A
 guarantee that was edited throughout, specification and checksums included, still contradicts the
-standard errors of the tables. They are made by a release of no rows at all.
+standard errors of the tables. They are made by a release of no rows at all, and those of adaptive
+trees by `pipelines.proof.drawn`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dpcore.release.release import Release
 from dpcore.series.question import SeriesQuestion
 from dpcore.series.spans import with_span
 from pipelines.proof.check import CheckFailed
+from pipelines.proof.drawn import check_drawn
 from pipelines.release_folder import parquet_file
 from transforms.layout import concluded_file
 
@@ -67,8 +69,14 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
             wanted = empty.part(part.kind, part.tree, part.key, part.index)
             _compare(name, wanted, _read(folder, name), errors=question.errors_are_known)
     _compare_quantiles(folder, empty)
-    drawn = [each.name for each in known if not each.errors_are_known]
-    return f"{_FOLLOW}, but the errors of {', '.join(drawn)} not alone" if drawn else _FOLLOW
+    drawn = [each for each in known if not each.errors_are_known]
+    for question in drawn:
+        check_drawn(
+            question,
+            lambda part: _read(folder, names[part.kind, part.tree, part.key, part.index]),
+        )
+    together = f", of {', '.join(each.name for each in drawn)} with the trees that came out"
+    return _FOLLOW + (together if drawn else "")
 
 
 def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion]) -> Release:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from dpcore.adaptive import drawing
 from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive.drawn_trees import DrawnTrees
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
 from dpcore.adaptive.solving import fanouts_of
@@ -117,6 +120,51 @@ def test_estimates_are_dense_least_squares_on_the_drawn_tree(
             assert drawn.node(level, node) == pytest.approx(variance, rel=1e-9)
     if solved.prefixes is not None:
         _check_prefixes(solved.prefixes, edges, estimates, covariance)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "irregular"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_released_tells_all_that_was_solved(kind: str, seed: int) -> None:
+    """Of several keys, with trees cut in chunks: `DrawnTrees` of ended and estimates alone."""
+    rng = np.random.default_rng(500 + seed)
+    tree = random_tree(rng, kind)
+    plan = random_adaptive_plan(rng, tree, keyed=True, counts=seed % 2 == 0)
+    forest = AdaptiveForest(plan, keys=3, chunk_leaves=max(2, tree.leaves // 2))
+    exact = rng.poisson(rng.choice([0.3, 5, 40], (3, tree.leaves)))
+    solved = solve_adaptive(forest, exact, source(seed))
+    drawn = DrawnTrees(plan, [level["ended"] for level in solved.levels])
+    told = drawn.levels(
+        [(np.arange(each["ended"].shape[1]), each["estimate"]) for each in solved.levels]
+    )
+    for own, level in zip(told, solved.levels, strict=True):
+        np.testing.assert_allclose(own.variance, level["variance"], rtol=1e-9)
+        np.testing.assert_allclose(own.holder_variance, level["holder_variance"], rtol=1e-9)
+        np.testing.assert_allclose(own.holder_estimate, level["holder_estimate"], atol=1e-7)
+    if solved.prefixes is not None:
+        prefixes = drawn.prefixes(solved.prefixes["estimate"])
+        for name in set(PREFIXES) - {"count", "alpha"}:
+            found = getattr(prefixes, name)
+            np.testing.assert_allclose(found, solved.prefixes[name], rtol=1e-9, atol=1e-7)
+
+
+def test_shapes_of_no_tree_are_refused() -> None:
+    plan = random_adaptive_plan(np.random.default_rng(2), Tree(leaves=4, fanouts=(2, 2)))
+    plan = replace(plan, level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)))
+    ends = [[-1], [1, -1], [1, 1, 2, 2]]
+    DrawnTree(plan, [np.array(each) for each in ends])
+    for level, node, wrong in [
+        (0, 0, 0),
+        (0, 0, 1),
+        (1, 0, 0),
+        (2, 0, 2),
+        (2, 0, -1),
+        (2, 3, -1),
+        (2, 3, 1),
+    ]:
+        other = [np.array(each) for each in ends]
+        other[level][node] = wrong
+        with pytest.raises(ValueError, match="those of no tree of the plan"):
+            DrawnTree(plan, other)
 
 
 def _check_prefixes(prefixes: Any, edges: Any, estimates: Any, covariance: Any) -> None:

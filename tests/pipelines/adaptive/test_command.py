@@ -46,7 +46,7 @@ def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
     assert "[3, 400)" in told
     verified = workspace.run("verify", workspace.output)
     assert verified.code == 0
-    assert "but the errors of delay, keyed not alone" in verified.out
+    assert "of delay, keyed with the trees that came out" in verified.out
     page = (workspace.output / "report.html").read_text(encoding="utf-8")
     assert "not divided down to cells" in page and "Split from" in page
 

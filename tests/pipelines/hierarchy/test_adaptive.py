@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.adaptive import forest
 from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
 from dpcore.hierarchy.question import HierarchyQuestion
+from dpcore.refusal import Refusal
 from pipelines.configuration import ConfigurationError, parse_configuration
 from pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
@@ -113,7 +115,7 @@ def test_its_nodes_are_asked_for(blocks: Blocks) -> None:
 def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
     verified = blocks.run("verify", blocks.output, "--key", blocks.key)
     assert verified.code == 0, verified.out + verified.err
-    assert "but the errors of people, unbiased, keyed not alone" in verified.out
+    assert "of people, unbiased, keyed with the trees that came out" in verified.out
     into = blocks.folder / "tables"
     exported = blocks.run("export", blocks.output, "--to", "csv", "--into", into)
     assert exported.code == 0, exported.err
@@ -152,6 +154,27 @@ def test_a_planned_tree_is_adaptive_where_the_guess_says_so(blocks: Blocks) -> N
     assert isinstance(few, AdaptiveHierarchyQuestion) and isinstance(many, HierarchyQuestion)
     assert many == planned(blocks, ADD, mechanism=None)
     assert isinstance(planned(blocks, ADD, guess={"rows": 10**8}), AdaptiveHierarchyQuestion)
+
+
+def test_a_plan_says_why(blocks: Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(mechanism: str, rows: float) -> str:
+        def change(settings: dict[str, Any]) -> None:
+            tree = blocks.tree | {"mechanism": mechanism, "guess": {"rows": rows}}
+            settings["trees"] = [tree]
+
+        return blocks.run("plan", blocks.configure(change)).out
+
+    few, many = told("planned", 300), told("planned", 10**8)
+    assert "chosen for the guess of 300 rows: an adaptive tree, as its estimates" in few
+    assert "chosen for the guess of 100,000,000 rows: every node is split, as estimates" in many
+    assert "chosen for the guess" not in told("adaptive", 300)
+
+    def refused(*_: object, **__: object) -> None:
+        raise Refusal("mechanism", "an adaptive tree has too many chunks")
+
+    monkeypatch.setattr(forest, "_chunking", refused)
+    words = "every node is split, as an adaptive tree cannot be had: an adaptive tree has too many"
+    assert words in told("planned", 300)
 
 
 def test_it_is_for_estimates_unless_it_is_said_to_be_for_counts(blocks: Blocks) -> None:

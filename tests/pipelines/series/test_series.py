@@ -374,6 +374,22 @@ def test_trees_that_do_not_go_into_a_series_are_refused(
     refused(made.run("plan", made.configure(change)), words)
 
 
+def test_a_guess_chooses_nothing_in_a_series_and_the_plan_says_so(workspace: Workspace) -> None:
+    made = Days(workspace.folder)
+
+    def planned(**guess: object) -> str:
+        def change(settings: dict[str, Any]) -> None:
+            settings["trees"][0] |= guess
+            settings["privacy"] = {"epsilon": 1, "neighbors": "add_remove"}
+
+        return made.run("plan", made.configure(change)).out
+
+    told = "  whole levels, whatever a guess says: answers of other mechanisms do not add up over"
+    guessed = planned(guess={"rows": 100})
+    assert guessed.count(told) == 1
+    assert told not in planned()
+
+
 def test_questions_beyond_the_series_are_refused(days: Days, released: Workspace) -> None:
     at = days.output
     refused(days.run("query", at, "top", "--window", "3:9"), "window: 3:9 is not within the 4")

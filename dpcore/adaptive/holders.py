@@ -1,0 +1,156 @@
+"""Which node of the drawn tree holds each node of a level, and what is known of it.
+
+A node that is reached *is held* by itself; one inside a node that was not split by that leaf of the
+drawn tree. Most nodes of sparse data share a few holders, so each is known once.
+
+Source: `dpcore.adaptive.solving`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from dpcore.adaptive.spread import spread_ends
+from dpcore.arrays import Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nodes:
+    """What is known of some nodes of the drawn trees, (m,) each.
+
+    Attributes:
+        start, stop: the leaves below, within its key's tree.
+        ended: its level where it is a leaf of the drawn tree, -1 where it is split.
+        count, before_count: the final integers of the node, and of all left of it.
+        estimate, variance: u and g.
+        before, before_variance, covariance: P, B and C.
+        alpha, before_alpha: the coefficients of the whole tree's estimate in u and in P.
+    """
+
+    start: Integers
+    stop: Integers
+    ended: Integers
+    count: Integers
+    before_count: Integers
+    estimate: Floats
+    variance: Floats
+    before: Floats
+    before_variance: Floats
+    covariance: Floats
+    alpha: Floats
+    before_alpha: Floats
+
+    def of(self, places: Integers) -> Nodes:
+        """Those at some places."""
+        return Nodes(**{each.name: getattr(self, each.name)[places] for each in fields(self)})
+
+    def joined(self, others: Nodes) -> Nodes:
+        """These, then others."""
+        return Nodes(
+            **{
+                each.name: np.concatenate([getattr(self, each.name), getattr(others, each.name)])
+                for each in fields(self)
+            }
+        )
+
+    def rows(self, rows: int) -> Holders:
+        """Each as the holder of itself, in so many rows."""
+        return Holders(nodes=self, index=np.arange(len(self.start)).reshape(rows, -1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Holders:
+    """The holders of the nodes of one level, (rows, n) each.
+
+    Args:
+        nodes: those that hold any.
+        index: (rows, n) which of them.
+    """
+
+    nodes: Nodes
+    index: Integers
+
+    def counts_between(self, start: Integers, stop: Integers) -> Integers:
+        """The final counts of the leaves of each node, inside its holder or all of it.
+
+        Args:
+            start, stop: of shapes that broadcast; each node begins where the one before it stops.
+        """
+        ends, start = self.ends(stop), np.broadcast_to(start, self.index.shape)
+        before = np.empty_like(ends)
+        before[:, 1:] = ends[:, :-1]
+        before[:, :1] = Holders(nodes=self.nodes, index=self.index[:, :1]).ends(start[:, :1])
+        counts: Integers = ends - np.where(start > self.start, before, 0)
+        return counts
+
+    def ends(self, leaf: Integers) -> Integers:
+        """Of the holder's rows, those left of a leaf, spread evenly."""
+        return spread_ends(self.count, self.stop - self.start, leaf - self.start)
+
+    def estimates_between(self, start: Integers, stop: Integers) -> Floats:
+        """The estimates likewise."""
+        spread: Floats = self.estimate * ((stop - start) / (self.stop - self.start))
+        return spread
+
+    @cached_property
+    def start(self) -> Integers:
+        """Its first leaf."""
+        return self.nodes.start[self.index]
+
+    @cached_property
+    def stop(self) -> Integers:
+        """Where its leaves stop."""
+        return self.nodes.stop[self.index]
+
+    @cached_property
+    def ended(self) -> Integers:
+        """As `Nodes.ended`."""
+        return self.nodes.ended[self.index]
+
+    @cached_property
+    def count(self) -> Integers:
+        """Its final integer."""
+        return self.nodes.count[self.index]
+
+    @cached_property
+    def before_count(self) -> Integers:
+        """That of all left of it."""
+        return self.nodes.before_count[self.index]
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """u."""
+        return self.nodes.estimate[self.index]
+
+    @cached_property
+    def variance(self) -> Floats:
+        """g."""
+        return self.nodes.variance[self.index]
+
+    @cached_property
+    def before(self) -> Floats:
+        """P."""
+        return self.nodes.before[self.index]
+
+    @cached_property
+    def before_variance(self) -> Floats:
+        """B."""
+        return self.nodes.before_variance[self.index]
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """C."""
+        return self.nodes.covariance[self.index]
+
+    @cached_property
+    def alpha(self) -> Floats:
+        """The coefficient of the whole tree's estimate in u."""
+        return self.nodes.alpha[self.index]
+
+    @cached_property
+    def before_alpha(self) -> Floats:
+        """Of the same in P."""
+        return self.nodes.before_alpha[self.index]
