@@ -1,6 +1,6 @@
 """Quantiles by the exponential mechanism beside those of trees: by how many rows ranks are off.
 
-    python benchmarks/quantiles.py [--releases 20] [--write docs/quantiles.md]
+    python benchmarks/quantiles.py [--releases 8] [--write docs/quantiles.md]
 
 prints two tables, or writes them between the marks of a page. The first has the mean distance of
 the wanted rank from the ranks of the cell that was told, at epsilon 1 in 4,096 cells: of the
@@ -151,7 +151,7 @@ def _figure(mean: float, error: float) -> str:
 def main() -> None:
     """Prints the tables, or writes them into a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--releases", type=int, default=20, help="of each entry")
+    parser.add_argument("--releases", type=int, default=8, help="of each entry")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page with the marks")
     options = parser.parse_args()
     start = time.process_time()

@@ -37,7 +37,8 @@ from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
 from dpcore.noise.source import NoiseSource
 from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dpcore.trees.chunks import SPINE, Chunk
+from dpcore.trees.chunks import Chunk
+from dpcore.trees.forest import SPINE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
