@@ -136,6 +136,9 @@ class OrderedWorkload(CdfWorkload[OrderedQuestion]):
             guessed_rows=self.guessed_rows,
         )
 
+    def condition(self, question: CdfQuestion) -> str | None:
+        return "of the estimates, not of the counts" if self.for_counts else None
+
     def predicted(self, question: OrderedQuestion) -> float:
         """What the plan is for; of estimates that are not efficient, the error of a CDF point."""
         if question.plan.is_efficient:

@@ -63,6 +63,9 @@ class CountsWorkload(Workload[CdfQuestion]):
         rows = assumed if self.whole.guessed_rows is None else self.whole.guessed_rows
         return rows >= _FEWEST_ROWS * assumed
 
+    def condition(self, question: CdfQuestion) -> str | None:
+        return self.whole.condition(question)
+
     def predicted(self, question: CdfQuestion) -> float:
         return self.settled(question).predicted(question)
 

@@ -132,7 +132,7 @@ class OrderedTree(KnownLeavesSection):
             and self.asked_consistency in (Consistency.TOP_DOWN, Consistency.SHRUNK)
             and self.domain.is_ordered
         )
-        if self.asked_consistency is Consistency.SHRUNK and not repaired:
+        if self.consistency == Consistency.SHRUNK.value and not repaired:
             raise RuleBroken("shrunk needs the estimation full", at=".consistency")
         only_rows = self.guess is not None and not self.guess.below
         if only_rows and not repaired:

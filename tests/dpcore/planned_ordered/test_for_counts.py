@@ -47,6 +47,7 @@ def test_under_rho_they_are_of_a_strategy(rows: int | None) -> None:
     assert "a strategy past trees" in str(workload.why(asked))
     assert ("500 rows" in str(workload.why(asked))) == (rows == 500)
     assert workload.predicted(asked) == workload.factorised.predicted(asked)
+    assert workload.condition(asked) == "of the estimates, not of the counts"
     assert workload.linear() is workload.whole
     keys = KeyList(column="place", keys=("north", "south"))
     assert workload.of_keys(keys).planned(RHO, TERMS).keys == keys

@@ -49,6 +49,7 @@ def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     said = workspace.run("plan", workspace.configure(configured(SPARSE))).out
     assert "off by a model (" in said and "a guess of 200 rows)" in said
+    assert "rows of the estimates, not of the counts" in said
     said = workspace.run("plan", workspace.configure(configured({"for": "counts"}))).out
     assert "no guess, so as for 9," in said or "no guess, so as for 10," in said
 
