@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,12 @@ from tests.deploy.manifests import DEPLOY
 
 PROJECT = DEPLOY.parent
 DAYS = 3
+# What `Days.check_nights` takes at most.
+NIGHTS_SECONDS = 300
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +41,7 @@ class Days:
 
     def day(self, back: int) -> date:
         """A day before today, in the time of UTC."""
-        return datetime.now(timezone.utc).date() - timedelta(days=back)
+        return _now().date() - timedelta(days=back)
 
     def write(self, back: int) -> None:
         """The rows of a day."""
@@ -48,7 +55,11 @@ class Days:
         pq.write_table(pa.table(columns), path)
 
     def configure(self, example: Path) -> Path:
-        """A configuration as it stands, but for the series' start."""
+        """A configuration as it stands, but for the series' start. At midnight yesterday becomes
+        another day, so what is configured shortly before waits until it is over."""
+        left = (datetime.combine(self.day(-1), time.min, timezone.utc) - _now()).total_seconds()
+        if left < NIGHTS_SECONDS:
+            sleep(left + 1)
         text, times = re.subn(
             r"(?m)^  start: \S+", f"  start: {self.day(DAYS)}", example.read_text()
         )
