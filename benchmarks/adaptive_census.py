@@ -10,6 +10,9 @@ person more or fewer is a neighbour (add_remove). Every release has a key and no
     adaptive          sparse nodes are not split; planned without a guess
     adaptive, guess   the same, planned with a guess of the rows that is right
     ... , estimates   the same, decided apart (for: estimates)
+    thresholds        counts between thresholds (mechanism: thresholds), planned for errors that
+                      forgive 0.99 of a count, with a delta of 10^-6 beside the same epsilon and a
+                      public bound of twice the people; not under rho, and not predicted in rows
 
 Printed are the root mean square errors over the nodes of each level and the releases, of counts and
 of estimates, and the mean absolute errors of counts; `chosen` is what `mechanism: planned` takes
@@ -31,13 +34,18 @@ from benchmarks.census import LEVELS, RHODE_ISLAND, Blocks, read_blocks
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive_hierarchy.planner import Planned, is_worth_it, plan_adaptive_hierarchy
 from dpcore.arrays import Floats, Integers
+from dpcore.hierarchy.relative_objective import RelativeObjective
+from dpcore.hierarchy.relative_planner import threshold_candidate
 from dpcore.irregular.forest import IrregularForest
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.irregular.planner import predicted_level_rmse, with_best_shares
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import NoiseSource
 from dpcore.privacy.budget import Budget, Measure
+from dpcore.privacy.group import GroupPrivacy
 from dpcore.privacy.unit import ADD_REMOVE_ROW
+from dpcore.thresholds.forest import ThresholdForest, TreeThresholds
+from dpcore.thresholds.plan import ThresholdPlan
 from dpcore.trees.exact_sums import level_sums
 from dpcore.trees.forest import Forest, LevelSolution
 
@@ -48,6 +56,8 @@ BUDGETS = (
     Budget(measure=Measure.RHO, amount=Fraction(1, 200)),
 )
 PARTS = (1.0, 0.1, 0.01, 0.001)
+DELTA = Fraction(1, 10**6)
+FORGIVING = RelativeObjective(metric="alpha_rmse", alpha=0.99)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +83,18 @@ def methods(plan: IrregularPlan, rows: float) -> Iterator[Method]:
                 forest=AdaptiveForest(found.plan),
                 predicted=found.level_errors,
             )
+    if plan.budget.measure is Measure.EPSILON:
+        yield by_thresholds(plan, rows)
+
+
+def by_thresholds(plan: IrregularPlan, rows: float) -> Method:
+    """Counts between thresholds, at the epsilon of a plan."""
+    unit = GroupPrivacy(epsilon=plan.budget.amount, delta=DELTA, unit=plan.unit)
+    found = threshold_candidate(plan.tree, unit, FORGIVING, root_bound=2 * int(rows))
+    assert found is not None and isinstance(found.plan, ThresholdPlan)
+    tree = TreeThresholds(tree=plan.tree, thresholds=found.plan, rows_at_most=2 * int(rows))
+    unknown = [float("nan")] * (plan.tree.height + 1)
+    return Method(name="thresholds", forest=ThresholdForest(tree), predicted=unknown)
 
 
 def _name(found: Planned, split: IrregularPlan, counts: bool, guess: float | None) -> str:

@@ -120,31 +120,31 @@ def one_down(
     if not parents.split.any():
         return Holders(nodes=above.nodes, index=index)
     split = to_children(tree, depth, parents.split)
-    a, total = children.a, tree.to_children(depth, parents.sum_a)
-    k = a / total
-    left_k, left_a = tree.left_sum(depth, k), tree.left_sum(depth, a)
+    total = tree.to_children(depth, parents.sum_a)
+    k = children.a / total
     estimate = children.z + k * tree.to_children(depth, above.estimate - parents.sum_z)
-    count = _split_counts(tree, depth, estimate, a, np.where(parents.split, above.count, 0))
-    lefts = tree.left_sum(depth, estimate), tree.left_sum(depth, count)
-    shape, node = split.shape, above.nodes.of(index[split])
-    a, total, k, left_k, left_a, left_estimate, left_count = (
-        np.broadcast_to(each, shape)[split] for each in (a, total, k, left_k, left_a, *lefts)
+    counts = np.where(parents.split, above.count, 0)
+    count = _split_counts(tree, depth, estimate, children.a, counts)
+    node, shape = above.nodes.of(index[split]), split.shape
+    lefts = tree.left_sum(depth, k), tree.left_sum(depth, children.a)
+    a, total, k, left_k, left_a = (
+        np.broadcast_to(each, shape)[split] for each in (children.a, total, k, *lefts)
     )
     reached = Nodes(
         start=np.broadcast_to(spans[0], shape)[split],
         stop=np.broadcast_to(spans[1], shape)[split],
         ended=ended[split],
         count=count[split],
-        before_count=node.before_count + left_count,
         estimate=estimate[split],
         variance=a - a * k + k**2 * node.variance,
-        before=node.before + left_estimate,
         before_variance=node.before_variance
         + left_k * (2.0 * node.covariance + left_k * node.variance)
         + left_a * (1.0 - left_a / total),
         covariance=k * (node.covariance + left_k * node.variance) - left_a * k,
         alpha=k * node.alpha,
         before_alpha=node.before_alpha + left_k * node.alpha,
+        before=node.before + tree.left_sum(depth, estimate)[split],
+        before_count=node.before_count + tree.left_sum(depth, count)[split],
     )
     index[split] = np.arange(len(k)) + len(above.nodes.start)
     return Holders(nodes=above.nodes.joined(reached), index=index)

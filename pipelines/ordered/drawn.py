@@ -190,8 +190,10 @@ def _drawn_rows(question: CdfQuestion, levels: Sequence[pa.Table]) -> pa.Table:
 
 def _widths(question: CdfQuestion, rows: pa.Table) -> Integers:
     """(n,) how many cells are below a node of each row's level."""
-    below = [question.tree.leaves_below(level) for level in range(question.tree.height + 1)]
-    return np.array(below)[rows["level"].to_numpy()]
+    tree = question.tree
+    below = np.array([tree.leaves_below(level) for level in range(tree.height + 1)], np.int64)
+    widths: Integers = below[rows["level"].to_numpy()]
+    return widths
 
 
 def _first_cells(question: CdfQuestion, rows: pa.Table) -> Integers:
