@@ -205,10 +205,12 @@ def _adaptively(spec: Mapping[str, Any]) -> str:
     if part:
         said.append(f"{100 * part:g} % of the budget above the last level is for these numbers")
     measured = [level["depth"] for level in spec["levels"][1:-1] if level[spec["measure"]] != "0"]
-    if len(measured) < len(spec["levels"]) - 2:
+    between = len(measured) < len(spec["levels"]) - 2
+    if between:
         said.append("of nodes that are measured only where they end an even part of the one above")
     if measured and spec["most"] < 2 ** measured[-1]:
-        said.append(f"of each measured level at most the {spec['most']:,} largest")
+        which = "measured level" if between else "level"
+        said.append(f"of each {which} at most the {spec['most']:,} largest")
     return "; ".join(said)
 
 
