@@ -14,6 +14,8 @@ from dpcore.exponential.plan import ExponentialPlan
 
 # Beyond, a tree is as near, and answers everything else besides.
 _MOST_QUANTILES = 9
+# Of more cells than a chunk has nothing was measured; who wants rounds names the mechanism.
+_MOST_CELLS = 2**17
 # A part is to have so many times the rows by which a choice may go astray.
 _TIMES = 5
 
@@ -33,7 +35,7 @@ def is_better(plan: ExponentialPlan, rows: Fraction) -> bool:
     >>> is_better(nine, Fraction(1000)), is_better(nine, Fraction(10_000))
     (False, True)
     """
-    if len(plan.quantiles) > _MOST_QUANTILES:
+    if len(plan.quantiles) > _MOST_QUANTILES or plan.cells > _MOST_CELLS:
         return False
     ends = (Fraction(0), *plan.quantiles, Fraction(1))
     # The narrowest part beside a quantile, at its own rate.
