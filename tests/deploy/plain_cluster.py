@@ -18,17 +18,11 @@ from pathlib import Path
 
 import yaml
 
+from deploy.cluster.processes import ENGINES, OPENED, PROJECT
 from tests.deploy.manifests import DEPLOY, manifest
 from tests.engines.servers import BRIEF
 from tests.ports import free_port
 
-PROJECT = DEPLOY.parent
-ENGINES = PROJECT / "build" / "engines"
-# What Spark needs to run at all, and Flink to tell why a task failed.
-OPENED = (
-    *("java.lang", "java.lang.invoke", "java.util", "java.nio", "sun.nio.ch", "java.net"),
-    *("java.util.concurrent", "sun.security.action", "java.io"),
-)
 START_SECONDS = 300
 
 
