@@ -6,7 +6,7 @@ is its own, and may change freely (a test keeps both).
 
 FACE = {
     "drawn": ("DrawnTree",),
-    "drawn_trees": ("DrawnTrees", "Listed", "listed_of"),
+    "told_errors": ("told_of_nodes", "told_of_points"),
     "forest": ("AdaptiveForest",),
     "plan": ("AdaptivePlan", "adaptive_plan_from_spec"),
     "planner": ("most_rows", "plan_adaptive"),

@@ -5,7 +5,7 @@ Source: `dpcore.adaptive.plan`, `dpcore.adaptive.forest`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,7 @@ import pyarrow as pa
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
 from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
+from dpcore.adaptive.told_errors import told_of_nodes
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_hierarchy.entry import adaptive_levels_of
 from dpcore.adaptive_hierarchy.planner import modelled_errors
@@ -29,7 +30,7 @@ from dpcore.irregular.node_weights import NodeWeights
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
-from dpcore.questions.tree_question import Intervals
+from dpcore.questions.tree_question import Intervals, ToldErrors
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import keys_from_spec
 from dpcore.trees.forest import LevelSolution
@@ -127,6 +128,11 @@ class AdaptiveHierarchyQuestion(UniverseQuestion):
             np.where(inside, 0.0, low),
             high,
         )
+
+    def told_errors(
+        self, keys: int, nodes: pa.Table, points: pa.Table | None
+    ) -> Iterator[ToldErrors]:
+        return told_of_nodes(self.plan, keys, nodes, self.intervals)[2]
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         assert isinstance(solved, DrawnLevel)

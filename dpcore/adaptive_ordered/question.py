@@ -7,7 +7,7 @@ of the node's two edges: no count there is below 0, so a prefix lies between tho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,6 +19,7 @@ import pyarrow as pa
 from dpcore.adaptive.forest import AdaptiveForest
 from dpcore.adaptive.plan import AdaptivePlan, adaptive_plan_from_spec
 from dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel, DrawnPrefixes
+from dpcore.adaptive.told_errors import told_of_nodes, told_of_points
 from dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dpcore.adaptive_ordered.entry import in_words, levels_of
 from dpcore.adaptive_ordered.intervals import (
@@ -33,7 +34,7 @@ from dpcore.ordered.question import CdfQuestion
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.unit import PrivacyUnit
 from dpcore.questions.entry import budget_entry, policies_of
-from dpcore.questions.tree_question import Intervals
+from dpcore.questions.tree_question import Intervals, ToldErrors
 from dpcore.rows.keys import keys_from_spec
 from dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
 from dpcore.trees.uniform import Tree
@@ -100,6 +101,14 @@ class AdaptiveQuestion(CdfQuestion):
     def prefix_intervals(self, prefixes: PrefixSolution, total: float | None) -> Intervals:
         assert isinstance(prefixes, DrawnPrefixes)
         return prefix_intervals(prefixes, self.widths, np.inf if total is None else total)
+
+    def told_errors(
+        self, keys: int, nodes: pa.Table, points: pa.Table | None
+    ) -> Iterator[ToldErrors]:
+        drawn, total, told = told_of_nodes(self.plan, keys, nodes, self.intervals)
+        yield from told
+        assert points is not None
+        yield told_of_points(drawn, points, lambda each: self.prefix_intervals(each, total))
 
     def difference_ends(self, prefixes: PrefixSolution, roots: RootSolutions) -> Ends:
         assert isinstance(prefixes, DrawnPrefixes) and isinstance(roots, AdaptiveRoots)

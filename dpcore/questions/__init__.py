@@ -39,6 +39,7 @@ FACE = {
     "slot_counts": ("MOST_SLOTS", "SlotCounter", "Slots"),
     "tables": (
         "CDF",
+        "ERROR_COLUMNS",
         "NODES",
         "NODES_SCHEMA",
         "QUANTILES",
@@ -47,6 +48,6 @@ FACE = {
         "spine_table",
         "tree_and_key",
     ),
-    "tree_question": ("Intervals", "TreeQuestion"),
+    "tree_question": ("Intervals", "ToldErrors", "TreeQuestion"),
     "workload": ("Noise", "Share", "Terms", "Way", "Workload"),
 }

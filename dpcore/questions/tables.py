@@ -121,3 +121,4 @@ def number_column(values: Floats) -> pa.Array:
 
 
 NODES, CDF, QUANTILES = "nodes", "cdf", "quantiles"
+ERROR_COLUMNS = ("std_error", "ci_low", "ci_high")

@@ -58,6 +58,8 @@ from dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, Root
 
 # Estimates, standard errors (NaN where they are not known), and the ends of intervals: (units, n).
 Intervals = tuple[Floats, Floats, Floats, Floats]
+# Of a kind of table: what it should tell, and the errors and ends that it does, -1 for null.
+ToldErrors = tuple[str, Intervals, Sequence[Floats | Integers]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +188,14 @@ class TreeQuestion(Question):
             np.inf if total is None else total,
             bottom=-np.inf if self.is_signed else 0.0,
         )
+
+    def told_errors(
+        self, keys: int, nodes: pa.Table, points: pa.Table | None
+    ) -> Iterator[ToldErrors]:
+        """Where errors depend on what came out: what the tables of so many keys should tell, from
+        all their rows of nodes and of the CDF. `ValueError`: no plan gives such rows.
+        """
+        raise TypeError("question: its errors follow from the specification")
 
     def node_columns(self, solved: LevelSolution) -> list[pa.Array]:
         """Of a solved level, the columns of `node_fields`, (units * n,) each."""

@@ -12,20 +12,14 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from dpcore.adaptive.drawn_trees import DrawnTrees, Listed, listed_of
-from dpcore.adaptive_hierarchy.question import AdaptiveHierarchyQuestion
-from dpcore.adaptive_ordered.question import AdaptiveQuestion
-from dpcore.arrays import Floats, Integers
 from dpcore.questions.place import Part
-from dpcore.questions.tables import CDF, NODES
-from dpcore.questions.tree_question import Intervals, TreeQuestion
+from dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
+from dpcore.questions.tree_question import ToldErrors, TreeQuestion
 from dpcore.trees.forest import SPINE
 from pipelines.proof.check import CheckFailed
 
 _TOLERANCE, _ROUNDING = 1e-6, 1e-9
-_COLUMNS = ("std_error", "ci_low", "ci_high")
 
-Drawn = AdaptiveQuestion | AdaptiveHierarchyQuestion
 ReadRows = Callable[[Part], pa.Table]
 
 
@@ -39,16 +33,17 @@ def check_drawn(question: TreeQuestion, read: ReadRows) -> None:
     Raises:
         CheckFailed: they are not.
     """
-    if not isinstance(question, AdaptiveQuestion | AdaptiveHierarchyQuestion):
-        raise CheckFailed(f"{question.name}: nothing is known of its errors")
     for keys, nodes, points in _groups(question, read):
         try:
-            _check_keys(question, keys, nodes, points)
+            for told in question.told_errors(keys, nodes, points):
+                _compare(question, told)
         except ValueError as error:
             raise CheckFailed(f"tree {question.name}: {error}") from None
 
 
-def _groups(question: Drawn, read: ReadRows) -> Iterator[tuple[int, pa.Table, pa.Table | None]]:
+def _groups(
+    question: TreeQuestion, read: ReadRows
+) -> Iterator[tuple[int, pa.Table, pa.Table | None]]:
     """Some keys at a time: how many, the rows of all their nodes, and the points of their CDF."""
     chunking = question.forest.chunking
     spine = [SPINE] if chunking.spine.height else []
@@ -64,38 +59,11 @@ def _groups(question: Drawn, read: ReadRows) -> Iterator[tuple[int, pa.Table, pa
         yield keys, together(NODES, [*spine, *numbers]), points
 
 
-def _check_keys(question: Drawn, keys: int, nodes: pa.Table, points: pa.Table | None) -> None:
-    height, listed = question.plan.tree.height, dict[str, list[Listed]]()
-    for column in ("ended", "estimate", *_COLUMNS):
-        listed[column] = listed_of(height, keys, nodes, column)
-    drawn = DrawnTrees.of_listed(question.plan, keys, listed["ended"])
-    levels = drawn.levels(listed["estimate"])
-    total = float(levels[0].estimate[0, 0]) if question.public_total else None
-    for level, solved in enumerate(levels):
-        at = listed["estimate"][level][0]
-        found = [listed[column][level][1] for column in _COLUMNS]
-        _compare(question, NODES, question.intervals(solved, total), found, at)
-    if points is None:
-        return
-    assert isinstance(question, AdaptiveQuestion)
-    estimate, *found = (
-        points[column].fill_null(-1.0).to_numpy().reshape(keys, -1)
-        for column in ("estimate", *_COLUMNS)
-    )
-    wanted = question.prefix_intervals(drawn.prefixes(estimate), total)
-    _compare(question, CDF, wanted, found, np.arange(estimate.shape[1]))
-
-
-def _compare(
-    question: Drawn,
-    kind: str,
-    wanted: Intervals,
-    found: Sequence[Floats | Integers],
-    at: Integers,
-) -> None:
-    exact = _ROUNDING * (1.0 + np.abs(wanted[0][:, at]))  # ends are differences of such numbers
-    for column, one, other in zip(_COLUMNS, wanted[1:], found, strict=True):
-        known = np.nan_to_num(one[:, at], nan=-1.0)
+def _compare(question: TreeQuestion, told: ToldErrors) -> None:
+    kind, wanted, found = told
+    exact = _ROUNDING * (1.0 + np.abs(wanted[0]))  # ends are differences of such numbers
+    for column, one, other in zip(ERROR_COLUMNS, wanted[1:], found, strict=True):
+        known = np.nan_to_num(one, nan=-1.0)
         relative = np.abs(known) if column == "std_error" else 1.0
         if not (np.abs(known - other) <= exact + _TOLERANCE * relative).all():
             raise CheckFailed(
