@@ -176,7 +176,7 @@ class _SubtreeNoise:
         from_below = math.sqrt(below) * _normal(stream, size).reshape(shape)
         if law is None:
             return from_below
-        weight = below / (law.variance + below)
+        weight = _weight(law, below)
         own = _draws(law, stream, size).reshape(shape)
         mixed: Floats = weight * own + (1 - weight) * from_below
         return mixed
@@ -186,7 +186,13 @@ def _combined(law: NoiseLaw | None, below: float) -> float:
     """The variance of the best estimate from a node's own noisy count and its children's sum."""
     if law is None:
         return below
-    return law.variance if math.isinf(below) else law.variance * below / (law.variance + below)
+    return law.variance if math.isinf(below) else law.variance * _weight(law, below)
+
+
+def _weight(law: NoiseLaw, below: float) -> float:
+    """Of a node's own noisy count in the best estimate; any where a budget leaves no noise."""
+    total = law.variance + below
+    return below / total if total else 1.0
 
 
 def _put_on_paths(children: _Children, value: Floats, path: Floats) -> None:
