@@ -36,7 +36,7 @@ from dpcore.exponential.intervals import chosen_ends, run_edges
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
 from dpcore.noise.source import NoiseSource
-from dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dpcore.rows.packing import pack_many, unpack_many
 from dpcore.trees.chunks import Chunk
 from dpcore.trees.forest import SPINE
 
@@ -58,15 +58,15 @@ class Asked:
     def to_bytes(self) -> bytes:
         """`asked_from` reads it back."""
         whole = [(place, *part[:4]) for place, part in self.parts.items()]
-        shares = np.array([part[4:] for part in self.parts.values()], np.float64)
+        shares = np.array([part[4:] for part in self.parts.values()], "<f8")
         return pack_many(
             [
-                pack(self.rows),
-                pack(np.array(whole, np.int64)),
+                _written(self.rows),
+                _written(np.array(whole, np.int64)),
                 shares.tobytes(),
-                pack(self.found.cells),
-                self.found.shares.tobytes(),
-                b"" if self.found.ends is None else pack(self.found.ends),
+                _written(self.found.cells),
+                self.found.shares.astype("<f8").tobytes(),
+                b"" if self.found.ends is None else _written(self.found.ends),
             ]
         )
 
@@ -75,17 +75,17 @@ def asked_from(data: bytes) -> Asked:
     """The inverse of `Asked.to_bytes`."""
     rows, whole, shares, cells, below, ends = unpack_many(data)
     parts = zip(
-        unpack(whole).reshape(-1, 5).tolist(),
-        np.frombuffer(shares, np.float64).reshape(-1, 2).tolist(),
+        _read(whole).reshape(-1, 5).tolist(),
+        np.frombuffer(shares, "<f8").reshape(-1, 2).tolist(),
         strict=True,
     )
     return Asked(
-        rows=unpack(rows),
+        rows=_read(rows),
         parts={place: Part(*numbers, *ends) for (place, *numbers), ends in parts},
         found=ChosenQuantiles(
-            unpack(cells),
-            np.frombuffer(below, np.float64).copy(),
-            unpack(ends).reshape(2, -1) if ends else None,
+            _read(cells),
+            np.frombuffer(below, "<f8").astype(np.float64),
+            _read(ends).reshape(2, -1) if ends else None,
         ),
     )
 
@@ -111,7 +111,7 @@ def answered(
     ends = before + np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     cells = Cells(chunk.start - chunk.key * plan.cells, ends)
     if not told.parts:
-        return pack(_ranks_at(_all_edges(plan, told), cells))
+        return _written(_ranks_at(_all_edges(plan, told), cells))
     ranks = ranks_by_place(plan)
     found = [
         found_among(
@@ -149,7 +149,7 @@ def next_asked(
     told, ranks = asked_from(asked), ranks_by_place(plan)
     own = own.of_counts(_numbers(asked, *answers))
     if not told.parts:
-        ranks = np.sum([unpack(each) for each in answers], axis=0)
+        ranks = np.sum([_read(each) for each in answers], axis=0)
         return _with_ends(plan, tree, key, told, ranks, own).to_bytes()
     columns = zip(*(map(_unpacked, unpack_many(each)) for each in answers), strict=True)
     parts: dict[int, Part] = {}
@@ -210,6 +210,16 @@ def _unpacked(data: bytes) -> Found:
         return NOTHING
     mass, cell, cut, numerator, denominator = map(int, data.split())
     return Found(mass, cell, cut, Fraction(numerator, denominator))
+
+
+def _written(numbers: Integers) -> bytes:
+    """Whole numbers, uncompressed: draws depend on messages, and a compressor may change."""
+    return np.ascontiguousarray(numbers, "<i8").tobytes()
+
+
+def _read(data: bytes) -> Integers:
+    """The inverse of `_written`."""
+    return np.frombuffer(data, "<i8").astype(np.int64)
 
 
 def _numbers(*messages: bytes) -> Integers:

@@ -24,6 +24,7 @@ from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from tests.transforms.test_parted_release import parted, questions
+from tests.transforms.test_rounds import chosen
 from transforms.readers.read import ReadBatches
 from transforms.release import ReleaseTrees
 
@@ -120,6 +121,14 @@ def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None
         ("many keys", {"number": list(range(2000))}),
     ):
         assert first == counted(plan, pa.table(columns | values), name)
+
+
+def test_quantiles_in_rounds(counted) -> None:
+    """Wherever rows are, also of which key: every chunk is asked, and answers."""
+    plan = release_plan_of(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))
+    first = counted(plan, pa.table({"value": [0.1, 0.2, 0.15], "carrier": ["UA"] * 3}), "first")
+    other = pa.table({"value": [0.1, 0.2, 9.9], "carrier": ["UA", "UA", "AA"]})
+    assert first == counted(plan, other, "other")
 
 
 @pytest.mark.parametrize("buffered", [2**23, 700])
