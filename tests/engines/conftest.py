@@ -58,6 +58,12 @@ CONFIGURATION: dict[str, Any] = {
             "quantiles": [0.25, 0.5],
         },
         {
+            "name": "median",  # chunks are asked in rounds
+            "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 140_000},
+            "mechanism": "exponential",
+            "quantiles": [0.5],
+        },
+        {
             "name": "numbers",
             "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
             "objective": "cdf",
