@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-import os
+import fcntl
+import tempfile
 from dataclasses import fields
 from itertools import cycle
+from pathlib import Path
+from typing import IO
 
 from deploy.cluster.processes import Ports, is_free
 
 # Below those of outgoing connections, beside those of `make start`. Every process that runs tests
 # has its own, and gives none twice, since a server listens only some time after it was given one.
-_WIDTH = 1000
-_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
-_FIRST = 20_000 + _PROCESS * _WIDTH
-_MINE = cycle(_FIRST + (os.getpid() + place) % _WIDTH for place in range(_WIDTH))
+_FIRST, _WIDTH, _BLOCKS = 20_000, 500, 20
+
+
+def _block() -> tuple[int, IO[bytes]]:
+    """A block of ports that no other process of this machine has, and what keeps it while this one
+    lives."""
+    for number in range(_BLOCKS):
+        try:
+            held = (Path(tempfile.gettempdir()) / f"dptrees-test-ports-{number}").open("wb")
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another process has it, or another user
+            continue
+        return number, held
+    raise RuntimeError(f"{_BLOCKS} processes hold ports for tests already")
+
+
+_NUMBER, _HELD = _block()
+_MINE = cycle(range(_FIRST + _NUMBER * _WIDTH, _FIRST + (_NUMBER + 1) * _WIDTH))
 
 
 def free_port() -> int:

@@ -102,11 +102,11 @@ class ExponentialPlan:
             raise Refusal("intervals", "are for quantiles of at most six decimals")
         if list(self.quantiles) != sorted(set(self.quantiles)):
             raise Refusal("quantiles", "they must rise")
-        rates = [*self.rates.values()]
-        if self.interval_share:
-            rates += map(self.interval_rate, range(len(self.quantiles)))
-        if min(rates) < _LEAST_RATE:
+        if min(self.rates.values()) < _LEAST_RATE:
             raise Refusal("quantiles", "the budget is too small for the exponential mechanism")
+        of_intervals = map(self.interval_rate, range(len(self.quantiles)))
+        if self.interval_share and min(of_intervals) < _LEAST_RATE:
+            raise Refusal("intervals", "their share of the budget is too small")
 
     @cached_property
     def tree(self) -> Tree:

@@ -47,7 +47,7 @@ WORDS = (
 INTERVAL_WORDS = (
     "Each interval is a pair of ends around the value, drawn like the quantiles, of a share of the "
     "budget: with the stated confidence each it holds the quantile of the rows. Its ends reach for "
-    "the ranks that lie so many rows below and above the wanted one."
+    "the ranks that lie a stated number of rows below and above the wanted one."
 )
 
 

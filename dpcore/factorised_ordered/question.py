@@ -50,7 +50,7 @@ class FactorisedQuestion(CdfQuestion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.consistency is Consistency.L1:
+        if self.consistency not in (Consistency.L2, Consistency.TOP_DOWN):
             raise ValueError("consistency: of a strategy l2 or top_down")
 
     @cached_property
@@ -99,12 +99,19 @@ class FactorisedQuestion(CdfQuestion):
                 "largest_weight": plan.strategy.largest,
                 "column_norm_squared": plan.strategy.column_norm,
                 "column_distance_squared": plan.strategy.column_distance,
-                "consistency": self.consistency.value,
                 "noise": scale_of(plan.law),
                 "policies": policies_of(self),
                 "interval_widths": self.widths.spec(),
             }
+            | self._repaired
         )
+
+    @property
+    def _repaired(self) -> dict[str, object]:
+        """How counts are made: of releases that are top down it was not told."""
+        if self.consistency is Consistency.TOP_DOWN:
+            return {}
+        return {"consistency": self.consistency.value}
 
     @property
     def strategy_in_words(self) -> str:
@@ -132,8 +139,7 @@ class FactorisedQuestion(CdfQuestion):
             "confidence": self.confidence,
             "weight": str(self.weight),
             "chunk_leaves": self.chunk_leaves,
-            "consistency": self.consistency.value,
-        }
+        } | self._repaired
 
 
 def factorised_question_from_spec(

@@ -81,8 +81,8 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         if not self.was_open:
             return None
         return (
-            "whole levels, whatever a guess says: answers of other mechanisms do not add up over "
-            "the periods of a series"
+            "whole levels in any case: answers of other mechanisms do not add up over the periods "
+            "of a series"
         )
 
     @property

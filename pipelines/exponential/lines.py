@@ -78,13 +78,11 @@ def _interval_lines(question: ExponentialQuestion, confidence: str) -> Iterator[
     measure, amount = question.plan.budget.measure.value, question.plan.interval_amount
     yield (
         f"  intervals: {100 * float(question.plan.interval_share):g} % of the budget, {measure} "
-        f"{float(amount):.4f} each; with {confidence} they"
+        f"{float(amount):.4g} each; with {confidence} they"
     )
-    reached = [
-        f"{rows:,} rows beside {100 * quantile:g} %"
-        for quantile, rows in zip(question.quantiles, question.interval_reach, strict=True)
-    ]
-    yield f"  hold the quantile; their ends aim {', '.join(reached)}"
+    yield "  hold the quantile; their ends aim so many rows beside it:"
+    for quantile, rows in zip(question.quantiles, question.interval_reach, strict=True):
+        yield f"  {100 * quantile:>6g} %  {rows:,}"
 
 
 def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:

@@ -32,14 +32,16 @@ def exponential_tree(
     wanted = question.quantiles[: MAX_QUANTILES // room.trees]
     keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    texts = [_text(row) for row in mine.to_pylist()]
+    told = mine.to_pylist()
+    texts = [_text(row) for row in told]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
     said: dict[str, object] = {
         "name": clip(question.name),
         "about": _about(question),
         "confidence": percent(question.confidence),
-        "titles": ["Quantile", "Rank off by at most", "Chosen among", "Law"],
+        "titles": ["Quantile", "Rank off by at most", "Chosen among", "Law"]
+        + ([] if question.interval_reach is None else ["Interval reaches, rows"]),
         "choices": _choices(question, len(wanted)),
         "values": _values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
@@ -50,7 +52,7 @@ def exponential_tree(
         said=said,
         data={"kind": question.kind},
         template="exponential/page.html.j2",
-        headline=_headline(question, of_key),
+        headline=_headline(question, told[: len(wanted)]),
         notes=(_RANK,),
     )
 
@@ -70,8 +72,9 @@ def _values(
 
 
 def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
-    choices, rows = choices_of(question.plan), []
-    for place, margin in list(zip(question.order, question.rank_margins, strict=True))[:shown]:
+    choices, reach, rows = choices_of(question.plan), question.interval_reach, []
+    told = zip(question.order, question.rank_margins, reach or question.order, strict=True)
+    for place, margin, rows_beside in list(told)[:shown]:
         choice = choices[place]
         rows.append(
             [
@@ -79,20 +82,21 @@ def _choices(question: ExponentialQuestion, shown: int) -> list[list[str]]:
                 rank_margin(*margin),
                 str(choice["among"]),
                 str(choice["law"]),
+                *([] if reach is None else [f"{rows_beside:,}"]),
             ]
         )
     return rows
 
 
-def _headline(question: ExponentialQuestion, of_key: list[list[str]]) -> Headline | None:
+def _headline(question: ExponentialQuestion, shown: list[dict[str, Any]]) -> Headline | None:
     """The median, or else the first quantile; of keys none, nor of a median that is cut off."""
     place = question.quantiles.index(0.5) if 0.5 in question.quantiles else 0
-    if question.keys is not None or place >= len(of_key[0]):
+    if question.keys is not None or place >= len(shown):
         return None
     column = clip(question.domain.column)
     name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
-    figure, *_ = of_key[0][place].split(" [")
-    return Headline(figure=figure, label=f"{name} of {column}")
+    figure, _ = _value_and_span(shown[place])
+    return Headline(figure=clip(figure), label=f"{name} of {column}")
 
 
 def _about(question: ExponentialQuestion) -> str:
@@ -104,9 +108,13 @@ def _about(question: ExponentialQuestion) -> str:
     return f"{text}."
 
 
-def _text(row: Mapping[str, Any]) -> str:
-    """A value, with its interval where it has one."""
+def _value_and_span(row: Mapping[str, Any]) -> tuple[str, str]:
     ending = "_text" if row["value"] is None else ""
     names = ("value", "ci_low", "ci_high")
-    value, span = column_value(*(row[f"{name}{ending}"] for name in names))
+    return column_value(*(row[f"{name}{ending}"] for name in names))
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """A value, with its interval where it has one."""
+    value, span = _value_and_span(row)
     return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

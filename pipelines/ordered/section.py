@@ -133,12 +133,16 @@ class OrderedTree(KnownLeavesSection):
             and self.domain.is_ordered
         )
         if self.consistency == Consistency.SHRUNK.value and not repaired:
-            raise RuleBroken("shrunk needs the estimation full", at=".consistency")
+            raise RuleBroken(
+                "shrunk goes with cells in order and estimation full, and not with the mechanism "
+                "independent",
+                at=".consistency",
+            )
         only_rows = self.guess is not None and not self.guess.below
         if only_rows and not repaired:
             raise RuleBroken(
-                "rows alone tell of counts that are made from efficient estimates, top down, of "
-                "cells in order",
+                "rows alone tell of counts that are made from efficient estimates of cells in "
+                "order, top_down or shrunk",
                 at=".guess",
             )
         if self.read_as is not None and not (repaired and self.plans_freely):

@@ -74,10 +74,10 @@ def amount(value: object) -> Fraction:
 
 
 def share(value: object) -> Fraction:
-    """A part of the budget."""
+    """A part of the budget: a number above 0 and below 1."""
     found = amount(value)
     if found >= 1:
-        raise RuleBroken(f"{shown(value)} must be below 1: the trees need the rest of the budget")
+        raise RuleBroken(f"{shown(value)} must be below 1: the rest of the budget is needed too")
     return found
 
 

@@ -148,7 +148,7 @@ def test_what_is_refused() -> None:
     for changed, sentence in (
         ({"interval_share": Fraction(1)}, "at least 0 and below 1"),
         ({"quantiles": (Fraction("0.1234567"),)}, "at most six decimals"),
-        ({"interval_share": Fraction(1, 10**5)}, "budget is too small"),
+        ({"interval_share": Fraction(1, 10**5)}, "share of the budget is too small"),
     ):
         with pytest.raises(Refusal, match=sentence):
             replace(plan, **changed)

@@ -131,6 +131,10 @@ def test_retries_draw_the_same_and_other_answers_others() -> None:
     first, again = (in_chunks(counts, plan, 3) for _ in range(2))
     assert first.cells.tolist() == again.cells.tolist()
     assert first.shares.tolist() == again.shares.tolist()
+    # The law of these is that of no rows, but for an exp(-2^-10); the streams are others.
+    small = replace(plan, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**10)))
+    others = [in_chunks((0,) * 8 + (rows,), small, 3).cells.tolist() for rows in range(8)]
+    assert len({tuple(each) for each in others}) > 4
 
 
 def test_a_chunk_chooses_among_its_own_cells() -> None:

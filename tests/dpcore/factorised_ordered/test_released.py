@@ -93,6 +93,8 @@ def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -
     assert entry.pop("consistency") == "l2"
     before = plan_from_spec(spec).questions[0]
     assert isinstance(before, FactorisedQuestion) and before.consistency is Consistency.TOP_DOWN
+    assert json.loads(json.dumps(before.spec())) == entry  # what it is verified by
+    assert "consistency" not in before.entry()
     now, old = (released(each, some_counts() // 30).tree("age") for each in (question, before))
     answers = [[tree.node(2, cell) for cell in range(CELLS)] for tree in (now, old)]
     assert [each.estimate for each in answers[0]] == [each.estimate for each in answers[1]]

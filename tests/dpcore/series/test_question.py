@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.hierarchy.question import SMALLEST_FIRST
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -26,7 +27,7 @@ from dpcore.series.linear import check_linear
 from dpcore.series.temporal import Span, TemporalTree
 from dpcore.trees.forest import SPINE
 from dpcore.trees.uniform import Tree
-from dpcore.uniform.plan import Estimator, TreePlan
+from dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.series_runs import EXACT, KEY, Runs, level_sums, series_plan
 from tests.dpcore.threshold_questions import threshold_question
@@ -293,13 +294,38 @@ def test_windows_are_least_squares_over_time_and_tree_at_once(
             assert row["std_error"] ** 2 == pytest.approx(flat @ covariance @ flat, rel=1e-9)
 
 
-@by_kind
-def test_counts_of_windows_are_consistent_and_not_negative(kind: str) -> None:
+def noisy(base: TreeQuestion) -> TreeQuestion:
+    """With a budget that leaves counts to repair."""
     budget = Budget(measure=Measure.RHO, amount=Fraction(1, 50))
-    base = KINDS[kind]
     factor = budget.amount / EXACT.amount
     amounts = tuple(each * factor for each in base.plan.level_amounts)  # type: ignore[attr-defined]
-    tree = replace(base, plan=replace(base.plan, budget=budget, level_amounts=amounts))  # type: ignore[type-var]
+    return replace(base, plan=replace(base.plan, budget=budget, level_amounts=amounts))  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("kind", "consistency"),
+    [
+        ("ordered, one chunk", Consistency.SHRUNK),
+        ("ordered, chunks", Consistency.SHRUNK),
+        ("hierarchy", SMALLEST_FIRST),
+    ],
+)
+def test_counts_of_one_period_are_repaired_as_its_release(kind: str, consistency: object) -> None:
+    tree = noisy(KINDS[kind])
+    counts = []
+    for question in (tree, replace(tree, consistency=consistency)):  # type: ignore[call-arg]
+        runs = Runs.of(question, TemporalTree(periods=2)).run()
+        window, day = window_nodes(runs, 1, 1), released_nodes(runs, Span(0, 1, 1))
+        assert {at: row["count"] for at, row in window.items()} == {
+            at: row["count"] for at, row in day.items()
+        }
+        counts.append([row["count"] for row in day.values()])
+    assert counts[0] != counts[1]
+
+
+@by_kind
+def test_counts_of_windows_are_consistent_and_not_negative(kind: str) -> None:
+    tree = noisy(KINDS[kind])
     runs = Runs.of(tree, BINARY).run()
     found = window_nodes(runs, 2, 6)
     shape = tree.plan.tree

@@ -103,7 +103,7 @@ def test_intervals_from_plan_to_questions(by: str, capsys: pytest.CaptureFixture
     configuration = write(tree=f"quantiles: [0.5, 0.25]\n    intervals: {{share: 0.3}}{by}")
     assert main(["keygen", "release.key"]) == main(["plan", configuration]) == 0
     said = capsys.readouterr().out
-    assert "intervals: 30 % of the budget, epsilon 0.7500 each; with 95 % they" in said
+    assert "intervals: 30 % of the budget, epsilon 0.75 each; with 95 % they" in said
     assert main(["release", configuration]) == 0
     assert "intervals hold with 95 %" in capsys.readouterr().out
     key = ["--key", "m"] if by else []
@@ -119,6 +119,7 @@ def test_intervals_from_plan_to_questions(by: str, capsys: pytest.CaptureFixture
     assert main(["verify", "out", "--key", "release.key", "--data", configuration]) == 0
     page = Path("out", "report.html").read_text()
     assert "it holds the quantile of the rows" in page and "Rank off by at most" in page
+    assert "Interval reaches, rows" in page
 
 
 def test_the_quantiles_of_more_cells_than_a_chunk_holds(

@@ -81,7 +81,7 @@ def test_shrunk_counts_are_of_efficient_estimates(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     tree = {"consistency": "shrunk", "mechanism": "tree", "estimation": "below"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
-    assert outcome.code == 2 and ".consistency: shrunk needs the estimation full" in outcome.err
+    assert outcome.code == 2 and ".consistency: shrunk goes with cells in order" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -384,7 +384,7 @@ def test_a_guess_chooses_nothing_in_a_series_and_the_plan_says_so(workspace: Wor
 
         return made.run("plan", made.configure(change)).out
 
-    told = "  whole levels, whatever a guess says: answers of other mechanisms do not add up over"
+    told = "  whole levels in any case: answers of other mechanisms do not add up over"
     guessed = planned(guess={"rows": 100})
     assert guessed.count(told) == 1
     assert told not in planned()
