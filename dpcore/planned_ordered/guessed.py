@@ -12,8 +12,8 @@ from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.better import is_better
 from dpcore.exponential.question import ExponentialQuestion
 from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.factorised_ordered.question import FactorisedQuestion
 from dpcore.ordered.question import CdfQuestion, OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
 from dpcore.questions.workload import Share, Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.rows.keys import Keys
@@ -25,24 +25,26 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
     quantiles by the exponential mechanism, else an adaptive tree, else whole levels.
 
     Args:
-        whole: as it is asked of whole levels.
+        whole: as it is asked of whole levels; of quantiles, which are read off counts, for these.
         guessed_rows: of a tree, of each key.
-        adaptive: as it is asked of an adaptive tree, with the guess.
+        adaptive: as it is asked of an adaptive tree, with the guess; None of quantiles: counts of
+            whole levels that are planned for them are at least as close.
         exponential: as quantiles alone are asked for; None where more is read.
     """
 
-    whole: OrderedWorkload
+    whole: Workload[Any]
     guessed_rows: Fraction
-    adaptive: AdaptiveWorkload
+    adaptive: AdaptiveWorkload | None = None
     exponential: ExponentialWorkload | None = None
 
     def planned(self, share: Share, terms: Terms) -> CdfQuestion | ExponentialQuestion:
         quantiles = self._quantiles(share, terms)
         if quantiles is not None:
             return quantiles
-        if self.adaptive.is_better(share, terms):
+        if self.adaptive is not None and self.adaptive.is_better(share, terms):
             return self.adaptive.planned(share, terms)
-        return self.whole.planned(share, terms)
+        whole: CdfQuestion = self.whole.planned(share, terms)
+        return whole
 
     def _quantiles(self, share: Share, terms: Terms) -> ExponentialQuestion | None:
         """Those of the exponential mechanism, where it can choose them and they are nearer."""
@@ -65,20 +67,22 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
         return replace(
             self,
             keys=keys,
-            whole=replace(self.whole, keys=keys),
-            adaptive=replace(self.adaptive, keys=keys),
+            whole=self.whole.of_keys(keys),
+            adaptive=None if self.adaptive is None else replace(self.adaptive, keys=keys),
             exponential=None if self.exponential is None else replace(self.exponential, keys=keys),
         )
 
     def settled(self, question: CdfQuestion | ExponentialQuestion) -> Workload[Any]:
-        if isinstance(question, OrderedQuestion):
-            return self.whole
-        found = self.adaptive if isinstance(question, AdaptiveQuestion) else self.exponential
-        assert found is not None
-        return found
+        if isinstance(question, ExponentialQuestion):
+            assert self.exponential is not None
+            return self.exponential
+        if isinstance(question, AdaptiveQuestion):
+            assert self.adaptive is not None
+            return self.adaptive
+        return self.whole.settled(question)
 
     def linear(self) -> Workload[Any]:
-        return self.whole
+        return self.whole.linear()
 
     def why(self, question: CdfQuestion | ExponentialQuestion) -> str:
         return f"chosen for the guess of {float(self.guessed_rows):,.0f} rows: " + self._reason(
@@ -93,6 +97,11 @@ class GuessedWorkload(Workload[CdfQuestion | ExponentialQuestion]):
             )
         if isinstance(question, AdaptiveQuestion):
             return "an adaptive tree, as its estimates are expected to be closer than whole levels'"
+        if self.adaptive is None:
+            named = "whole levels planned for counts"
+            if isinstance(question, FactorisedQuestion):
+                named = "a strategy past trees (mechanism factorised)"
+            return f"{named}, as quantiles are read off counts"
         assert isinstance(question, OrderedQuestion)
         most = float(f"{rows_of_adaptive(question.plan.setting, counts=False):.2g}")
         return f"whole levels, as an adaptive tree is expected to be closer up to {most:,.0f} rows"

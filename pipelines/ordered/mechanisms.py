@@ -7,11 +7,11 @@ A new mechanism is a room of dpcore with a workload, an entry here, and its own 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.workload import ExponentialWorkload
@@ -137,7 +137,16 @@ def planned(asked: OrderedAsked) -> Workload[Any]:
         return _guessed(asked, whole, asked.guessed_rows)
     if asked.read_as is None or (asked.noise is Noise.LAPLACE and not for_counts):
         return whole
-    either = CountsWorkload if for_counts else EstimatesWorkload
+    if for_counts:
+        return _or_past_trees(CountsWorkload, asked, whole)
+    return _or_past_trees(EstimatesWorkload, asked, whole)
+
+
+Either = TypeVar("Either", CountsWorkload, EstimatesWorkload)
+
+
+def _or_past_trees(either: type[Either], asked: OrderedAsked, whole: OrderedWorkload) -> Either:
+    """Whole levels, or a strategy past trees."""
     return either(
         name=asked.name,
         keys=asked.keys,
@@ -149,17 +158,19 @@ def planned(asked: OrderedAsked) -> Workload[Any]:
 
 
 def _guessed(asked: OrderedAsked, whole: OrderedWorkload, rows: Fraction) -> GuessedWorkload:
-    """What a guess chooses among."""
-    few = asked.objective.kind == "quantiles" and asked.read_as is None
+    """What a guess chooses among. Quantiles are read off counts, and so are judged by them."""
+    by_counts = asked.objective.kind == "quantiles" and asked.read_as is None
+    counts = uniform_levels("planned", replace(asked, read_as=ReadAs.COUNTS))
+    few = by_counts and asked.noise is Noise.BEST
     return GuessedWorkload(
         name=asked.name,
         keys=asked.keys,
         weight=asked.weight,
         noise=asked.noise,
-        whole=whole,
+        whole=_or_past_trees(CountsWorkload, asked, counts) if by_counts else whole,
         guessed_rows=rows,
-        adaptive=adaptive(asked),
-        exponential=exponential_quantiles(asked) if few and asked.noise is Noise.BEST else None,
+        adaptive=None if by_counts else adaptive(asked),
+        exponential=exponential_quantiles(asked) if few else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -47,6 +48,16 @@ def test_few_rows_make_it_adaptive() -> None:
     assert "whole levels, as an adaptive tree is expected to be closer up to" in many.why(other)
     assert few.predicted(asked) > many.predicted(other) > 0
     assert few.error_unit is None and few.linear() is few.whole
+
+
+def test_other_quantiles_are_those_of_a_tree_for_counts() -> None:
+    """Off which they are read: no adaptive tree, whatever the guess."""
+    nine = tuple(decile / 10 for decile in range(1, 10))
+    workload = replace(guessed(1_000, quantiles=nine), adaptive=None)
+    asked = workload.planned(SHARE, TERMS)
+    assert isinstance(asked, OrderedQuestion)
+    assert workload.why(asked).endswith("planned for counts, as quantiles are read off counts")
+    assert workload.settled(asked) is workload.whole
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:

@@ -17,6 +17,7 @@ DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clam
 EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
 RHO = {"rho": 0.1, "neighbors": "add_remove"}
 MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000}}
+NINE = {"quantiles": [decile / 10 for decile in range(1, 10)]}
 
 
 def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
@@ -35,6 +36,8 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
         ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
+        (MEDIAN | NINE, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
+        (MEDIAN | NINE, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
         ({"for": "estimates"}, RHO, "a strategy past trees"),
         ({"for": "estimates"}, EPSILON, None),
         ({}, RHO, None),
