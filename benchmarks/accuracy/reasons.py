@@ -6,6 +6,8 @@ from __future__ import annotations
 _REASONS: dict[tuple[str, str], str] = {
     ("nodes, ", "AHP"): "AHP measures one mean of all leaves that look alike, wherever they lie; "
     "a hierarchy joins neighbours alone",
+    ("3 quantiles, ", "OpenDP, quantiles"): "the first quartile of hours lies three rows from the "
+    "next value: where it is missed, it is by so few rows",
     ("nodes, ", "Uniform"): "so few rows that every count is best guessed from their total",
 }
 

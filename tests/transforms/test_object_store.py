@@ -372,14 +372,16 @@ def test_of_two_jobs_at_once_the_one_whose_record_is_lost_publishes_nothing(
 ) -> None:
     """Both saw no record and wrote their own, as no store that Beam knows can forbid."""
 
+    output = f"{BUCKET}/two"  # no job of another test has ever heard of it
+
     def other_job(operation: str, path: str) -> None:
         if operation == "create" and path.endswith(".parquet"):
-            store[f"{OUTPUT}/record.json"] = b'{"record": "00"}'
+            store[f"{output}/record.json"] = b'{"record": "00"}'
 
     MemoryStore.failure.append(other_job)
     with pytest.raises(Exception, match="made from other data, with another key"):
-        run(make_plan(release="of its own"), data, OUTPUT)
-    assert f"{OUTPUT}/manifest.json" not in store
+        run(make_plan(release="of its own"), data, output)
+    assert f"{output}/manifest.json" not in store
 
 
 def test_a_page_is_written_as_one(store, monkeypatch) -> None:
