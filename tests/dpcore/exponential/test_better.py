@@ -15,9 +15,11 @@ from dpcore.privacy.unit import ADD_REMOVE_ROW
     [
         (1, 1000, True),
         (1, 10, False),
-        (3, 1000, True),
-        (9, 1000, False),
-        (9, 10_000, True),
+        (3, 100, True),
+        (3, 50, False),
+        (7, 1000, True),
+        (7, 100, False),
+        (9, 10_000, False),
         (99, 10**6, False),
     ],
 )
