@@ -10,7 +10,7 @@ _REASONS: dict[tuple[str, str], str] = {
     "next value: where it is missed, it is by so few rows",
     ("9", "DAWA"): "DAWA joins cells that look alike where rows are few, as do adaptive trees for "
     "counts, which the planner does not take for quantiles",
-    ("9 quantiles, ", "GreedyH"): "all are off by less than a tenth of a row",
+    ("9 quantiles, ", "GreedyH"): "all are off by less than a row",
     ("nodes, ", "Uniform"): "so few rows that every count is best guessed from their total",
 }
 
