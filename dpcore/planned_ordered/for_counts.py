@@ -3,19 +3,15 @@ trees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from dpcore.factorised.planner import MOST_LEAVES, MOST_OPTIMAL
 from dpcore.factorised_ordered.question import FactorisedQuestion
-from dpcore.factorised_ordered.workload import FactorisedWorkload
-from dpcore.ordered.question import CdfQuestion, OrderedQuestion
-from dpcore.ordered.workload import OrderedWorkload
-from dpcore.privacy.budget import Measure
-from dpcore.questions.workload import Noise, Share, Terms, Workload
+from dpcore.ordered.question import CdfQuestion
+from dpcore.planned_ordered.past_trees import PastTreesWorkload, is_by_rho
+from dpcore.questions.workload import Noise, Share, Terms
 from dpcore.repair.error import assumed_rows
-from dpcore.rows.keys import Keys
 
 # From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
 # standard deviations of the noise), the counts of a strategy were closer in all that was measured.
@@ -26,25 +22,14 @@ _SOON_OPTIMAL = 2**10
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountsWorkload(Workload[CdfQuestion]):
+class CountsWorkload(PastTreesWorkload):
     """The counts of an ordered domain: under a rho that is stated without a delta, and of more than
     few rows, by a strategy past trees; else of whole levels that are planned for counts.
 
     Source: of the limit, `benchmarks/factorised.py --counts`, and the same on 64 to 1,024 cells
     (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times as much as
     those of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by up to 1.07.
-
-    Args:
-        whole: as it is asked of whole levels, for counts.
-        factorised: as it is asked of a strategy.
     """
-
-    whole: OrderedWorkload
-    factorised: FactorisedWorkload
-
-    @property
-    def error_unit(self) -> str:
-        return self.whole.error_unit
 
     def planned(self, share: Share, terms: Terms) -> CdfQuestion:
         if self._is_past_trees(share, terms):
@@ -56,8 +41,7 @@ class CountsWorkload(Workload[CdfQuestion]):
         soon = cells <= _SOON_OPTIMAL or cells > MOST_OPTIMAL
         if not (_FEWEST_CELLS <= cells <= MOST_LEAVES and soon):
             return False
-        by_rho = share.budget.measure is Measure.RHO and not terms.has_delta
-        if not by_rho or self.noise is Noise.LAPLACE:
+        if not is_by_rho(share, terms) or self.noise is Noise.LAPLACE:
             return False
         assumed = assumed_rows(self.whole.setting(share, terms))
         rows = assumed if self.whole.guessed_rows is None else self.whole.guessed_rows
@@ -65,19 +49,6 @@ class CountsWorkload(Workload[CdfQuestion]):
 
     def condition(self, question: CdfQuestion) -> str | None:
         return self.whole.condition(question)
-
-    def predicted(self, question: CdfQuestion) -> float:
-        return self.settled(question).predicted(question)
-
-    def of_keys(self, keys: Keys) -> CountsWorkload:
-        whole, factorised = replace(self.whole, keys=keys), replace(self.factorised, keys=keys)
-        return replace(self, keys=keys, whole=whole, factorised=factorised)
-
-    def settled(self, question: CdfQuestion) -> Workload[Any]:
-        return self.whole if isinstance(question, OrderedQuestion) else self.factorised
-
-    def linear(self) -> Workload[Any]:
-        return self.whole
 
     def why(self, question: CdfQuestion) -> str | None:
         rows = self.whole.guessed_rows

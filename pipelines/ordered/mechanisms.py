@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from dpcore.adaptive_ordered.workload import AdaptiveWorkload
 from dpcore.exponential.workload import ExponentialWorkload
@@ -137,16 +137,14 @@ def planned(asked: OrderedAsked) -> Workload[Any]:
         return _guessed(asked, whole, asked.guessed_rows)
     if asked.read_as is None or (asked.noise is Noise.LAPLACE and not for_counts):
         return whole
-    if for_counts:
-        return _or_past_trees(CountsWorkload, asked, whole)
-    return _or_past_trees(EstimatesWorkload, asked, whole)
+    return _or_past_trees(asked, whole, for_counts=for_counts)
 
 
-Either = TypeVar("Either", CountsWorkload, EstimatesWorkload)
-
-
-def _or_past_trees(either: type[Either], asked: OrderedAsked, whole: OrderedWorkload) -> Either:
+def _or_past_trees(
+    asked: OrderedAsked, whole: OrderedWorkload, *, for_counts: bool
+) -> Workload[Any]:
     """Whole levels, or a strategy past trees."""
+    either = CountsWorkload if for_counts else EstimatesWorkload
     return either(
         name=asked.name,
         keys=asked.keys,
@@ -167,7 +165,7 @@ def _guessed(asked: OrderedAsked, whole: OrderedWorkload, rows: Fraction) -> Gue
         keys=asked.keys,
         weight=asked.weight,
         noise=asked.noise,
-        whole=_or_past_trees(CountsWorkload, asked, counts) if by_counts else whole,
+        whole=_or_past_trees(asked, counts, for_counts=True) if by_counts else whole,
         guessed_rows=rows,
         adaptive=None if by_counts else adaptive(asked),
         exponential=exponential_quantiles(asked) if few else None,

@@ -56,6 +56,26 @@ def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
     path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
+def replace_part(folder: Path, path: Path, table: pa.Table) -> str:
+    """Writes a part anew, with its name and all checksums to suit; returns its new file."""
+    data = pa.BufferOutputStream()
+    pq.write_table(table, data)
+    written = data.getvalue().to_pybytes()
+    found = hashlib.sha256(written).hexdigest()
+    name = f"{path.name.rsplit('-', 1)[0]}-{found[:16]}.parquet"
+    path.unlink()
+    path.with_name(name).write_bytes(written)
+    kind = path.parent.name
+
+    def renamed(manifest: dict[str, Any]) -> None:
+        for part in manifest["parts"]:
+            if part["file"] == f"{kind}/{path.name}":
+                part |= {"file": f"{kind}/{name}", "sha256": found}
+
+    edited(folder, renamed)
+    return f"{kind}/{name}"
+
+
 def refused(workspace: Workspace, check: str, words: str, *options: object) -> None:
     outcome = workspace.run("verify", workspace.output, *options)
     assert outcome.code == 2
@@ -404,27 +424,13 @@ def test_a_replay_finds_what_the_manifest_alone_cannot_tell(again: Workspace) ->
 
 
 def test_a_replay_finds_estimates_that_were_edited(again: Workspace) -> None:
-    """A part written anew, with its name and all checksums to suit."""
     path = next((again.output / "nodes").iterdir())
     table = pq.read_table(path)
     column = table.schema.get_field_index("estimate")
     estimate = pa.chunked_array([pc.add(table["estimate"], 1.0).combine_chunks()])
-    data = pa.BufferOutputStream()
-    pq.write_table(table.set_column(column, "estimate", estimate), data)
-    written = data.getvalue().to_pybytes()
-    found = hashlib.sha256(written).hexdigest()
-    name = f"{path.name.rsplit('-', 1)[0]}-{found[:16]}.parquet"
-    path.unlink()
-    path.with_name(name).write_bytes(written)
-
-    def renamed(manifest: dict[str, Any]) -> None:
-        for part in manifest["parts"]:
-            if part["file"] == f"nodes/{path.name}":
-                part |= {"file": f"nodes/{name}", "sha256": found}
-
-    edited(again.output, renamed)
+    file = replace_part(again.output, path, table.set_column(column, "estimate", estimate))
     assert again.run("verify", again.output).code == 0
-    refused(again, "replay", f"nodes/{name} has other bytes when", "--data", again.configure())
+    refused(again, "replay", f"{file} has other bytes when", "--data", again.configure())
 
 
 def test_a_release_under_a_retired_key(again: Workspace) -> None:

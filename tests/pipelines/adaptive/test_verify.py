@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,7 @@ import pytest
 from tests.pipelines.adaptive.test_command import TREE, changed
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hierarchy.test_adaptive import ADD, GUESS, Blocks
-from tests.pipelines.test_verify import edited
+from tests.pipelines.test_verify import replace_part
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -49,21 +47,9 @@ def rewrite(
     place = table.schema.get_field_index(column)
     values = table[column].to_numpy().copy()
     change(values)
-    field, data = table.schema.field(place), pa.BufferOutputStream()
+    field = table.schema.field(place)
     new = pa.array(values, field.type, from_pandas=True)
-    pq.write_table(table.set_column(place, field, new), data)
-    written = data.getvalue().to_pybytes()
-    found = hashlib.sha256(written).hexdigest()
-    name = f"{path.name.rsplit('-', 1)[0]}-{found[:16]}.parquet"
-    path.unlink()
-    path.with_name(name).write_bytes(written)
-
-    def renamed(manifest: dict[str, Any]) -> None:
-        for part in manifest["parts"]:
-            if part["file"] == f"{kind}/{path.name}":
-                part |= {"file": f"{kind}/{name}", "sha256": found}
-
-    edited(workspace.output, renamed)
+    replace_part(workspace.output, path, table.set_column(place, field, new))
 
 
 def refused(workspace: Workspace, words: str) -> None:
