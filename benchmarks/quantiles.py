@@ -35,7 +35,7 @@ from dpcore.uniform.objectives import QuantileObjective
 
 CELLS = 4096
 ROWS = (100, 1_000, 10_000)
-NUMBERS = (1, 3, 9, 99)
+NUMBERS = (1, 3, 5, 7, 9, 99)
 DOMAIN = IntegerDomain(column="value", lower=0, upper=CELLS)
 BUDGET = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 ONE, TERMS = Share(budget=BUDGET), Terms(unit=ADD_REMOVE_ROW)

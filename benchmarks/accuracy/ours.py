@@ -161,6 +161,11 @@ def _adaptive_for_level(level: str, case: Case) -> dict[str, Any]:
     return {**_adaptive(case), **_guess_for_level(level, case)}
 
 
+def _top_down_counts(objective: str, case: Case) -> dict[str, Any]:
+    """Whole levels for counts with the other repair."""
+    return {"objective": objective, "for": "counts", "consistency": "top_down", **_guess(case)}
+
+
 # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
 _EXPONENTIAL = replace(
     _method("exponential", lambda case: {"mechanism": "exponential"}), asks=(1, 3, 9)
@@ -173,6 +178,13 @@ OURS = (
     _method(
         "planned, ranges, for counts",
         lambda case: {"objective": "ranges", "for": "counts", **_guess(case)},
+    ),
+    *(
+        _method(
+            f"planned, {named}for counts, top down",
+            partial(_top_down_counts, objective),
+        )
+        for named, objective in (("", "cdf"), ("ranges, ", "ranges"))
     ),
     _method(
         "planned, quantiles, for counts",
