@@ -20,6 +20,7 @@ UPPER = ("transforms", "pipelines")
 
 # From below: a room imports from lower floors only. `dpcore.arrays` is below all.
 FLOORS: tuple[tuple[str, ...], ...] = (
+    ("arithmetic",),
     ("noise", "rows"),
     ("trees", "errors", "privacy", "sketches"),
     ("uniform", "irregular", "thresholds", "questions", "partitions", "factorised"),
@@ -28,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("hypercube", "adaptive_ordered", "exponential", "factorised_ordered"),
     ("release", "planned_ordered"),
 )
-FLOOR = {room: number for number, rooms in enumerate(FLOORS, 1) for room in rooms}
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 LARGEST_ROOM = 16
 
 BEGIN, END = "<!-- drawn: begin -->\n", "<!-- drawn: end -->\n"
@@ -119,15 +120,15 @@ def drawing() -> str:
         "| floor | room | what it is for | files | names others use | imports from |",
         "|---|---|---|---:|---:|---|",
     ]
-    for number in range(len(FLOORS), 0, -1):
-        for room in FLOORS[number - 1]:
+    for number in reversed(range(len(FLOORS))):
+        for room in FLOORS[number]:
             title = (import_module(f"dpcore.{room}").__doc__ or "").splitlines()[0].rstrip(".")
             below = ", ".join(sorted(uses[room])) or "arrays alone"
             size, face = len(modules_of(room)), len(names[room])
             lines.append(f"| {number} | `{room}` | {title} | {size} | {face} | {below} |")
     lines += ["", "What the rooms hold:", ""]
-    for number in range(len(FLOORS), 0, -1):
-        for room in FLOORS[number - 1]:
+    for number in reversed(range(len(FLOORS))):
+        for room in FLOORS[number]:
             lines.append(f"- `{room}`: {', '.join(modules_of(room))}")
     return "\n".join(lines) + "\n"
 

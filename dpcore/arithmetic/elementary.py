@@ -1,0 +1,294 @@
+"""Exponentials and logarithms whose bits do not depend on the processor.
+
+A C library and NumPy choose their code for exp, log or pow by the processor (fused multiply-add,
+AVX2, AVX-512), and the last bits of the results differ. The functions here consist of + - * /,
+square roots, rounding to integers and scaling by powers of two, which IEEE 754 defines to the last
+bit, in an order that is written down. So one input has one result on every machine. A number and an
+array of it have the same bits.
+
+Errors stay below one unit in the last place for exp and log, below two for the others; powers err
+by |y log x| units more.
+
+Sources: Cody, Waite 1980, "Software Manual for the Elementary Functions" (reduction by a constant
+in two parts); Goldberg 1991, theorem 4 (log1p); the series are those of Taylor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from dpcore.arrays import Floats
+
+# A number or an array: what the kernels compute with alike.
+Real = TypeVar("Real", float, Floats)
+_Kernel = Callable[[Any, Any], Any]
+
+# log 2 in two parts, of which the first has 32 bits: a multiple of it below 2^20 is exact.
+_LOG_2_HIGH = float.fromhex("0x1.62e42feep-1")
+_LOG_2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+_PER_LOG_2 = 1.4426950408889634
+_LEAST, _LARGEST = -746.0, 710.0
+_ROOT_HALF = 0.7071067811865476
+# From here on exp(x) - 1 is exp(x), or -1.
+_ONE_IS_LOST = 60.0
+# 1/2!, 1/3!, ..., 1/14!: beyond them terms are below 2^-58 for |x| <= log(2) / 2.
+_FACTORIALS = tuple(1.0 / math.factorial(n) for n in range(2, 15))
+# 2/3, 2/5, ..., 2/25: of log((1 + s) / (1 - s)) / s for |s| < 0.172.
+_ODD = tuple(2.0 / (2 * n + 1) for n in range(1, 13))
+# Elements at a time: temporary arrays then stay in the cache.
+_BLOCK = 2**13
+
+
+class _Arrays:
+    """The operations of a kernel that arrays and numbers write differently: of arrays."""
+
+    where = staticmethod(np.where)
+    rint = staticmethod(np.rint)
+    minimum, maximum = staticmethod(np.minimum), staticmethod(np.maximum)
+    sqrt = staticmethod(np.sqrt)
+    frexp = staticmethod(np.frexp)
+
+    @staticmethod
+    def ldexp(values: Floats, exponents: Floats) -> Floats:
+        return np.ldexp(values, exponents.astype(np.int32))
+
+
+class _Numbers:
+    """The same of numbers."""
+
+    sqrt = staticmethod(math.sqrt)
+    frexp = staticmethod(math.frexp)
+
+    @staticmethod
+    def rint(value: float) -> float:
+        # Larger numbers are integers already; NaN and infinity stay what they are.
+        return float(round(value)) if abs(value) < 2.0**52 else value
+
+    @staticmethod
+    def where(condition: bool, then: float, otherwise: float) -> float:
+        return then if condition else otherwise
+
+    @staticmethod
+    def minimum(first: float, second: float) -> float:
+        return second if second < first else first
+
+    @staticmethod
+    def maximum(first: float, second: float) -> float:
+        return second if second > first else first
+
+    @staticmethod
+    def ldexp(value: float, exponent: int) -> float:
+        try:
+            return math.ldexp(value, int(exponent))
+        except OverflowError:
+            return math.copysign(math.inf, value)
+
+
+def elementwise(kernel: _Kernel, values: Any) -> Any:
+    """Apply a kernel to a number, or to an array by blocks that fit the cache.
+
+    Args:
+        kernel: from the operations and finite numbers, or a block of them, to as many.
+        values: a number, or (...) of them.
+
+    Returns:
+        A float for a number, else (...) float64.
+
+    >>> elementwise(lambda ops, x: ops.sqrt(x), 4.0)
+    2.0
+    """
+    if np.ndim(values) == 0:
+        return float(kernel(_Numbers, float(values)))
+    whole = np.asarray(values, dtype=np.float64)
+    result = np.empty(whole.shape)
+    flat, out = whole.reshape(-1), result.reshape(-1)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            out[block] = kernel(_Arrays, flat[block])
+    return result
+
+
+def polynomial(coefficients: tuple[float, ...], x: Real) -> Real:
+    """Return c_0 + c_1 x + c_2 x^2 + ..., from the highest power down.
+
+    >>> polynomial((1.0, 2.0, 3.0), 2.0)
+    17.0
+    """
+    value: Any = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value  # type: ignore[no-any-return]
+
+
+def _reduced(ops: Any, x: Any) -> tuple[Any, Any]:
+    """k and r with x = k log 2 + r and |r| <= log(2) / 2."""
+    k = ops.rint(x * _PER_LOG_2)
+    return k, (x - k * _LOG_2_HIGH) - k * _LOG_2_LOW
+
+
+def _expm1_near_zero(r: Any) -> Any:
+    return r + r * r * polynomial(_FACTORIALS, r)
+
+
+def exp_kernel(ops: Any, x: Any) -> Any:
+    near = ops.minimum(ops.maximum(ops.where(x == x, x, 0.0), _LEAST), _LARGEST)
+    k, r = _reduced(ops, near)
+    return ops.where(x == x, ops.ldexp(1.0 + _expm1_near_zero(r), k), x)
+
+
+def _expm1(ops: Any, x: Any) -> Any:
+    near = ops.minimum(ops.maximum(ops.where(x == x, x, 0.0), -_ONE_IS_LOST), _ONE_IS_LOST)
+    k, r = _reduced(ops, near)
+    one = ops.ldexp(1.0 + 0.0 * r, k)
+    small = one * _expm1_near_zero(r) + (one - 1.0)
+    return ops.where(
+        x != near, exp_kernel(ops, x) - 1.0, ops.where(k == 0, _expm1_near_zero(r), small)
+    )
+
+
+def _log(ops: Any, x: Any) -> Any:
+    mantissa, k = ops.frexp(ops.where((x > 0.0) & (x < math.inf), x, 1.0))
+    low = mantissa < _ROOT_HALF
+    f = ops.where(low, 2.0 * mantissa, mantissa) - 1.0
+    k = ops.where(low, k - 1.0, k + 0.0)
+    # log(1 + f) = log((1 + s) / (1 - s)) = f - (f^2 / 2 - s (f^2 / 2 + R(s^2))): 2 s = f - s f.
+    s = f / (2.0 + f)
+    square = s * s
+    half = 0.5 * f * f
+    rest = square * polynomial(_ODD, square)
+    found = k * _LOG_2_HIGH - ((half - (s * (half + rest) + k * _LOG_2_LOW)) - f)
+    at_ends = ops.where(x == 0.0, -math.inf, ops.where(x > 0.0, x, math.nan))
+    return ops.where((x > 0.0) & (x < math.inf), found, at_ends)
+
+
+def _log1p(ops: Any, x: Any) -> Any:
+    one_more = 1.0 + x
+    lost = ops.where(one_more == math.inf, 0.0, x - (one_more - 1.0))
+    divisor = ops.where(one_more == 0.0, 1.0, one_more)
+    found = _log(ops, one_more) + lost / divisor
+    return ops.where(one_more == 1.0, x, found)
+
+
+def _sinh(ops: Any, x: Any) -> Any:
+    size = ops.maximum(x, -x)
+    less = _expm1(ops, ops.minimum(size, _ONE_IS_LOST))
+    near = 0.5 * (less + less / (less + 1.0))
+    half = exp_kernel(ops, 0.5 * size)
+    value = ops.where(size < _ONE_IS_LOST, near, (0.5 * half) * half)
+    return ops.where(x < 0.0, -value, ops.where(x == x, value, x))
+
+
+def _tanh(ops: Any, x: Any) -> Any:
+    size = ops.minimum(ops.maximum(x, -x), 22.0)
+    less = _expm1(ops, 2.0 * size)
+    value = less / (less + 2.0)
+    return ops.where(x < 0.0, -value, ops.where(x == x, value, x))
+
+
+@overload
+def exp(x: float) -> float: ...
+@overload
+def exp(x: Floats) -> Floats: ...
+def exp(x: float | Floats) -> float | Floats:
+    """Return e^x, in the shape of x: infinite above 709.78, 0 below -745.14.
+
+    >>> exp(0.0), exp(-1000.0), round(exp(1.0), 14)
+    (1.0, 0.0, 2.71828182845905)
+    """
+    return elementwise(exp_kernel, x)  # type: ignore[no-any-return]
+
+
+@overload
+def expm1(x: float) -> float: ...
+@overload
+def expm1(x: Floats) -> Floats: ...
+def expm1(x: float | Floats) -> float | Floats:
+    """Return e^x - 1, in the shape of x, with all its digits near 0.
+
+    >>> expm1(1e-20)
+    1e-20
+    """
+    return elementwise(_expm1, x)  # type: ignore[no-any-return]
+
+
+@overload
+def log(x: float) -> float: ...
+@overload
+def log(x: Floats) -> Floats: ...
+def log(x: float | Floats) -> float | Floats:
+    """Return the natural logarithm, in the shape of x: -infinity at 0, NaN below.
+
+    >>> log(10.0), log(0.0)
+    (2.302585092994046, -inf)
+    """
+    return elementwise(_log, x)  # type: ignore[no-any-return]
+
+
+@overload
+def log1p(x: float) -> float: ...
+@overload
+def log1p(x: Floats) -> Floats: ...
+def log1p(x: float | Floats) -> float | Floats:
+    """Return log(1 + x), in the shape of x, with all its digits near 0.
+
+    >>> log1p(1e-20)
+    1e-20
+    """
+    return elementwise(_log1p, x)  # type: ignore[no-any-return]
+
+
+@overload
+def sinh(x: float) -> float: ...
+@overload
+def sinh(x: Floats) -> Floats: ...
+def sinh(x: float | Floats) -> float | Floats:
+    """Return the hyperbolic sine, in the shape of x.
+
+    >>> sinh(1.0)
+    1.1752011936438014
+    """
+    return elementwise(_sinh, x)  # type: ignore[no-any-return]
+
+
+@overload
+def tanh(x: float) -> float: ...
+@overload
+def tanh(x: Floats) -> Floats: ...
+def tanh(x: float | Floats) -> float | Floats:
+    """Return the hyperbolic tangent, in the shape of x.
+
+    >>> tanh(0.0), tanh(30.0)
+    (0.0, 1.0)
+    """
+    return elementwise(_tanh, x)  # type: ignore[no-any-return]
+
+
+def log_add_exp(values: Floats) -> float:
+    """Return log(e^v_1 + ... + e^v_n), which never overflows.
+
+    >>> round(log_add_exp(np.array([1000.0, 1000.0])), 9)
+    1000.693147181
+    """
+    most = float(values.max())
+    return most + log(float(exp(values - most).sum()))
+
+
+@overload
+def power(x: float, y: float) -> float: ...
+@overload
+def power(x: Floats, y: float | Floats) -> Floats: ...
+@overload
+def power(x: float, y: Floats) -> Floats: ...
+def power(x: float | Floats, y: float | Floats) -> float | Floats:
+    """Return x^y for x >= 0, in the common shape of both: e^(y log x), and 1 where y is 0.
+
+    >>> power(2.0, 0.5), power(0.0, 0.0)
+    (1.414213562373095, 1.0)
+    """
+    with np.errstate(all="ignore"):
+        return exp(np.where(np.equal(y, 0.0), 0.0, y * np.asarray(log(x))))
