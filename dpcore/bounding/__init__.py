@@ -1,6 +1,6 @@
 """Rows bounded per privacy unit: ids of units, runs of their rows, the keyed choice of what stays.
 
-Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, by module; all else
+Floor 4: imports from floors 0 to 3. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

@@ -1,6 +1,6 @@
 """Kind ordered: domains of values, the planner, CDFs and quantiles.
 
-Floor 5: imports from floors 1 to 4. FACE is what others may hold this room to, by module; all else
+Floor 5: imports from floors 0 to 4. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

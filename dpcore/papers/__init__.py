@@ -1,6 +1,6 @@
 """Mechanisms, estimates and formulas as the papers have them.
 
-Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, by module; all else
+Floor 4: imports from floors 0 to 3. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

@@ -1,6 +1,6 @@
 """What a tree of a release is to all that stands above it.
 
-Floor 3: imports from floors 1 and 2. FACE is what others may hold this room to, by module; all else
+Floor 3: imports from floors 0 and 2. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

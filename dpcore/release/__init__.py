@@ -1,6 +1,6 @@
 """A whole release: its plan, its guarantee in words, its answers, all in memory.
 
-Floor 7: imports from floors 1 to 6. FACE is what others may hold this room to, by module; all else
+Floor 7: imports from floors 0 to 6. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 

@@ -1,6 +1,6 @@
 """A series of releases over periods: a temporal tree, each node of which is measured once.
 
-Floor 4: imports from floors 1 to 3. FACE is what others may hold this room to, by module; all else
+Floor 4: imports from floors 0 to 3. FACE is what others may hold this room to, by module; all else
 is its own, and may change freely (a test keeps both).
 """
 
