@@ -5,8 +5,20 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "angles": ("cos", "sin", "sinc"),
-    "elementary": ("exp", "expm1", "log", "log1p", "log_add_exp", "power", "sinh", "tanh"),
+    "angles": ("cos", "sin", "sinc", "within_half_turn"),
+    "dual": ("Dual",),
+    "elementary": (
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "log_add_exp",
+        "log_fraction",
+        "power",
+        "rounded_power",
+        "sinh",
+        "tanh",
+    ),
     "interpolation": ("interpolated",),
     "normal": ("erfc", "erfcx", "log_normal_cdf", "normal_cdf", "normal_quantile"),
     "sums": (

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from dpcore.arithmetic.elementary import elementwise, polynomial
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Numbers
 
 _PER_QUARTER = 0.6366197723675814
 # pi / 2 in parts of 33 bits, and what is left.
@@ -106,8 +106,8 @@ def _shifted(x: Any, shift: int) -> Any:
 @overload
 def sin(x: float) -> float: ...
 @overload
-def sin(x: Floats) -> Floats: ...
-def sin(x: float | Floats) -> float | Floats:
+def sin(x: Numbers) -> Floats: ...
+def sin(x: float | Numbers) -> float | Floats:
     """Return the sine of angles in radians, in the shape of x.
 
     >>> sin(0.5), sin(1e22)
@@ -119,14 +119,29 @@ def sin(x: float | Floats) -> float | Floats:
 @overload
 def cos(x: float) -> float: ...
 @overload
-def cos(x: Floats) -> Floats: ...
-def cos(x: float | Floats) -> float | Floats:
+def cos(x: Numbers) -> Floats: ...
+def cos(x: float | Numbers) -> float | Floats:
     """Return the cosine of angles in radians, in the shape of x.
 
     >>> cos(0.0), cos(1.0)
     (1.0, 0.5403023058681398)
     """
     return _shifted(x, 1)  # type: ignore[no-any-return]
+
+
+def within_half_turn(x: Floats) -> Floats:
+    """Return the angles within pi of 0 that differ from x by whole turns, in the shape of x.
+
+    >>> within_half_turn(np.array([1.0, 7.0])).round(6)
+    array([1.      , 0.716815])
+    """
+    turns = np.rint(x * (0.25 * _PER_QUARTER))
+    quarters = 4.0 * np.where(np.abs(x) <= _LARGE, turns, 0.0)
+    near = ((x - quarters * _FIRST) - quarters * _SECOND) - quarters * _THIRD
+    for place in zip(*np.nonzero(np.abs(x) > _LARGE), strict=True):
+        quarter, rest = _reduced_large(float(x[place]))
+        near[place] = rest + (quarter - 4 * (quarter > 2)) * (0.5 * math.pi)
+    return near
 
 
 def sinc(x: Floats) -> Floats:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Numbers
 
 # A number or an array: what the kernels compute with alike.
 Real = TypeVar("Real", float, Floats)
@@ -193,8 +195,8 @@ def _tanh(ops: Any, x: Any) -> Any:
 @overload
 def exp(x: float) -> float: ...
 @overload
-def exp(x: Floats) -> Floats: ...
-def exp(x: float | Floats) -> float | Floats:
+def exp(x: Numbers) -> Floats: ...
+def exp(x: float | Numbers) -> float | Floats:
     """Return e^x, in the shape of x: infinite above 709.78, 0 below -745.14.
 
     >>> exp(0.0), exp(-1000.0), round(exp(1.0), 14)
@@ -206,8 +208,8 @@ def exp(x: float | Floats) -> float | Floats:
 @overload
 def expm1(x: float) -> float: ...
 @overload
-def expm1(x: Floats) -> Floats: ...
-def expm1(x: float | Floats) -> float | Floats:
+def expm1(x: Numbers) -> Floats: ...
+def expm1(x: float | Numbers) -> float | Floats:
     """Return e^x - 1, in the shape of x, with all its digits near 0.
 
     >>> expm1(1e-20)
@@ -219,8 +221,8 @@ def expm1(x: float | Floats) -> float | Floats:
 @overload
 def log(x: float) -> float: ...
 @overload
-def log(x: Floats) -> Floats: ...
-def log(x: float | Floats) -> float | Floats:
+def log(x: Numbers) -> Floats: ...
+def log(x: float | Numbers) -> float | Floats:
     """Return the natural logarithm, in the shape of x: -infinity at 0, NaN below.
 
     >>> log(10.0), log(0.0)
@@ -232,8 +234,8 @@ def log(x: float | Floats) -> float | Floats:
 @overload
 def log1p(x: float) -> float: ...
 @overload
-def log1p(x: Floats) -> Floats: ...
-def log1p(x: float | Floats) -> float | Floats:
+def log1p(x: Numbers) -> Floats: ...
+def log1p(x: float | Numbers) -> float | Floats:
     """Return log(1 + x), in the shape of x, with all its digits near 0.
 
     >>> log1p(1e-20)
@@ -245,8 +247,8 @@ def log1p(x: float | Floats) -> float | Floats:
 @overload
 def sinh(x: float) -> float: ...
 @overload
-def sinh(x: Floats) -> Floats: ...
-def sinh(x: float | Floats) -> float | Floats:
+def sinh(x: Numbers) -> Floats: ...
+def sinh(x: float | Numbers) -> float | Floats:
     """Return the hyperbolic sine, in the shape of x.
 
     >>> sinh(1.0)
@@ -258,8 +260,8 @@ def sinh(x: float | Floats) -> float | Floats:
 @overload
 def tanh(x: float) -> float: ...
 @overload
-def tanh(x: Floats) -> Floats: ...
-def tanh(x: float | Floats) -> float | Floats:
+def tanh(x: Numbers) -> Floats: ...
+def tanh(x: float | Numbers) -> float | Floats:
     """Return the hyperbolic tangent, in the shape of x.
 
     >>> tanh(0.0), tanh(30.0)
@@ -281,10 +283,10 @@ def log_add_exp(values: Floats) -> float:
 @overload
 def power(x: float, y: float) -> float: ...
 @overload
-def power(x: Floats, y: float | Floats) -> Floats: ...
+def power(x: Numbers, y: float | Numbers) -> Floats: ...
 @overload
-def power(x: float, y: Floats) -> Floats: ...
-def power(x: float | Floats, y: float | Floats) -> float | Floats:
+def power(x: float, y: Numbers) -> Floats: ...
+def power(x: float | Numbers, y: float | Numbers) -> float | Floats:
     """Return x^y for x >= 0, in the common shape of both: e^(y log x), and 1 where y is 0.
 
     >>> power(2.0, 0.5), power(0.0, 0.0)
@@ -292,3 +294,24 @@ def power(x: float | Floats, y: float | Floats) -> float | Floats:
     """
     with np.errstate(all="ignore"):
         return exp(np.where(np.equal(y, 0.0), 0.0, y * np.asarray(log(x))))
+
+
+def rounded_power(x: float, y: float) -> float:
+    """Return x^y for x > 0, rounded to the nearest float64, by decimal arithmetic of 40 digits.
+
+    >>> rounded_power(4096, 1 / 2), rounded_power(2, 0.5)
+    (64.0, 1.4142135623730951)
+    """
+    with localcontext() as context:
+        context.prec = 40
+        return float(Decimal(x) ** Decimal(y))
+
+
+def log_fraction(value: Fraction) -> float:
+    """Return the natural logarithm of a positive rational, also where it is beyond float64.
+
+    >>> round(log_fraction(Fraction(2**5000)), 9)
+    3465.7359028
+    """
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    return bits * _LOG_2_HIGH + (bits * _LOG_2_LOW + log(float(value / Fraction(2) ** bits)))

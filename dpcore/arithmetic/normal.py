@@ -14,7 +14,7 @@ import math
 from typing import Any, overload
 
 from dpcore.arithmetic.elementary import elementwise, exp, exp_kernel, log, log1p, polynomial
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Numbers
 
 # Numerators and denominators, from the constant up.
 _NEAR = (
@@ -120,8 +120,8 @@ def _erfc(ops: Any, x: Any) -> Any:
 @overload
 def erfcx(x: float) -> float: ...
 @overload
-def erfcx(x: Floats) -> Floats: ...
-def erfcx(x: float | Floats) -> float | Floats:
+def erfcx(x: Numbers) -> Floats: ...
+def erfcx(x: float | Numbers) -> float | Floats:
     """Return exp(x^2) erfc(x), in the shape of x.
 
     >>> erfcx(0.0), round(erfcx(10.0), 12)
@@ -133,8 +133,8 @@ def erfcx(x: float | Floats) -> float | Floats:
 @overload
 def erfc(x: float) -> float: ...
 @overload
-def erfc(x: Floats) -> Floats: ...
-def erfc(x: float | Floats) -> float | Floats:
+def erfc(x: Numbers) -> Floats: ...
+def erfc(x: float | Numbers) -> float | Floats:
     """Return 1 - erf(x), in the shape of x.
 
     >>> erfc(0.0), round(erfc(1.0), 12)
@@ -146,8 +146,8 @@ def erfc(x: float | Floats) -> float | Floats:
 @overload
 def normal_cdf(x: float) -> float: ...
 @overload
-def normal_cdf(x: Floats) -> Floats: ...
-def normal_cdf(x: float | Floats) -> float | Floats:
+def normal_cdf(x: Numbers) -> Floats: ...
+def normal_cdf(x: float | Numbers) -> float | Floats:
     """Return P(Z <= x) of a standard normal Z, in the shape of x.
 
     >>> normal_cdf(0.0), round(normal_cdf(-1.0), 12)

@@ -27,6 +27,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.angles import cos, sin, sinc
+from dpcore.arithmetic.elementary import exp, log, power
+from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
@@ -35,6 +38,7 @@ from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 # integrand fall like t^-7.
 _STEP = 0.1
 _RANGE = math.pi / _STEP
+_RANGE_SQUARED = _RANGE * _RANGE
 SMOOTHING = 0.02
 _SMOOTHNESS = 6
 _CUTOFF = 41.0 / SMOOTHING
@@ -48,9 +52,10 @@ ROUNDING = 1e-9
 BLUR_VARIANCE = 1.0 / 12.0
 # A factor of the characteristic function this small is as good as zero.
 _NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_DECAY = -log(_NEGLIGIBLE)
 # Angles at which a characteristic function, which falls from 0 to pi, is looked up.
-_ANGLES = np.geomspace(1e-12, math.pi, 400)
-_TO_PLACE = (_ANGLES.size - 1) / math.log(_ANGLES[-1] / _ANGLES[0])
+_ANGLES = exp(np.linspace(log(1e-12), log(math.pi), 400))
+_TO_PLACE = (_ANGLES.size - 1) / log(float(_ANGLES[-1] / _ANGLES[0]))
 
 
 class _Group(NamedTuple):
@@ -64,7 +69,8 @@ class _Group(NamedTuple):
 
     def share(self, place: int) -> float:
         """What the variables of one size add to the variance."""
-        return float(self.variance * self.counts[place] * self.sizes[place] ** 2)
+        size = float(self.sizes[place])
+        return float(self.variance * self.counts[place]) * (size * size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,23 +110,26 @@ class ErrorLaw:
     @cached_property
     def variance(self) -> float:
         """The error's variance in rows^2: sum of multiplicity coefficient^2 Var X."""
-        return math.fsum(g.variance * float(g.counts @ g.sizes**2) for g in self._groups)
+        return math.fsum(g.variance * dot(g.counts, g.sizes**2) for g in self._groups)
 
     @cached_property
     def fourth_cumulant(self) -> float:
         """E error^4 - 3 Var^2 in rows^4: 0 where it is normal."""
-        return math.fsum(g.fourth_cumulant * float(g.counts @ g.sizes**4) for g in self._groups)
+        return math.fsum(
+            g.fourth_cumulant * dot(g.counts, integer_power(g.sizes, 4)) for g in self._groups
+        )
 
     @property
     def excess_kurtosis(self) -> float:
         """E error^4 / Var^2 - 3: 3 for one Laplace variable of a large scale, 0 for a normal."""
-        return self.fourth_cumulant / self.variance**2 if self.variance else 0.0
+        return self.fourth_cumulant / (self.variance * self.variance) if self.variance else 0.0
 
     @cached_property
     def distinct_terms(self) -> float:
         """How many sizes of coefficients share the variance: 1 / sum of their shares squared."""
         shares = np.concatenate([g.variance * g.counts * g.sizes**2 for g in self._groups])
-        return float(shares.sum() ** 2 / (shares**2).sum())
+        total = float(shares.sum())
+        return total * total / float((shares**2).sum())
 
     def characteristic_function(self, t: Floats) -> Floats:
         """E cos(t error), (n,) -> (n,): the error is symmetric."""
@@ -130,7 +139,7 @@ class ErrorLaw:
         # Every factor is at most one, so what has become negligible stays so.
         for group, sizes, counts in self._batches(size=12):
             factors = group.law.characteristic_function(sizes[:, None] * t[left])
-            known = known * np.prod(factors ** counts[:, None], axis=0)
+            known = known * np.prod(_powers(factors, counts), axis=0)
             kept = np.abs(known) > _NEGLIGIBLE
             left, known = left[kept], known[kept]
         product[left] = known
@@ -141,7 +150,7 @@ class ErrorLaw:
         left, decay = np.arange(t.size), np.zeros(t.size)
         for group, sizes, counts in self._batches(size=1)[:12]:
             decay = decay + counts[0] * _least_decay(group.law, sizes[0] * t[left])
-            kept = decay < -math.log(_NEGLIGIBLE)
+            kept = decay < _NEGLIGIBLE_DECAY
             left, decay = left[kept], decay[kept]
         return left
 
@@ -194,34 +203,46 @@ class ErrorLaw:
     def _folded(self) -> float:
         """A bound of the mass beyond the inversion's range, by the second and fourth moments."""
         fourth = 3.0 + max(0.0, self.excess_kurtosis)
-        return min(1.0 / _RANGE**2, fourth / _RANGE**4)
+        return min(1.0 / _RANGE_SQUARED, fourth / (_RANGE_SQUARED * _RANGE_SQUARED))
 
     def _inverted(self, coverage: float, blur: float = 0.0) -> float:
-        deviation = math.sqrt(self.variance + blur**2 * BLUR_VARIANCE)
+        deviation = math.sqrt(self.variance + blur * blur * BLUR_VARIANCE)
         t = (np.arange(round(_CUTOFF / _STEP), dtype=np.float64) + 0.5) * _STEP
         weight = self.characteristic_function(t / deviation)
         counted = weight != 0
         t, weight = t[counted], weight[counted] * (2 * _STEP / np.pi) / t[counted]
-        weight = weight * np.sinc(t * SMOOTHING / (_SMOOTHNESS * np.pi)) ** _SMOOTHNESS
-        weight = weight * np.sinc(t * blur / (2 * np.pi * deviation))
+        weight = weight * integer_power(sinc(t * (SMOOTHING / _SMOOTHNESS)), _SMOOTHNESS)
+        if blur:
+            weight = weight * sinc(t * (blur / (2 * deviation)))
         counted = np.abs(weight) > _NEGLIGIBLE / 10
         t, weight = t[counted], weight[counted]
         low, high = 0.0, _RANGE / 2
-        if float(np.sin(t * high) @ weight) < coverage:
+        if dot(sin(t * high), weight) < coverage:
             return math.inf
         guess = 2.0
         for _ in range(60):
-            covered = float(np.sin(t * guess) @ weight)
+            covered = dot(sin(t * guess), weight)
             low, high = (low, guess) if covered >= coverage else (guess, high)
             if high - low < 1e-7:
                 break
-            density = float(np.cos(t * guess) @ (t * weight))
+            density = dot(cos(t * guess), t * weight)
             # A little past the root, so that both ends of the bracket close in.
             step = (coverage - covered) / density if density > 0 else math.inf
             guess += step + math.copysign(2e-8, step)
             if not low < guess < high:
                 guess = (low + high) / 2
         return (high + SMOOTHING) * deviation
+
+
+def _powers(factors: Floats, counts: Floats) -> Floats:
+    """Return each row of factors, from -1 to 1, to the power of its count."""
+    result: Floats = factors.copy()
+    several = np.flatnonzero(counts != 1)
+    if several.size:
+        odd = (counts[several, None] % 2 == 1) & (factors[several] < 0)
+        sizes = power(np.abs(factors[several]), counts[several, None])
+        result[several] = np.where(odd, -sizes, sizes)
+    return result
 
 
 def _reduced(angle: Floats) -> Floats:
@@ -237,7 +258,7 @@ def _remembered(function: Callable[..., Value]) -> Callable[..., Value]:
 def _least_decay(law: NoiseLaw, angles: Floats) -> Floats:
     """A lower bound of -ln |E cos(angle X)|."""
     table = _decays(law)
-    places = np.log(np.maximum(_reduced(angles), _ANGLES[0]) / _ANGLES[0]) * _TO_PLACE
+    places = log(np.maximum(_reduced(angles), _ANGLES[0]) / _ANGLES[0]) * _TO_PLACE
     decay: Floats = table[places.astype(np.int64)]
     return decay
 
@@ -246,7 +267,7 @@ def _least_decay(law: NoiseLaw, angles: Floats) -> Floats:
 def _decays(law: NoiseLaw) -> Floats:
     """-ln of the characteristic function, which falls from 0 to pi, a little before each angle."""
     values = np.abs(law.characteristic_function(_ANGLES))
-    return np.concatenate([[0.0, 0.0], -np.log(np.maximum(values[:-1], 1e-300))])
+    return np.concatenate([[0.0, 0.0], -log(np.maximum(values[:-1], 1e-300))])
 
 
 @_remembered
@@ -254,8 +275,9 @@ def moments_of(law: NoiseLaw) -> tuple[float, float]:
     """The variance and the fourth cumulant of one variable."""
     variance = law.variance
     if isinstance(law, DiscreteLaplace):
-        return variance, variance + 3 * variance**2
+        return variance, variance + 3 * variance * variance
     if variance > 100 or variance == 0:  # a discrete Gaussian: normal beyond float64
         return variance, 0.0
     values = np.arange(-500, 501)
-    return variance, float(law.pmf(values) @ values**4.0) - 3 * variance**2
+    fourth = dot(law.pmf(values), integer_power(values, 4))
+    return variance, fourth - 3 * variance * variance

@@ -9,10 +9,12 @@ Source: derived here (Markov's inequality for D^4).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw
 
@@ -73,7 +75,7 @@ class MergedLaw:
         if not self.difference_fourth:
             return confidence, 0.0
         missed = (1.0 - confidence) * _MERGING_SHARE
-        return confidence + missed, float((self.difference_fourth / missed) ** 0.25)
+        return confidence + missed, math.sqrt(math.sqrt(self.difference_fourth / missed))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,11 +104,11 @@ def joined(parts: list[Terms]) -> Terms:
 def sum_of(parts: list[MergedLaw]) -> MergedLaw:
     """The law of a sum of independent errors."""
     difference = sum(part.difference for part in parts)
-    cumulant = sum(part.difference_fourth - 3 * part.difference**2 for part in parts)
+    cumulant = sum(part.difference_fourth - 3 * part.difference * part.difference for part in parts)
     return MergedLaw(
         law=ErrorLaw(terms=tuple(term for part in parts for term in part.law.terms)),
         difference=difference,
-        difference_fourth=3 * difference**2 + max(0.0, cumulant),
+        difference_fourth=3 * difference * difference + max(0.0, cumulant),
     )
 
 
@@ -135,7 +137,7 @@ def distinct(terms: Terms, most: int) -> tuple[Integers, Integers] | None:
     """The group of each term, and the class of each group, where groups have one coefficient each;
     None if they are too many."""
     # Coefficients that differ by rounding alone are the same.
-    rounded = np.round(np.log(terms.sizes), 11)
+    rounded = np.round(log(terms.sizes), 11)
     order = np.lexsort((rounded, terms.classes))
     new = np.ones(order.size, dtype=bool)
     new[1:] = (np.diff(rounded[order]) > 0) | (np.diff(terms.classes[order]) > 0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats
 from dpcore.errors.law import BLUR_VARIANCE, moments_of
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
@@ -42,12 +43,13 @@ def noise_cumulant(law: NoiseLaw, order: int) -> float:
     if order < 6:
         return variance if order == 2 else fourth
     if isinstance(law, DiscreteLaplace):
-        return variance + 15 * variance**2 + 30 * variance**3
+        return variance + 15 * variance * variance + 30 * (variance * variance * variance)
     if variance > 100 or variance == 0:
         return 0.0
     values = np.arange(-500, 501)
-    sixth = float(law.pmf(values) @ values**6.0)
-    return sixth - 15 * (fourth + 3 * variance**2) * variance + 30 * variance**3
+    sixth = dot(law.pmf(values), integer_power(values, 6))
+    square = variance * variance
+    return sixth - 15 * (fourth + 3 * square) * variance + 30 * (square * variance)
 
 
 def blurred_excess(moments: NodeMoments) -> Floats:

@@ -21,6 +21,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.elementary import exp, expm1, sinh
+from dpcore.arithmetic.normal import erfcx, normal_cdf
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 
@@ -176,7 +178,7 @@ def law_smoothed_relative_error(law: NoiseLaw, truth: npt.ArrayLike, kappa: floa
     counts = _counts(truth)
     _check_kappa(kappa)
     if isinstance(law, DiscreteLaplace):
-        mean = 1 / math.sinh(1 / float(law.scale))
+        mean = 1 / sinh(1 / float(law.scale))
     else:
         k = _reached(law, 1)
         mean = 2 * math.fsum(law.pmf(k) * k)
@@ -205,8 +207,6 @@ def gaussian_alpha_rmse(std_error: npt.ArrayLike, truth: npt.ArrayLike, alpha: f
     >>> gaussian_alpha_rmse([10.0, 10.0], [0.0, 100.0], 0.1).round(4)
     array([10.    ,  3.8817])
     """
-    from scipy import special  # slow to load, and seldom needed
-
     spread, counts = np.asarray(std_error, dtype=np.float64), _counts(truth)
     _check_not_negative("alpha", alpha)
     if np.any(spread < 0):
@@ -220,8 +220,8 @@ def gaussian_alpha_rmse(std_error: npt.ArrayLike, truth: npt.ArrayLike, alpha: f
     # exp(-t^2 / 2) times a scaled tail: beyond t = 30 the bracket loses its digits and is below
     # 1e-195, so it counts as 0.
     near = np.minimum(t, 30.0)
-    bracket = (1 + near**2) * special.erfcx(near / math.sqrt(2)) - near * math.sqrt(2 / math.pi)
-    square = np.where(t < 30, np.maximum(bracket, 0.0) * np.exp(-(near**2) / 2), 0.0)
+    bracket = (1 + near**2) * erfcx(near / math.sqrt(2)) - near * math.sqrt(2 / math.pi)
+    square = np.where(t < 30, np.maximum(bracket, 0.0) * exp(-(near**2) / 2), 0.0)
     return np.asarray(spread * np.sqrt(square), dtype=np.float64)
 
 
@@ -277,20 +277,18 @@ def mixed_alpha_rmse(
     >>> mixed_alpha_rmse([200.0, 200.0], [0.0, 120000.0], [100.0, 100.0], 0.1).round(4)
     array([7.4814, 8.5776])
     """
-    from scipy import special
-
     counts = _counts(truth)
     _check_not_negative("alpha", alpha)
     forgiven = alpha * counts
     g, b = _normal_and_laplace(variance, fourth)
     x, ratio = forgiven / g, g / b
     # exp(-x^2 / 2) is 0 beyond, and the tails of G with it.
-    density = np.exp(-(np.minimum(x, 38.0) ** 2) / 2)
-    tail = density * special.erfcx(x / math.sqrt(2)) / 2
-    below = density * special.erfcx(np.maximum(ratio - x, 0.0) / math.sqrt(2)) / 2
-    beyond = np.exp(np.minimum(ratio * (ratio / 2 - x), 0.0)) * special.ndtr(x - ratio)
+    density = exp(-(np.minimum(x, 38.0) ** 2) / 2)
+    tail = density * erfcx(x / math.sqrt(2)) / 2
+    below = density * erfcx(np.maximum(ratio - x, 0.0) / math.sqrt(2)) / 2
+    beyond = exp(np.minimum(ratio * (ratio / 2 - x), 0.0)) * normal_cdf(x - ratio)
     right = np.where(x < ratio, below, beyond)
-    left = density * special.erfcx((x + ratio) / math.sqrt(2)) / 2
+    left = density * erfcx((x + ratio) / math.sqrt(2)) / 2
     normal = g**2 * ((1 + x**2) * tail - x * density / math.sqrt(2 * math.pi))
     square = 2 * (np.maximum(normal, 0.0) + 2 * b**2 * (tail + (right - left) / 2))
     return np.asarray(np.sqrt(square), dtype=np.float64)
@@ -315,12 +313,10 @@ def mixed_smoothed_relative_error(
     >>> mixed_smoothed_relative_error([200.0, 200.0], [0.0, 120000.0], [100.0, 0.0], 10.0).round(4)
     array([0.1128, 1.    ])
     """
-    from scipy import special
-
     counts = _counts(truth)
     _check_kappa(kappa)
     g, b = _normal_and_laplace(variance, fourth)
-    mean = g * math.sqrt(2 / math.pi) + b * special.erfcx(g / (b * math.sqrt(2)))
+    mean = g * math.sqrt(2 / math.pi) + b * erfcx(g / (b * math.sqrt(2)))
     return np.asarray(mean / np.maximum(counts, kappa), dtype=np.float64)
 
 
@@ -333,14 +329,12 @@ def _normal_and_laplace(variance: npt.ArrayLike, fourth: npt.ArrayLike) -> tuple
 
 
 def _laplace_excess(scale: float, forgiven: Floats) -> Floats:
-    q, e = math.exp(-1 / scale), -math.expm1(-1 / scale)
+    q, e = exp(-1 / scale), -expm1(-1 / scale)
     first = np.floor(forgiven) + 1
     a = first - forgiven
-    bracket = a**2 + 2 * a * q / e + q * (1 + q) / e**2
+    bracket = a**2 + 2 * a * q / e + q * (1 + q) / (e * e)
     # The square root of q^k by itself, so that it underflows later.
-    return np.asarray(
-        np.exp(-first / (2 * scale)) * np.sqrt(2 * bracket / (1 + q)), dtype=np.float64
-    )
+    return np.asarray(exp(-first / (2 * scale)) * np.sqrt(2 * bracket / (1 + q)), dtype=np.float64)
 
 
 def _summed_excess(law: NoiseLaw, forgiven: float) -> float:

@@ -31,6 +31,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.elementary import log, power
+from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw, moments_of
 from dpcore.errors.merged_law import (
@@ -210,21 +212,24 @@ class IrregularErrors:
         below, sums = [leaves], [tree.fanouts[-1] * leaves]
         for level in reversed(range(height)):
             children = self._children[level]
-            own.insert(0, (1 - children) ** order * self._noise(level, tree.chains[level], order))
-            below.insert(0, own[0] + children**order * sums[0])
+            own.insert(
+                0,
+                integer_power(1 - children, order) * self._noise(level, tree.chains[level], order),
+            )
+            below.insert(0, own[0] + integer_power(children, order) * sums[0])
             if level:
                 sums.insert(0, tree.child_sum(level - 1, below[0]))
-        above, found = np.zeros(1), [below[0] * self._ratios[0] ** order]
+        above, found = np.zeros(1), [below[0] * integer_power(self._ratios[0], order)]
         for level in range(height):
             ratio, gain = self._ratios[level], self._gains[level]
-            outside = (self._children[level] * ratio - 1.0) ** order
-            from_parent = above + ratio**order * own[level] + outside * sums[level]
+            outside = integer_power(self._children[level] * ratio - 1.0, order)
+            from_parent = above + integer_power(ratio, order) * own[level] + outside * sums[level]
             # Of the sum over the siblings, the child's own part is taken out again.
             siblings = self._of_parents(level, from_parent) - below[level + 1] * self._of_parents(
                 level, outside
             )
-            above = gain**order * siblings
-            found.append(self._ratios[level + 1] ** order * below[level + 1] + above)
+            above = integer_power(gain, order) * siblings
+            found.append(integer_power(self._ratios[level + 1], order) * below[level + 1] + above)
         return found
 
     def node(self, level: int, node: int) -> MergedLaw:
@@ -371,12 +376,13 @@ class IrregularErrors:
         off = np.maximum(2 * sizes * (sizes * counts - first), 0.0) + 1e-14 * second
         noise = self._class_moments[:, classes]
         widths = np.maximum(summary.widths[left], 1e-7 * sizes)
-        difference = coefficient**2 * float((off * noise[0]).sum())
-        fourth = coefficient**4 * float((off * widths**2 * np.maximum(noise[1], 0.0)).sum())
+        square = coefficient * coefficient
+        difference = square * float((off * noise[0]).sum())
+        fourth = square * square * float((off * widths**2 * np.maximum(noise[1], 0.0)).sum())
         return MergedLaw(
             law=self._law_of(classes, sizes * abs(coefficient), counts),
             difference=difference,
-            difference_fourth=3 * difference**2 + fourth,
+            difference_fourth=3 * difference * difference + fourth,
         )
 
     def _path(self, level: int, node: int) -> tuple[list[int], list[float]]:
@@ -464,7 +470,7 @@ class IrregularErrors:
         return MergedLaw(
             law=self._law_of(classes, sizes, counts),
             difference=difference,
-            difference_fourth=3 * difference**2 + fourth,
+            difference_fourth=3 * difference * difference + fourth,
         )
 
     def _law_of(self, classes: Integers, sizes: Floats, counts: Floats) -> ErrorLaw:
@@ -496,11 +502,11 @@ class IrregularErrors:
             return terms.classes, terms.classes
         largest = np.zeros(len(self._laws))
         np.maximum.at(largest, terms.classes, terms.sizes)
-        depth = np.log(largest[terms.classes] / terms.sizes) / _CELL
+        depth = log(largest[terms.classes] / terms.sizes) / _CELL
         place = np.minimum(depth, _CELLS - 1).astype(np.int64)
         cell = terms.classes * _CELLS + place
         share = terms.counts * terms.sizes**2 * self._class_moments[0][terms.classes]
-        roots = np.cbrt(np.bincount(cell, share))
+        roots = power(np.bincount(cell, share), 1 / 3)
         cuts = np.ceil(roots * (most / roots.sum())).astype(np.int64)
         within = np.minimum(depth - place, 1 - 1e-9)  # the last cell is cut at its top alone
         named = (np.cumsum(cuts) - cuts)[cell] + (within * cuts[cell]).astype(np.int64)

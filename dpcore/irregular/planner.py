@@ -36,6 +36,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, power
+from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
@@ -281,8 +283,8 @@ class _Search:
             reaching = np.cumsum(gains[level::-1])
             descent[: level + 1] += reaching
         descent *= self._unit_rates
-        ratio = descent / (shares @ descent)
-        moved: Floats = shares * ratio ** (self._step_length / (1 + exponent))
+        ratio = descent / dot(shares, descent)
+        moved: Floats = shares * power(ratio, self._step_length / (1 + exponent))
         # Levels that are worth little would vanish over many steps.
         moved[:-1][(moved[:-1] < _SMALLEST_SHARE) & (ratio[:-1] < 1)] = 0.0
         moved[-1] = max(moved[-1], _LEAST_LEAF_SHARE)
@@ -300,8 +302,12 @@ def _noise_variances(measure: Measure, rates: Floats) -> tuple[Floats, Floats, F
     kept = rates[positive]
     if measure is Measure.EPSILON:
         # q is exp(-r); beyond 700 noise is zero to float64.
-        q = np.exp(-np.minimum(kept, 300.0))
-        some = 2 * q / (1 - q) ** 2, 2 * q * (1 + q) / (1 - q) ** 3, kept * (1 + q) / (1 - q)
+        q = exp(-np.minimum(kept, 300.0))
+        some = (
+            2 * q / (1 - q) ** 2,
+            2 * q * (1 + q) / integer_power(1 - q, 3),
+            kept * (1 + q) / (1 - q),
+        )
     else:
         some = _gaussian_variances(kept)
     whole = [np.full(rates.shape, math.inf), np.zeros(rates.shape), np.zeros(rates.shape)]
@@ -314,8 +320,8 @@ def _gaussian_variances(rates: Floats) -> tuple[Floats, Floats, Floats]:
     """The variance V of the discrete Gaussian in sigma^2 = 1 / (2 r), by its sums where sigma^2 is
     small: dV / d sigma^2 = (E k^4 - V^2) / (2 sigma^4). Beyond 4 it is sigma^2 to float64."""
     sigma_squared = 1 / (2 * np.maximum(rates, 1e-300))
-    k = np.arange(1, 32)[:, None] ** 2.0
-    weights = 2 * np.exp(-np.minimum(k / (2 * np.minimum(sigma_squared, 4.0)), 700.0))
+    k = np.arange(1.0, 32.0)[:, None] ** 2
+    weights = 2 * exp(-np.minimum(k / (2 * np.minimum(sigma_squared, 4.0)), 700.0))
     total = 1 + weights.sum(axis=0)
     second, fourth = (weights * k).sum(axis=0) / total, (weights * k**2).sum(axis=0) / total
     bend = (fourth - second**2) / (2 * np.minimum(sigma_squared, 4.0) ** 2)

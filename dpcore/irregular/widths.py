@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
+from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING
 from dpcore.errors.moments import NodeMoments, blurred_excess
@@ -38,7 +40,7 @@ _FEW = 12
 # Cumulants that agree to so many digits are those of one law.
 _DIGITS = 9
 # Above this variance in rows^2, steps of the lattice are within the smoothing.
-_FINE = 1 / SMOOTHING**2
+_FINE = 1 / (SMOOTHING * SMOOTHING)
 # Keeps an atom at the very end of an interval inside after the rounding of a square root.
 _OUTWARDS = 1.0 + 1e-9
 
@@ -214,10 +216,10 @@ class _Level:
     def distinct(self) -> Integers:
         """The place of one node of each law, as far as the cumulants tell them apart."""
         spread = self.moments.variance
-        named = np.log(spread)
+        named = log(spread)
         for order, values in ((4, self.moments.fourth), (6, self.moments.sixth)):
             # Irrational weights: sums agree where all cumulants do.
-            named = named + math.sqrt(order + 1) * values / spread ** (order / 2)
+            named = named + math.sqrt(order + 1) * values / integer_power(spread, order // 2)
         return np.unique(np.round(named, _DIGITS), return_index=True)[1].astype(np.int64)
 
     def ends(self, places: Integers) -> list[int]:
@@ -225,7 +227,7 @@ class _Level:
         spread = self.moments.variance[places]
         scaled = (
             self.moments.fourth[places] / spread**2,
-            self.moments.sixth[places] / spread**3,
+            self.moments.sixth[places] / integer_power(spread, 3),
             spread,
         )
         found = [each.argmax() for each in scaled] + [each.argmin() for each in scaled]

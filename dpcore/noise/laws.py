@@ -23,6 +23,10 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.angles import cos, sin, within_half_turn
+from dpcore.arithmetic.elementary import exp, expm1, tanh
+from dpcore.arithmetic.normal import erfc
+from dpcore.arithmetic.sums import row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.digit_tables import digit_table, draw
 from dpcore.noise.exponential_bounds import Exponent
@@ -152,7 +156,8 @@ class DiscreteLaplace(_DigitLaw):
         1.8413...
         """
         rate = float(1 / self.scale)
-        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+        less = expm1(-rate)
+        return 2 * exp(-rate) / (less * less)
 
     @property
     def _exponent(self) -> Exponent:
@@ -165,12 +170,12 @@ class DiscreteLaplace(_DigitLaw):
     def pmf(self, k: npt.ArrayLike) -> Floats:
         """Return tanh(1 / (2 scale)) q^|k|, in the shape of k."""
         rate = float(1 / self.scale)
-        return _as_floats(math.tanh(rate / 2) * np.exp(-rate * np.abs(_whole(k))))
+        return _as_floats(tanh(rate / 2) * exp(-rate * np.abs(_whole(k))))
 
     def survival(self, k: npt.ArrayLike) -> Floats:
         """Return P(X > k): q^(k + 1) / (1 + q) for k >= 0, and 1 - P(X > -k - 1) below."""
         rate = float(1 / self.scale)
-        return _two_sided(k, lambda j: np.exp(-rate * (j + 1)) / (1 + math.exp(-rate)))
+        return _two_sided(k, lambda j: exp(-rate * (j + 1)) / (1 + exp(-rate)))
 
     def characteristic_function(self, t: npt.ArrayLike) -> Floats:
         """Return E cos(t X) = 1 / (1 + 2 variance sin^2(t / 2)), in the shape of t.
@@ -180,7 +185,7 @@ class DiscreteLaplace(_DigitLaw):
         >>> DiscreteLaplace(scale=Fraction(10**9)).characteristic_function([0.0, 1e-9]).round(6)
         array([1. , 0.5])
         """
-        half = np.sin(np.asarray(t, dtype=np.float64) / 2)
+        half = sin(np.asarray(t, dtype=np.float64) / 2)
         return _as_floats(1 / (1 + 2 * self.variance * half**2))
 
 
@@ -233,7 +238,7 @@ class DiscreteGaussian(_DigitLaw):
         total = sigma * math.sqrt(2 * math.pi)
         if self._is_summed:
             total = 1 / float(_gaussian_sums(self.sigma_squared)[0][0])
-        return _as_floats(np.exp(-0.5 * (_whole(k) / sigma) ** 2) / total)
+        return _as_floats(exp(-0.5 * np.square(_whole(k) / sigma)) / total)
 
     def survival(self, k: npt.ArrayLike) -> Floats:
         """Return P(X > k), in the shape of k; 0 from where it underflows."""
@@ -248,21 +253,19 @@ class DiscreteGaussian(_DigitLaw):
         >>> DiscreteGaussian(sigma_squared=Fraction(9)).characteristic_function([0.0, 0.1]).round(6)
         array([1.      , 0.955997])
         """
-        angle = np.asarray(t, dtype=np.float64)
-        # The C library reduces large angles exactly; a float64 2 pi would not.
-        angle = np.where(np.abs(angle) > np.pi, np.arctan2(np.sin(angle), np.cos(angle)), angle)
+        angle = within_half_turn(np.asarray(t, dtype=np.float64))
         sigma = math.sqrt(self.sigma_squared)
         if sigma < 0.5:
             pmf, _ = _gaussian_sums(self.sigma_squared)
-            waves = np.cos(angle[..., np.newaxis] * np.arange(1, pmf.size))
-            return _as_floats(pmf[0] + 2 * waves @ pmf[1:])
+            waves = cos(angle[..., np.newaxis] * np.arange(1, pmf.size))
+            return _as_floats(pmf[0] + 2 * row_dots(waves, pmf[1:]))
         shifts = 2 * np.pi * np.arange(-4, 5)
-        images = np.exp(-0.5 * (sigma * (angle[..., np.newaxis] + shifts)) ** 2).sum(axis=-1)
-        return _as_floats(images / np.exp(-0.5 * (sigma * shifts) ** 2).sum())
+        images = exp(-0.5 * (sigma * (angle[..., np.newaxis] + shifts)) ** 2).sum(axis=-1)
+        return _as_floats(images / exp(-0.5 * (sigma * shifts) ** 2).sum())
 
     @property
     def _is_summed(self) -> bool:
-        return self.sigma_squared < _SUMMED_SIGMA**2
+        return self.sigma_squared < _SUMMED_SIGMA * _SUMMED_SIGMA
 
     def _summed_tail(self, k: Floats) -> Floats:
         _, tails = _gaussian_sums(self.sigma_squared)
@@ -273,13 +276,12 @@ class DiscreteGaussian(_DigitLaw):
         """The integral from k + 1/2 with the midpoint rule's corrections (Euler and Maclaurin)."""
         sigma = math.sqrt(self.sigma_squared)
         z = (k + 0.5) / sigma
-        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        density = exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
         # f = density / sigma has f' = -z density / sigma^2, f''' = (3 z - z^3) density / sigma^4.
-        first = -z / (24 * sigma**2)
-        third = 7 * (z**3 - 3 * z) / (5760 * sigma**4)
-        from scipy import special  # a fifth of a second, and seldom needed
-
-        return _as_floats(special.erfc(z / math.sqrt(2)) / 2 + density * (first + third))
+        square = sigma * sigma
+        first = -z / (24 * square)
+        third = 7 * (z * z**2 - 3 * z) / (5760 * (square * square))
+        return _as_floats(erfc(z / math.sqrt(2)) / 2 + density * (first + third))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +372,7 @@ def _gaussian_sums(sigma_squared: Fraction) -> tuple[Floats, Floats]:
     """P(X = k) and P(X > k) for k = 0, 1, ..., 40 sigma, each correct in relative terms."""
     variance = float(sigma_squared)
     k = np.arange(math.ceil(_SUMMED_WIDTH * math.sqrt(variance)) + 2, dtype=np.float64)
-    weights = np.exp(-(k**2) / (2 * variance))
+    weights = exp(-(k**2) / (2 * variance))
     # From the tail inwards, so that small terms are not lost beside large ones.
     from_tail = np.cumsum(weights[::-1])[::-1]
     total = weights[0] + 2 * from_tail[1]

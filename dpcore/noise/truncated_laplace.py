@@ -29,6 +29,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.angles import sin
+from dpcore.arithmetic.elementary import exp, expm1
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.exponential_bounds import exp_bounds
 from dpcore.noise.laws import DiscreteLaplace, least_bound
@@ -85,7 +87,8 @@ class TruncatedLaplace:
             return 2 * math.fsum(self.pmf(k) * k.astype(np.float64) ** 2)
         missing, q, end = self._terms()
         x = self.radius * missing
-        squares = q * (2 - missing - end * (2 + 2 * x - missing + x * x)) / missing**3
+        cube = missing * missing * missing
+        squares = q * (2 - missing - end * (2 + 2 * x - missing + x * x)) / cube
         return 2 * squares * missing / self._total
 
     def sample(self, stream: Bits, size: int) -> Integers:
@@ -112,7 +115,7 @@ class TruncatedLaplace:
     def pmf(self, k: npt.ArrayLike) -> Floats:
         """Return P(X = k), in the shape of k."""
         size = np.abs(np.asarray(k, dtype=np.float64))
-        weight = np.exp(-size / float(self.scale)) * self._terms()[0] / self._total
+        weight = exp(-size / float(self.scale)) * self._terms()[0] / self._total
         return np.where(size <= self.radius, weight, 0.0)
 
     def survival(self, k: npt.ArrayLike) -> Floats:
@@ -121,7 +124,7 @@ class TruncatedLaplace:
         distance = np.where(whole >= 0, whole, -whole - 1)
         rate = 1 / float(self.scale)
         # q^(j + 1) - q^(R + 1), without the difference of close numbers.
-        tail = -np.exp(-(distance + 1) * rate) * np.expm1(-(self.radius - distance) * rate)
+        tail = -exp(-(distance + 1) * rate) * expm1(-(self.radius - distance) * rate)
         tail /= self._total
         return np.where(whole >= 0, tail, 1 - tail)
 
@@ -133,9 +136,15 @@ class TruncatedLaplace:
         array([1.    , 0.2673])
         """
         angle = np.asarray(t, dtype=np.float64)
-        z = np.exp(-1 / float(self.scale) + 1j * angle)
-        end = np.exp((self.radius + 1) * (-1 / float(self.scale) + 1j * angle))
-        sums = 2 * ((1 - end) / (1 - z)).real - 1
+        # Re (1 - end) / (1 - z) for z = q e^(i t) and end = z^(R + 1), where 1 - cos t is written
+        # as 2 sin^2(t / 2), so that nothing cancels.
+        missing, q, power = self._terms()
+        last, many = power * q, self.radius + 1
+        below = sin(angle / 2) ** 2
+        real = missing + 2 * q * below
+        real_end = -expm1(-many / float(self.scale)) + 2 * last * sin(many * angle / 2) ** 2
+        crossed = last * sin(many * angle) * (q * sin(angle))
+        sums = 2 * (real_end * real + crossed) / (missing * missing + 4 * q * below) - 1
         return np.asarray(sums * self._terms()[0] / self._total, dtype=np.float64)
 
     def bound(self, probability: float) -> int:
@@ -192,12 +201,12 @@ class TruncatedLaplace:
     def _total(self) -> float:
         """(1 - q) times the sum of q^|x|: 1 + q - 2 q^(R + 1)."""
         rate = 1 / float(self.scale)
-        return -math.expm1(-rate) - 2 * math.exp(-rate) * math.expm1(-self.radius * rate)
+        return -expm1(-rate) - 2 * exp(-rate) * expm1(-self.radius * rate)
 
     def _terms(self) -> tuple[float, float, float]:
         """1 - q, q and q^R."""
         rate = 1 / float(self.scale)
-        return -math.expm1(-rate), math.exp(-rate), math.exp(-self.radius * rate)
+        return -expm1(-rate), exp(-rate), exp(-self.radius * rate)
 
     def _weight_up_to(self, t: int, bits: int) -> tuple[int, int]:
         """Enclose (1 - q) times the sum of q^|x| over -R <= x <= t <= R, in units of 2^-bits."""
@@ -232,7 +241,7 @@ def truncated_laplace(
     Source: Ghazi et al., Lemma 2.8; the integer law's radius is derived above.
 
     >>> law = truncated_laplace(Fraction(1, 2), Fraction(1, 10**6))
-    >>> law.scale, law.radius, math.log(1 + (math.exp(0.5) - 1) / 2e-6) / 0.5
+    >>> law.scale, law.radius, math.log(1 + (exp(0.5) - 1) / 2e-6) / 0.5
     (Fraction(2, 1), 25, 25.379...)
     >>> float(law.delta(Fraction(1, 2))) < 1e-6
     True

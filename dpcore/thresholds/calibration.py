@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from dpcore.arithmetic.elementary import expm1, log, log1p
 from dpcore.noise.source import MAX_COUNT
 from dpcore.privacy.group import GroupPrivacy, rounded_down
 from dpcore.thresholds.errors import ThresholdErrors
@@ -287,20 +288,22 @@ def _draft(setting: _Setting, shape: _Shape, room: _Room) -> _Draft:
     by logarithms only.
     """
     cutoff, gap = room.cutoff, room.upper - room.floor
-    rarely = shape.seldom * (room.error / room.excess) ** 2
+    ratio = room.error / room.excess
+    rarely = shape.seldom * ratio * ratio
     wait = _difference_quantile(rarely / max(1, setting.height * cutoff))
     delta = setting.delta * float((1 - _DELTA_RATIO) * _DELTA_RATIO**room.number)
     a, above = 10.0, 1.0
     for _ in range(4):
         b = max(0.5, 2 * (wait + above))
-        epsilon = cutoff / gap * (math.sqrt(a) + math.sqrt(b)) ** 2
+        roots = math.sqrt(a) + math.sqrt(b)
+        epsilon = cutoff / gap * roots * roots
         node = epsilon * math.sqrt(a) / (math.sqrt(a) + math.sqrt(b))
-        growth = math.expm1(min(node / cutoff, 50.0)) * cutoff / (2 * delta)
-        a = max(0.1, math.log1p(growth))
+        growth = expm1(min(node / cutoff, 50.0)) * cutoff / (2 * delta)
+        a = max(0.1, log1p(growth))
         # Missed nodes lose about a scale of the search, which is more than E in later rounds.
         scale = 2 * cutoff / (epsilon - node)
         lost = max(1.0, (1 - setting.alpha) * scale / room.error)
-        above = max(0.0, _difference_quantile(shape.seldom / lost**2) + shape.above)
+        above = max(0.0, _difference_quantile(shape.seldom / (lost * lost)) + shape.above)
     return _Draft(
         upper=room.upper,
         floor=room.floor,
@@ -321,7 +324,7 @@ def _difference_quantile(probability: float) -> float:
     """
     z = 0.0
     for _ in range(12):
-        z = math.log((2 + z) / (4 * probability))
+        z = log((2 + z) / (4 * probability))
         if z <= 0:
             return 0.0
     return z

@@ -39,6 +39,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.elementary import exp, expm1, log, sinh
+from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats
 from dpcore.noise.source import MAX_COUNT
 from dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
@@ -77,9 +79,10 @@ def difference_survival(k: npt.ArrayLike, scale: float) -> Floats:
     """
     whole = np.asarray(k, dtype=np.float64)
     size = np.where(whole >= 0, whole, 1 - whole)
-    q, e = math.exp(-1 / scale), -math.expm1(-1 / scale)
-    bracket = (size + 1 + 2 * q * q / (e * (1 + q))) / e + q / e**2
-    upper = (e / (1 + q)) ** 2 * np.exp(-size / scale) * bracket
+    q, e = exp(-1 / scale), -expm1(-1 / scale)
+    bracket = (size + 1 + 2 * q * q / (e * (1 + q))) / e + q / (e * e)
+    part = e / (1 + q)
+    upper = part * part * exp(-size / scale) * bracket
     return np.asarray(np.where(whole >= 0, upper, 1 - upper), dtype=np.float64)
 
 
@@ -213,8 +216,9 @@ class ThresholdErrors:
 
 def _geometric(last: int, ratio: float) -> Floats:
     """Counts from 0 to the last: all small ones, then a geometric sequence."""
-    steps = math.floor(math.log(max(last / _ALL_COUNTS, 1), ratio))
-    spread = np.floor(_ALL_COUNTS * ratio ** np.arange(steps + 1))
+    steps = math.floor(log(max(last / _ALL_COUNTS, 1)) / log(ratio))
+    powers = np.cumprod(np.concatenate([[1.0], np.full(steps, ratio)]))
+    spread = np.floor(_ALL_COUNTS * powers)
     return np.unique(np.concatenate([np.arange(min(_ALL_COUNTS, last)), spread[spread <= last]]))
 
 
@@ -228,14 +232,14 @@ def _empty_top(each: ThresholdRound) -> float:
     counts = np.unique(np.floor(ends))
     rejected = each.noise.survival(counts[:-1] - each.acceptance)
     even = np.linspace(-_NARROWER, _NARROWER, _THRESHOLD_CELLS + 1)
-    y = np.unique(np.ceil(np.sinh(even) * (_REACH * scale / math.sinh(_NARROWER))))
+    y = np.unique(np.ceil(sinh(even) * (_REACH * scale / sinh(_NARROWER))))
     mass = -np.diff(_survival(y, scale))
     top = _survival(each.tau + y[:-1, None] - (counts[1:] - 1), scale)
-    return float(mass @ (top * rejected).max(axis=1)) + math.exp(-_REACH)
+    return dot(mass, (top * rejected).max(axis=1)) + exp(-_REACH)
 
 
 def _survival(x: Floats, scale: float) -> Floats:
     """P(X >= x) of a discrete Laplace variable at integers, decreasing between them."""
-    q = math.exp(-1 / scale)
-    upper = np.exp(-np.where(x > 0, x, 1 - x) / scale) / (1 + q)
+    q = exp(-1 / scale)
+    upper = exp(-np.where(x > 0, x, 1 - x) / scale) / (1 + q)
     return np.asarray(np.where(x > 0, upper, 1 - upper), dtype=np.float64)

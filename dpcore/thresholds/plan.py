@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import expm1, log1p
 from dpcore.arrays import Floats
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dpcore.privacy.group import GroupPrivacy
@@ -51,8 +52,8 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     """
     if epsilon > _MOST_CLOSED_FORM:
         return truncated_laplace(epsilon, delta)
-    growth = math.expm1(float(epsilon))
-    reach = math.log1p(growth / (2 * float(delta))) - math.log1p(growth / 2)
+    growth = expm1(float(epsilon))
+    reach = log1p(growth / (2 * float(delta))) - log1p(growth / 2)
     least = max(1, math.ceil(1 / (64 * epsilon)))
     first = max(least, math.ceil(reach / float(epsilon)) - 1)
     for radius in range(first, first + 4):

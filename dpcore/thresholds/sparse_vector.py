@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log_fraction
 from dpcore.arrays import Flags, Integers
 from dpcore.noise.laws import DiscreteLaplace
 from dpcore.noise.randomness import RandomStream
@@ -188,4 +189,4 @@ def _natural_log(value: Fraction) -> float:
     >>> _natural_log(Fraction(2**5000))
     3465.7...
     """
-    return math.log(value.numerator) - math.log(value.denominator)
+    return log_fraction(value)

@@ -33,12 +33,16 @@ statistics); discrete Gaussian: Canonne, Kamath, Steinke 2020 (E exp(x X) <= exp
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.elementary import exp, log, log1p, sinh
+from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import public_stream
@@ -148,10 +152,10 @@ def _upper_rank(runs: int, confidence: float) -> int:
     """The least r with P(Binomial(runs, confidence) >= r) <= 1e-6: the r-th smallest of the runs
     is then an upper limit of the quantile."""
     counts = np.arange(runs + 1)
-    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, runs + 1)))])
+    factorials = np.concatenate([[0.0], np.cumsum(log(np.arange(1.0, runs + 1)))])
     logs = factorials[-1] - factorials - factorials[::-1]
-    logs = logs + counts * math.log(confidence) + (runs - counts) * math.log1p(-confidence)
-    at_least = np.cumsum(np.exp(logs)[::-1])[::-1]  # P(>= r) for r = 0..runs
+    logs = logs + counts * log(confidence) + (runs - counts) * log1p(-confidence)
+    at_least = np.cumsum(exp(logs)[::-1])[::-1]  # P(>= r) for r = 0..runs
     return int(np.searchsorted(-at_least, -_FALSE_CLAIM))
 
 
@@ -188,8 +192,8 @@ def union_width(plan: TreePlan, confidence: float) -> float:
     # Blocks alike in both measures share one bound: the least variance, the largest kurtosis.
     alike = np.stack(
         [
-            np.floor(np.log(blocks.variance) / math.log(_BIN)),
-            np.floor(np.log(np.maximum(blocks.kurtosis, 1e-6)) / math.log(_BIN)),
+            np.floor(log(blocks.variance) / log(_BIN)),
+            np.floor(log(np.maximum(blocks.kurtosis, 1e-6)) / log(_BIN)),
         ]
     )
     _, inverse = np.unique(alike, axis=1, return_inverse=True)
@@ -215,8 +219,8 @@ def union_width(plan: TreePlan, confidence: float) -> float:
 
 def _union(width: float, slopes: Floats, exponents: Floats, totals: Floats) -> float:
     """The bound of the chance that any prefix errs by more than c sd."""
-    tails = 2 * np.exp(np.minimum((exponents - width * slopes).min(axis=1), 0.0))
-    return float(totals @ np.minimum(tails, 1.0))
+    tails = 2 * exp(np.minimum((exponents - width * slopes).min(axis=1), 0.0))
+    return dot(totals, np.minimum(tails, 1.0))
 
 
 def _chernoff(plan: TreePlan, variance: Floats, kurtosis: Floats) -> tuple[Floats, Floats]:
@@ -226,13 +230,16 @@ def _chernoff(plan: TreePlan, variance: Floats, kurtosis: Floats) -> tuple[Float
     normal = max([1.0, *(float(law.sigma_squared) / law.variance for law in gaussian)])
     # Where noise is seldom anything but 0, the best s is far below 1 / sd.
     least = min(1e-1, 0.05 * math.sqrt(variance.min()), 1e-1 / normal)
-    slopes = np.geomspace(max(least, 1 / _WIDEST), 60.0, 300 if least == 1e-1 else 900)
+    number = 300 if least == 1e-1 else 900
+    slopes = exp(np.linspace(log(max(least, 1 / _WIDEST)), log(60.0), number))
     errors, fourth = UniformErrors(plan), np.zeros((variance.size, slopes.size))
     for level, law in enumerate(laws):
         if isinstance(law, DiscreteLaplace):
             x = errors.largest_coefficient(level) * slopes / np.sqrt(variance)[:, None]
             fourth = np.maximum(fourth, _fourth_ratio(law, x))
-    return slopes, slopes**2 / 2 * normal + slopes**4 / 24 * kurtosis[:, None] * fourth
+    return slopes, slopes**2 / 2 * normal + integer_power(slopes, 4) / 24 * kurtosis[
+        :, None
+    ] * fourth
 
 
 def _fourth_ratio(law: DiscreteLaplace, x: Floats) -> Floats:
@@ -240,9 +247,13 @@ def _fourth_ratio(law: DiscreteLaplace, x: Floats) -> Floats:
     variance = law.variance
     # At smaller arguments the difference is all rounding; the ratio is below its value here.
     x = np.maximum(x, math.sqrt(1e-5 / variance) if variance > 1e-5 else 1e-1)
-    grown = 2 * variance * np.sinh(np.minimum(x, 600.0) / 2) ** 2
-    logs = np.where(grown < 1, -np.log1p(-np.minimum(grown, 1 - 1e-15)), math.inf)
-    ratio: Floats = 24 * (logs - variance * x**2 / 2) / ((variance + 3 * variance**2) * x**4)
+    grown = 2 * variance * sinh(np.minimum(x, 600.0) / 2) ** 2
+    logs = np.where(grown < 1, -log1p(-np.minimum(grown, 1 - 1e-15)), math.inf)
+    ratio: Floats = (
+        24
+        * (logs - variance * x**2 / 2)
+        / ((variance + 3 * variance * variance) * integer_power(x, 4))
+    )
     return ratio
 
 
@@ -370,9 +381,13 @@ def _sibling_runs(fanout: int, size: int, nodes: Integers) -> tuple[Integers, In
     return starts[kept], stops[kept]
 
 
+# 16 times the powers of 1.25.
+_GROWING = list(itertools.accumulate([16.0, *[1.25] * 129], operator.mul))
+
+
 def _cuts(fanout: int) -> Integers:
     """The ends of the runs of so many siblings."""
-    growing = [round(16 * 1.25**power) for power in range(130) if 16 * 1.25**power <= fanout / 2]
+    growing = [round(each) for each in _GROWING if each <= fanout / 2]
     half = [*range(min(16, fanout)), *growing]
     cuts: Integers = np.unique([*half, *(fanout - each for each in half)])
     return cuts

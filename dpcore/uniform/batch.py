@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.dual import Dual
 from dpcore.arrays import Floats, Integers
 from dpcore.uniform.plan import TreePlan
 
-# Real, or complex where a derivative is taken by a complex step.
-Scalars = npt.NDArray[Any]
-
-_COMPLEX_STEP = 1e-20
+# Arrays, or dual numbers where a derivative is taken.
+Scalars = Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,11 +218,10 @@ def level_parts(error: Error, batch: TreeBatch, precisions: Floats) -> Floats:
     Returns:
         (trees, h + 1) in rows^2.
     """
-    steps = 1 - 1j * _COMPLEX_STEP * np.eye(batch.height + 1)
     known = np.isinf(precisions)
-    moved = np.where(known, 1, precisions) * steps[:, None, :]
-    variances = error(batch, np.where(known, np.inf, moved))
-    parts: Floats = variances.imag.T / _COMPLEX_STEP
+    moved = np.where(known, 0.0, precisions)[:, None, :] * -np.eye(batch.height + 1)
+    variances = error(batch, Dual(precisions, moved.swapaxes(0, 1)))
+    parts: Floats = np.ascontiguousarray(variances.slopes.T)
     return parts
 
 

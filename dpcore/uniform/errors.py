@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw, moments_of
 from dpcore.trees.uniform import Tree
@@ -131,7 +132,7 @@ class UniformErrors:
         """M with c^4 K <= M c^2 Var X for the noise X of any node: max C^2 K / Var, in rows^2."""
         moments = [moments_of(law) if law else (0.0, 0.0) for law in self._plan.laws]
         return max(
-            self.largest_coefficient(level) ** 2 * fourth / variance if variance else 0.0
+            _square(self.largest_coefficient(level)) * fourth / variance if variance else 0.0
             for level, (variance, fourth) in enumerate(moments)
         )
 
@@ -333,7 +334,7 @@ class UniformErrors:
             if law is not None:
                 noise, noise_fourth = moments_of(law)
                 variance += ((1 - weight) * theta) ** 2 * noise
-                cumulant += ((1 - weight) * theta) ** 4 * noise_fourth
+                cumulant += integer_power((1 - weight) * theta, 4) * noise_fourth
             outside = weight * theta - alpha[level]
             first = path[level] * tree.fanouts[level]
             stop = np.minimum(first + tree.fanouts[level], tree.level_sizes[level + 1])
@@ -341,11 +342,13 @@ class UniformErrors:
             trimmed = edge * (right > 0)
             for power, total, each in ((2, variance, below), (4, cumulant, fourth)):
                 ordinary, last = each[level + 1]
-                total += left * (1 + outside) ** power * ordinary
-                total += outside**power * ((right - trimmed) * ordinary + trimmed * last)
+                total += left * integer_power(1 + outside, power) * ordinary
+                total += integer_power(outside, power) * (
+                    (right - trimmed) * ordinary + trimmed * last
+                )
             theta = alpha[level + 1] + outside
         variance += theta**2 * below[height][on_edge[height]]
-        cumulant += theta**4 * fourth[height][on_edge[height]]
+        cumulant += integer_power(theta, 4) * fourth[height][on_edge[height]]
         return variance, cumulant
 
     def _fourth_cumulants(self) -> Floats:
@@ -359,7 +362,7 @@ class UniformErrors:
             found.insert(
                 0,
                 [
-                    (1 - weight) ** 4 * laws[level] + weight**4 * total
+                    _square(_square(1 - weight)) * laws[level] + _square(_square(weight)) * total
                     for weight, total in zip(self._children[level], sums, strict=True)
                 ],
             )
@@ -387,3 +390,7 @@ def _merge(parts: Sequence[tuple[int, float, int]]) -> Expansion:
         size = abs(coefficient)
         merged[level, size] = merged.get((level, size), 0) + count
     return tuple((level, size, count) for (level, size), count in merged.items())
+
+
+def _square(value: float) -> float:
+    return value * value

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcore.arithmetic.sums import row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
 from dpcore.uniform.node_error import node_variances
@@ -169,8 +170,7 @@ class QuantileObjective(Objective):
         if not self.guesses:
             return prefix_moments(batch, precisions).rank_variance(self.quantiles)
         stops, quantiles, weights = self._places(batch.leaves, len(self.guesses))
-        variance: Scalars = ranks_variance(batch, precisions, stops, quantiles) @ weights
-        return variance
+        return row_dots(ranks_variance(batch, precisions, stops, quantiles), weights)
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
         """Of some of very many guesses, evenly chosen; see
@@ -188,15 +188,15 @@ class QuantileObjective(Objective):
         chosen = _evenly(len(self.guesses), at_most)
         stops = np.array([self.guesses[index].stop for index in chosen])
         densities = np.array([self.guesses[index].density for index in chosen])
-        return stops, [self.quantiles[index] for index in chosen], densities**-2.0 / len(chosen)
+        return stops, [self.quantiles[index] for index in chosen], 1 / densities**2 / len(chosen)
 
     def one_leaf_variance(self, total: float) -> float:
         """The rank of a quantile in one leaf, or its value."""
         if not self.guesses:
-            return total * float(np.mean([(1 - q) ** 2 for q in self.quantiles]))
+            return total * float(np.mean([(1 - q) * (1 - q) for q in self.quantiles]))
         pairs = zip(self.guesses, self.quantiles, strict=True)
-        errors = [((guess.stop - q) / guess.density) ** 2 for guess, q in pairs]
-        return total * float(np.mean(errors))
+        errors = np.array([(guess.stop - q) / guess.density for guess, q in pairs])
+        return total * float(np.mean(errors**2))
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values."""

@@ -59,7 +59,7 @@ def within_node_error(fanout: Real, leaves: Real) -> Real:
     0.625
     """
     first = (leaves + 1) / (2 * leaves)
-    second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves**2)
+    second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
     index = (fanout - 1) / 2
     index_squared = (fanout - 1) * (2 * fanout - 1) / 6
     return index + second - (index_squared + 2 * index * first + second) / fanout
@@ -90,7 +90,7 @@ def closed_form_prefix_variance(fanouts: Sequence[int], variances: Sequence[floa
         total += below * within_node_error(fanout, leaves)
         leaves *= fanout
         below = _combined_variance(variance, fanout * below)
-    return total + below * (leaves + 1) * (2 * leaves + 1) / (6 * leaves**2)
+    return total + below * (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
 
 
 def mean_prefix_variance(tree: Tree, variances: Sequence[float]) -> float:
@@ -228,7 +228,7 @@ def _last_node(
     index = count * (count - 1) / 2  # the sum of the indices j of the full children
     index_squared = index * (2 * count - 1) / 3
     first = (leaves + 1) / (2 * leaves)
-    second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves**2)
+    second = (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
     ends = count * leaves + parents.last_leaves
     in_full, in_last = leaves / ends, parents.last_leaves / ends
 

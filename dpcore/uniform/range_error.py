@@ -17,17 +17,19 @@ Source: derived here and checked against dense least squares.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.sums import row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.uniform.batch import Below, Ends, Parents, Scalars, TreeBatch
 from dpcore.uniform.prefix_error import prefix_moments
 
-_GOLDEN = (5**0.5 - 1) / 2
+_GOLDEN = (math.sqrt(5) - 1) / 2
 # A variance below this part of the total's from below is that of a range known exactly.
 _ROUNDING = 1e-14
 
@@ -352,8 +354,7 @@ class _Slopes:
 
     def _sum(self, slopes: Floats) -> Floats:
         """(trees,) weighted over the ends."""
-        found: Floats = np.einsum("te,te->t", slopes, self.weights)
-        return found
+        return row_dots(slopes, self.weights)
 
     def parts(self, precisions: Floats, below: Below) -> Floats:
         """Each level's precision times the negative derivative in it; 0 of a known root."""

@@ -24,10 +24,13 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import power, rounded_power
+from dpcore.arithmetic.sums import binary_exponent, integer_power
 from dpcore.arrays import Floats
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
@@ -235,10 +238,10 @@ class _Search:
     def _seeds(self) -> Iterator[Fanouts]:
         """Equal fan-outs of each height; binary trees with ternary levels at either end."""
         for height in range(1, _SEED_HEIGHTS + 1):
-            for fanout in range(*_around(self.leaves ** (1 / height))):
+            for fanout in range(*_around(rounded_power(self.leaves, 1 / height))):
                 yield from self._completed((fanout,) * (height - 1))
         for ternary in range(_SEED_TERNARY):
-            binary = max(0, math.ceil(math.log2(self.leaves / 3**ternary)))
+            binary = max(0, binary_exponent(Fraction(self.leaves, 3**ternary)))
             yield from self._completed(((2,) * binary + (3,) * ternary)[1:])
             yield from self._completed(((3,) * ternary + (2,) * binary)[1:])
 
@@ -303,7 +306,7 @@ class _Search:
             # Where nothing has an error, any shares are as good as those there are.
             parts = np.where(whole > 0, parts / np.where(whole > 0, whole, 1), shares)
             ratio = np.divide(parts, shares, out=np.zeros_like(parts), where=shares > 0)
-            shares = shares * ratio ** (length / (exponent + 1))
+            shares = shares * power(ratio, length / (exponent + 1))
             # Leaves are measured even where the objective reads none of them by itself.
             shares[:, -1] = np.maximum(shares[:, -1], _SMALLEST_SHARE)
             shares /= shares.sum(axis=1, keepdims=True)
@@ -319,7 +322,7 @@ class _Search:
 
     def _precisions(self, shares: Floats) -> Floats:
         """1 / variance of every level at a budget of 1: (shapes, h + 1)."""
-        precisions = self.level_precision * shares ** _EXPONENT[self.measure]
+        precisions = self.level_precision * integer_power(shares, _EXPONENT[self.measure])
         precisions[:, 0] *= self.root_precision / self.level_precision
         if self.public_total:
             precisions[:, 0] = np.inf

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpcore.arithmetic.interpolation import interpolated
+from dpcore.arithmetic.sums import integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import BLUR_VARIANCE, ROUNDING, SMOOTHING, ErrorLaw
 from dpcore.trees.uniform import Tree
@@ -110,7 +112,7 @@ def _node_laws(errors: UniformErrors, level: int) -> list[ErrorLaw]:
         first = (tree.level_sizes[above] - 1) * below
         last = min(first + below, tree.level_sizes[level]) - 1
         laws += [errors.node(level, node) for node in ({first, last} if above == 0 else {first})]
-    return _different(laws, finest=1 / SMOOTHING**2, most=3)
+    return _different(laws, finest=1 / (SMOOTHING * SMOOTHING), most=3)
 
 
 def _different(laws: Iterable[ErrorLaw], *, finest: float, most: int) -> list[ErrorLaw]:
@@ -169,10 +171,12 @@ def _prefix_widths(
         most=2 * _SPREAD,
     )
     deviations = np.array([math.sqrt(law.variance + BLUR_VARIANCE) for law in laws])
-    excess = np.array([(law.fourth_cumulant - 1 / 120) for law in laws]) / deviations**4
+    excess = np.array([(law.fourth_cumulant - 1 / 120) for law in laws]) / integer_power(
+        deviations, 4
+    )
     widths = np.array([law.blurred_half_width(confidence) for law in laws]) / deviations
     order = np.argsort(excess, kind="stable")
-    width = np.interp(places.excess, excess[order], widths[order])
+    width = interpolated(places.excess, excess[order], widths[order])
     # Both those inverted and those between, by their kurtosis.
     rows = np.concatenate([deviations, places.deviation])
     wanted = np.concatenate([widths, width])
@@ -190,7 +194,11 @@ def _representatives(places: _Places) -> list[int]:
         return list(range(size))
     by_excess = np.argsort(places.excess, kind="stable")
     even = by_excess[np.linspace(0, size - 1, _SPREAD).round().astype(int)]
-    ends = [*by_excess[:_EXTREME], *by_excess[-_EXTREME:], *np.argsort(places.deviation)[:3]]
+    ends = [
+        *by_excess[:_EXTREME],
+        *by_excess[-_EXTREME:],
+        *np.argsort(places.deviation, kind="stable")[:3],
+    ]
     return sorted({int(each) for each in [*ends, *even]})
 
 
