@@ -1,0 +1,78 @@
+"""Intervals of adaptive trees have just the width that the variances of the drawn tree give them.
+
+Measured coverage finds intervals that are too short. These tests find those that are too long too:
+at the edges of the drawn tree, ends are compared with variances of sums that another way computes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpcore.adaptive.drawn import DrawnTree
+from dpcore.adaptive_ordered.intervals import quantile_ends
+from dpcore.privacy.budget import Measure
+from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from tests.dpcore.adaptive_ordered.test_question import CELLS, exact, question_of, released
+
+
+def rank_variance(drawn: DrawnTree, edge: int, quantile: float) -> float:
+    """Variance of prefix - q total, for an edge of the drawn tree.
+
+    With A the prefix, B the rest and T = A + B, Var((1 - q) A - q B) =
+    (1 - q) Var A + q Var B - q (1 - q) Var T, each the variance of a sum of leaves.
+    """
+    prefix, rest, total = drawn.run(0, edge), drawn.run(edge, CELLS), drawn.run(0, CELLS)
+    return (1 - quantile) * prefix + quantile * rest - quantile * (1 - quantile) * total
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
+@pytest.mark.parametrize("quantile", [0.05, 0.5, 0.9])
+def test_ends_of_ranks_at_edges(measure: Measure, unit: PrivacyUnit, quantile: float) -> None:
+    question = question_of(measure=measure, unit=unit)
+    tree = released(question, exact())
+    drawn, widths = tree._drawn(0), question.widths
+    estimate = tree._cdf_rows(0)["estimate"].to_numpy()
+    total = float(estimate[-1])
+    ends = quantile_ends(
+        drawn.prefixes(estimate), np.array([total]), np.array([drawn.run(0, CELLS)]), widths
+    )
+    low, high = (each[0] for each in ends(quantile))
+    edges = [int(edge) for edge in drawn.edges if 0 < edge < CELLS]
+    assert len(edges) > 5
+    for edge in edges:
+        variance = rank_variance(drawn, edge, quantile)
+        margin = float(widths.margin(np.array(max(variance, 0.0))))
+        middle = float(estimate[edge - 1]) - quantile * total
+        assert low[edge - 1] == pytest.approx(middle - margin, abs=1e-6), edge
+        assert high[edge - 1] == pytest.approx(middle + margin, abs=1e-6), edge
+
+
+def test_ends_inside_a_node_are_those_of_its_edges() -> None:
+    question = question_of()
+    tree = released(question, exact())
+    drawn = tree._drawn(0)
+    estimate = tree._cdf_rows(0)["estimate"].to_numpy()
+    total, variance = np.array([estimate[-1]]), np.array([drawn.run(0, CELLS)])
+    ends = quantile_ends(drawn.prefixes(estimate), total, variance, question.widths)
+    low, high = (np.concatenate([[np.nan], each[0]]) for each in ends(0.5))
+    inside = [stop for stop in range(1, CELLS) if not drawn.is_edge(stop)]
+    assert inside
+    for stop in inside:
+        before, after = drawn.edges_around(stop)
+        assert high[stop] == pytest.approx(high[after], abs=1e-6)
+        if before > 0:
+            assert low[stop] == pytest.approx(low[before], abs=1e-6)
+
+
+def test_intervals_of_prefixes_and_nodes_at_edges() -> None:
+    question = question_of(quantiles=())
+    tree = released(question, exact())
+    drawn, widths = tree._drawn(0), question.widths
+    rows = tree._cdf_rows(0).to_pylist()
+    for edge in (int(edge) for edge in drawn.edges if edge > 0):
+        row = rows[edge - 1]
+        margin = float(widths.margin(np.array(drawn.run(0, edge))))
+        assert row["ci_high"] == pytest.approx(max(row["estimate"] + margin, 0.0), abs=1e-6)
+        assert row["ci_low"] == pytest.approx(max(row["estimate"] - margin, 0.0), abs=1e-6)
