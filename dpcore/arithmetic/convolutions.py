@@ -6,28 +6,30 @@ products do), but a product of two series of small integers is known exactly onc
 `dpcore.arithmetic.products` does with matrices. The products of slices of one significance are
 added before the transform back, rounded, and then added in a fixed order.
 
-**Error of the transform.** Let slices have n integers of at most 2^b in size, and let the transform
-have the length N, at least 2 n. The relative error of a transform in the 2-norm is at most about
-7 u log2 N, u = 2^-53 (Higham 2002, Theorem 24.2), so a term of a product, which is at most n 2^(2 b)
-in size, is off by about 20 u log2 N n 2^(2 b) at most, if the transform back spreads its error
-evenly. Rounding errors add like random numbers, and measured errors are a hundred times smaller: the
-largest, of constant slices, are about 2^(2 b) n u. Here 2^(2 b) n <= 2^46, so that errors are below
-1/30 for every n up to 2^20, those of four products added included. Every result is checked:
-terms that are farther than 1/4 from an integer are refused, so that an arithmetic in which this
-does not hold ends with an error and never with other bits.
+**Error of the transform.** Let slices have n integers of at most 2^b in size, and a transform the
+length N. Its relative error in the 2-norm is at most about 7 u log2 N, u = 2^-53 (Higham 2002,
+Theorem 24.2), so a term of a product, which is at most n 2^(2 b) in size, is off by about
+20 u log2 N n 2^(2 b) at most, if the transform back spreads its error evenly. Rounding errors add
+like random numbers, and measured errors are a hundred times smaller: the largest, those of constant
+slices, are about u n 2^(2 b). Here n 2^(2 b) <= 2^46, and they are below 0.1 for every n up to 2^20,
+with those of the products that are added. Every result is checked: terms that are farther than 1/4
+from an integer are refused, so that an arithmetic in which this does not hold ends with an error
+and never with other bits.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from dpcore.arrays import Floats, Integers
+from dpcore.arrays import Floats
 
 # The largest size of a term of a product of slices, 2^46: see above.
 _TERM_BITS = 46
 _FARTHEST = 0.25
 # Of a number in floating point, and one more.
 DOUBLE_BITS = 54
+_Transform = npt.NDArray[np.complex128]
 # Rows of smaller numbers are cut as if they had one of this size.
 _LEAST_EXPONENT = -900
 
@@ -53,11 +55,40 @@ def series_product(values: Floats, series: Floats, bits: int = DOUBLE_BITS) -> F
     """
     size = values.shape[-1]
     length = 1 << (2 * size - 1).bit_length()
-    slice_bits = (_TERM_BITS - (size - 1).bit_length()) // 2
+    return _cyclic(values, series, length, bits)[..., :size]
+
+
+def later_terms(values: Floats, series: Floats, bits: int = DOUBLE_BITS) -> Floats:
+    """Terms m, ..., n - 1 of the product of two power series of m and n terms.
+
+    Takes half the time of `series_product`: terms before m are the only ones that a transform
+    without room for all terms mixes with others.
+
+    Args:
+        values: (m,) finite, m from 1 to n.
+        series: (n,) finite.
+        bits: the accuracy, as for `series_product`.
+
+    Returns:
+        (n - m,).
+
+    Raises:
+        ValueError, ArithmeticError: as `series_product`.
+
+    >>> later_terms(np.array([1.0, 2.0]), np.array([1.0, 0.0, 3.0])).tolist()
+    [3.0]
+    """
+    length = 1 << (series.size - 1).bit_length()
+    return _cyclic(values, series, length, bits)[values.size : series.size]
+
+
+def _cyclic(values: Floats, series: Floats, length: int, bits: int) -> Floats:
+    """(..., length) product modulo x^length - 1."""
+    slice_bits = (_TERM_BITS - (values.shape[-1] - 1).bit_length()) // 2
     most = -(-(bits + 1) // (slice_bits + 1))
     left, units = _transforms(values, slice_bits, most, length)
     right, unit = _transforms(series, slice_bits, most, length)
-    total = np.zeros(values.shape)
+    total = np.zeros((*values.shape[:-1], length))
     for level in reversed(range(most)):  # the smallest first
         pairs = [
             (left[i], right[level - i])
@@ -65,14 +96,14 @@ def series_product(values: Floats, series: Floats, bits: int = DOUBLE_BITS) -> F
             if i < len(left) and level - i < len(right)
         ]
         if pairs:
-            terms = np.fft.irfft(sum(a * b for a, b in pairs), length, axis=-1)[..., :size]
+            terms = np.fft.irfft(sum(a * b for a, b in pairs), length, axis=-1)
             total += _whole(terms) * 2.0 ** -(level * (slice_bits + 1))
     return np.asarray(total * units * unit)
 
 
 def _transforms(
     values: Floats, bits: int, most: int, length: int
-) -> tuple[list[np.ndarray], Floats]:
+) -> tuple[list[_Transform], Floats]:
     """Transforms of each slice, and the unit of each row: those of slice s are in units of it times
     2^-(s (bits + 1))."""
     largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
@@ -95,5 +126,3 @@ def _whole(terms: Floats) -> Floats:
     if np.abs(terms - whole).max(initial=0.0) > _FARTHEST:
         raise ArithmeticError("series_product: this machine's Fourier transform is not accurate")
     return whole
-
-

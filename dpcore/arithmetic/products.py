@@ -27,21 +27,6 @@ _SLICES, _RESIDUAL_SLICES = 3, 4
 _LEAST_EXPONENT = -900
 
 
-def dot(a: Floats, b: Floats) -> Floats:
-    """Sum of products over the last axis, added in NumPy's pairwise order.
-
-    Args:
-        a, b: (..., n), broadcast.
-
-    Returns:
-        (...).
-
-    >>> float(dot(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
-    11.0
-    """
-    return np.asarray((a * b).sum(axis=-1))
-
-
 def product(a: Floats, b: Floats) -> Floats:
     """Matrix product, the same bits on every processor.
 
@@ -70,7 +55,7 @@ def gram_residual(target: Floats, a: Floats) -> Floats:
 
     Args:
         target: (m, m), finite.
-        a: (m, k), finite: exact up to 4 slices of `_slice_bits`; fewer bits take less time.
+        a: (m, k), finite; numbers of fewer bits take less time.
 
     Returns:
         (m, m), the same bits on every processor: exact but for a rounding of the difference and
