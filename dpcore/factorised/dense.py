@@ -9,10 +9,10 @@ The same matrix must come out on every processor, though eigenvectors differ the
 bits. So the numbers are rounded up or down at a *threshold* that is in the middle of the widest gap
 between their fractional parts, which is thousands of times wider than such differences, and a
 digest of the matrix is compared wherever it is made again. The threshold itself, of nine digits,
-follows from numbers that are known to some twenty digits (`dpcore.factorised.square_root`).
+follows from numbers that are known to some twenty digits (`dpcore.arithmetic.square_roots`).
 
 What is estimated from measurements follows by substitution in a fixed order
-(`dpcore.factorised.triangular`).
+(`dpcore.arithmetic.triangular`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dpcore.arithmetic.products import integer_product
+from dpcore.arithmetic.square_roots import (
+    Corrected,
+    cholesky_factor,
+    rough_factor,
+    square_root,
+)
 from dpcore.arithmetic.sums import row_dots
+from dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upper
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.optimum import weighted_gram
 from dpcore.factorised.read import Read
-from dpcore.factorised.square_root import Corrected, cholesky_factor, square_root
 from dpcore.factorised.strategy import Strategy
-from dpcore.factorised.triangular import inverse_upper, solved_lower, solved_upper
 from dpcore.refusal import ANOTHER_MATRIX, MatrixError
 
 # Of the entries: a column of norm 1 is a column of whole numbers of this norm.
@@ -95,7 +100,7 @@ class DenseStrategy(Strategy):
         return integer_product(counts, self._of.entries.T)
 
     def estimated(self, measurements: Integers) -> Floats:
-        return solved_upper(self._of.numbers, measurements.T.astype(np.float64)).T
+        return np.asarray(solved_upper(self._of.numbers, measurements.T.astype(np.float64)).T)
 
     def coefficients(self, weights: Floats) -> Floats:
         return solved_lower(self._of.numbers.T, weights[:, None])[:, 0]
@@ -188,13 +193,11 @@ def _matrix(strategy: DenseStrategy) -> _Matrix:
 
 
 def _scaled(read: Read, weights: tuple[float, ...], scale: int) -> Floats:
-    """The triangular factor of X, times the scale, to the accuracy of LAPACK."""
+    """The triangular factor of X, times the scale, to some ten digits."""
     root = np.sqrt(np.array(weights))
-    values, vectors = np.linalg.eigh(weighted_gram(read.gram(len(weights)), root))
-    roots = np.sqrt(np.maximum(values, 0.0))
-    information = (vectors * roots) @ vectors.T / root[:, None] / root
-    information /= information.diagonal().max()
-    return np.asarray(np.linalg.cholesky(information).T * scale)
+    factor, diagonal = rough_factor(weighted_gram(read.gram(len(weights)), root))
+    largest = float((diagonal / (root * root)).max())
+    return np.asarray(factor.T * (scale / (root * math.sqrt(largest))))
 
 
 class _ExactFactor:

@@ -26,6 +26,7 @@ from dpcore.factorised.read import Read
 
 # Ranges of a width, or of all, whose errors are looked at.
 _LOOKED_AT = 2048
+_IRRATIONAL = [[0.6180339887498949], [math.sqrt(2.0)]]
 
 
 class FactorisedErrors:
@@ -79,7 +80,7 @@ class FactorisedErrors:
             yield starts, starts + width
         if not read.widths:
             # Multiples of the golden ratio and of the root of two are spread evenly together.
-            place = np.arange(1, _LOOKED_AT + 1) * np.array([[0.6180339887498949], [math.sqrt(2.0)]])
+            place = np.arange(1, _LOOKED_AT + 1) * np.array(_IRRATIONAL)
             ends = np.sort((place % 1 * cells).astype(np.int64), axis=0)
             yield ends[0], ends[1] + 1
 

@@ -23,7 +23,7 @@ v <- diag (D G D)^(1/2). The map halves the logarithm of a multiple of v, and co
 errors as much and more; mixing some past steps (Anderson) makes it fast.
 
 The same weights come out on every processor: each step is rounded to some bits
-(`dpcore.factorised.square_root`), and all else is arithmetic in a fixed order.
+(`dpcore.arithmetic.square_roots`), and all else is arithmetic in a fixed order.
 
 Source: the dual is that of Li, Miklau, Hay, McGregor, Rastogi 2015 (the matrix mechanism) and of
 Yuan, Zhang, Winslett, Yang, Xiao, Hao 2016 in another form; Anderson 1965 for the mixing. The
@@ -41,9 +41,9 @@ import numpy as np
 from dpcore.arithmetic.elementary import exp, log
 from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arithmetic.products import integer_product
+from dpcore.arithmetic.square_roots import rounded_root_diagonal
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats
-from dpcore.factorised.square_root import rounded_root_diagonal
 
 # The largest part of the variance that may be left to gain.
 TOLERANCE = 1e-3
@@ -186,7 +186,7 @@ def _refined(weights: Floats, cells: int) -> Floats:
 
 def _place(cells: int) -> Floats:
     """(n,) log-odds of the middle of each cell."""
-    middle = np.arange(cells) + 0.5
+    middle = np.arange(cells, dtype=np.float64) + 0.5
     return np.asarray(log(middle) - log(cells - middle))
 
 
@@ -240,6 +240,6 @@ def range_gram(cells: int, widths: tuple[int, ...]) -> Floats:
             raise ValueError(f"widths: {width} is above the number of cells, {cells}")
         starts = np.arange(cells - width + 1.0)[:, None]
         inside = ((starts <= index) & (index < starts + width)).astype(np.int64)
-        together = integer_product(inside.T, inside)
+        together = integer_product(inside.T, inside).astype(np.float64)
         gram += together * (cells / starts.size / len(widths))
     return gram

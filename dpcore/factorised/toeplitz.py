@@ -33,7 +33,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcore.arithmetic.convolutions import later_terms, series_product
+from dpcore.arithmetic.convolutions import (
+    integer_series_product,
+    later_terms,
+    series_product,
+)
 from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.strategy import Strategy
@@ -46,8 +50,6 @@ STEPS = 2**10
 # then at each halving. Columns of a segment differ in norm by half a percent where most cells are.
 _QUARTERS = (32, 27, 23, 19)
 _FINE_HALVINGS = 4
-# Numbers are cut in parts of so many bits, whose convolutions floating point has exactly.
-_PART_BITS, _COEFFICIENT_BITS = 16, 9
 # The accuracy of variances: errors of the largest by a part in 10^9 at a million cells.
 _VARIANCE_BITS = 40
 
@@ -100,7 +102,7 @@ class ToeplitzStrategy(Strategy):
         return 2 * self.column_norm
 
     def measured(self, counts: Integers) -> Integers:
-        return _convolved(counts * self._of.factors, self._of.coefficients)
+        return integer_series_product(counts * self._of.factors, self._of.coefficients)
 
     def estimated(self, measurements: Integers) -> Floats:
         return series_product(measurements.astype(np.float64), self._of.inverse) / self._of.factors
@@ -238,32 +240,3 @@ class _Numbers:
             row = self.row(int(stops[place]) - 1) - self.row(int(starts[place]) - 1)
             found[place] = dot(row, row)
         return found
-
-
-def _convolved(values: Integers, coefficients: Integers) -> Integers:
-    """(rows, n) the first n terms of a product with whole numbers from 0 to 2^27, modulo 2^64.
-
-    Both are cut into parts of 16 and of 9 bits. A product of parts has terms below n 2^25, 2^45 for
-    a million cells; the errors of its fast transforms are below a tenth, and rounding removes them.
-    """
-    size = values.shape[-1]
-    length = 1 << (2 * size - 1).bit_length()
-    series = _transformed(coefficients, _COEFFICIENT_BITS, length)
-    found = np.zeros(values.shape, np.uint64)
-    for place, part in _transformed(values, _PART_BITS, length):
-        for shift, other in series:
-            terms = np.rint(np.fft.irfft(part * other, length, axis=-1)[..., :size])
-            if place + shift < 64:
-                found += terms.astype(np.uint64) << np.uint64(place + shift)
-    return found.view(np.int64)
-
-
-def _transformed(values: Integers, bits: int, length: int) -> list[tuple[int, np.ndarray]]:
-    """The transforms of the parts of whole numbers that are not zero, with their first bits."""
-    whole, mask = values.view(np.uint64), np.uint64(2**bits - 1)
-    found = []
-    for place in range(0, 64, bits):
-        part = (whole >> np.uint64(place)) & mask
-        if part.any():
-            found.append((place, np.fft.rfft(part.astype(np.float64), length, axis=-1)))
-    return found

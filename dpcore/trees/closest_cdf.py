@@ -96,11 +96,11 @@ def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
 def isotonic_rows(values: Floats) -> Floats:
     """Closest rising numbers of each row, by squares.
 
-    Pool adjacent violators, in rounds: every run of neighboring blocks whose means fall becomes one
-    block. That is allowed, since in PAVA neighbors whose means fall may be pooled in any order. What
-    some rounds leave, as a last number far below the others does, is pooled one block at a time.
-    Sums are added in an order that follows from the numbers alone, so all bits are the same on
-    every processor.
+    Pool adjacent violators (PAVA) in rounds: every run of neighboring blocks whose means fall
+    becomes one block, because neighbors whose means fall may be pooled in any order. After some
+    rounds, which a last number far below the others exhausts, blocks are pooled one at a time. Sums
+    are added in an order that follows from the numbers alone, so all bits are the same on every
+    processor.
 
     Args:
         values: (rows, n), finite.
@@ -109,9 +109,7 @@ def isotonic_rows(values: Floats) -> Floats:
     [[1.0, 2.5, 2.5, 4.0], [1.5, 1.5, 1.5, 1.5]]
     """
     sums, sizes = values.ravel(), np.ones(values.size, dtype=np.int64)
-    first = np.zeros(values.shape, dtype=bool)  # blocks that begin a row
-    first[:, :1] = True
-    first = first.ravel()
+    first = np.arange(values.size) % max(1, values.shape[1]) == 0  # blocks that begin a row
     for _ in range(_ROUNDS):
         means = sums / sizes
         falls = (means[1:] < means[:-1]) & ~first[1:]
@@ -124,9 +122,7 @@ def isotonic_rows(values: Floats) -> Floats:
     return np.repeat(sums / sizes, sizes).reshape(values.shape)
 
 
-def _pooled(
-    sums: list[float], sizes: list[int], first: list[bool]
-) -> tuple[Floats, Integers]:
+def _pooled(sums: list[float], sizes: list[int], first: list[bool]) -> tuple[Floats, Integers]:
     """Blocks whose means rise within each row: neighbors pooled one after the other."""
     found: list[tuple[float, int, bool]] = []
     for total, size, begins in zip(sums, sizes, first, strict=True):

@@ -2,16 +2,17 @@
 
 LAPACK's results differ between processors in their last bits. Here they are only a start: rounded
 to 42 bits, so that `gram_residual` has what is left nearly exactly, and corrected by one step of
-Newton's method. A start that is off by a part d leaves an error of about d^2, 1e-20 or less, so that
+Newton's method. A start that is off by a part d leaves an error of about d^2, 1e-20 or less, so
 start and correction together are the same number, whatever the processor, to about 20 digits.
 
 - Square root: S = (X + E)^2 to first order means X E + E X = S - X^2, which the eigenvectors of S
   solve: E = V ((V' (S - X^2) V) / (r_i + r_j)) V', r the square roots of the eigenvalues.
-- Cholesky factor: A = (L + F)(L + F)' to first order means F = L P(L^-1 (A - L L') L^-T), P the lower
-  triangle with half of the diagonal.
+- Cholesky factor: A = (L + F)(L + F)' to first order means F = L P(L^-1 (A - L L') L^-T), P the
+  lower triangle with half of the diagonal.
 
-*Rounding* to fewer bits then gives the same bits everywhere, but for numbers that are within such an
-error of a tie; these are the only ones for which the correction is needed (Ziv 1991).
+Rounding to fewer bits then gives the same bits everywhere, unless a number is within such an error
+of a tie. LAPACK's own error is larger, but only a number that is within that error of a tie needs
+the correction (Ziv 1991).
 
 Source: Higham 2008, Functions of Matrices, Section 6.3; Stewart 1997, "On the perturbation of LU
 and Cholesky factors", for the derivative.
@@ -99,7 +100,7 @@ def cholesky_factor(matrix: Corrected) -> Corrected:
     >>> cholesky_factor(one).sum.item() == 2.0**0.5
     True
     """
-    start = _shortened(np.linalg.cholesky(matrix.sum))
+    start = _shortened(np.asarray(np.linalg.cholesky(matrix.sum), np.float64))
     left = gram_residual(matrix.start, start) + matrix.correction
     inverse = np.linalg.inv(start)
     change = np.tril(inverse @ left @ inverse.T)
@@ -107,9 +108,26 @@ def cholesky_factor(matrix: Corrected) -> Corrected:
     return Corrected(start=start, correction=start @ change)
 
 
+def rough_factor(matrix: Floats) -> tuple[Floats, Floats]:
+    """Cholesky factor of a positive definite matrix's square root, and the diagonal of that root.
+
+    It is not corrected: the last of its digits depend on the processor.
+
+    Args:
+        matrix: (n, n), symmetric.
+
+    >>> factor, diagonal = rough_factor(np.array([[16.0]]))
+    >>> factor.item(), diagonal.item()
+    (2.0, 4.0)
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    root = (vectors * _roots(values)) @ vectors.T
+    return np.linalg.cholesky(root), root.diagonal()
+
+
 def _roots(values: Floats) -> Floats:
     """Square roots of eigenvalues; those of a matrix that is hardly definite are kept above 0."""
-    return np.sqrt(np.maximum(values, _UNIT * values[-1]))
+    return np.asarray(np.sqrt(np.maximum(values, _UNIT * values[-1])))
 
 
 def _corrected_root(matrix: Floats, roots: Floats, vectors: Floats) -> Corrected:
