@@ -5,22 +5,38 @@ Cholesky factor times a scale, rounded to whole numbers. The rounding costs litt
 of a column's square per entry) and no privacy: sensitivity and estimates are those of the whole
 numbers.
 
-The same matrix must come out on every machine, though eigenvectors differ there in their last bits.
-So the numbers are rounded up or down at a *threshold* that is in the middle of the widest gap
+The same matrix must come out on every processor, though eigenvectors differ there in their last
+bits. So the numbers are rounded up or down at a *threshold* that is in the middle of the widest gap
 between their fractional parts, which is thousands of times wider than such differences, and a
-digest of the matrix is compared wherever it is made again.
+digest of the matrix is compared wherever it is made again. The threshold itself, of nine digits,
+follows from numbers that are known to some twenty digits (`dpcore.arithmetic.square_roots`).
+
+What is estimated from measurements follows by substitution in a fixed order
+(`dpcore.arithmetic.triangular`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from dpcore.arithmetic.products import integer_product
+from dpcore.arithmetic.square_roots import (
+    Corrected,
+    cholesky_factor,
+    rough_factor,
+    square_root,
+)
+from dpcore.arithmetic.sums import row_dots
+from dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upper
 from dpcore.arrays import Floats, Integers
+from dpcore.factorised.optimum import weighted_gram
 from dpcore.factorised.read import Read
 from dpcore.factorised.strategy import Strategy
 from dpcore.refusal import ANOTHER_MATRIX, MatrixError
@@ -29,9 +45,10 @@ from dpcore.refusal import ANOTHER_MATRIX, MatrixError
 SCALE = 2**12
 # Thresholds are looked for here, so that rounding stays near to the nearest number.
 _NEAREST = 0.4, 0.6
-# Products of whole numbers are exact in floating point below this.
-_EXACT = 2**53
 _DIGITS = 4
+# The threshold's, behind the point, and those with which it is found.
+_THRESHOLD_DIGITS = 9
+_DECIMALS = Context(prec=50)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,31 +97,25 @@ class DenseStrategy(Strategy):
         return self._of.distance
 
     def measured(self, counts: Integers) -> Integers:
-        entries, most = self._of.entries, int(np.abs(counts).sum(axis=-1).max(initial=0))
-        if self.largest * most < _EXACT:
-            return np.asarray(
-                np.rint(counts.astype(np.float64) @ self._of.numbers.T), dtype=np.int64
-            )
-        return np.asarray(counts @ entries.T)
+        return integer_product(counts, self._of.entries.T)
 
     def estimated(self, measurements: Integers) -> Floats:
-        sums = measurements.T.astype(np.float64)
-        return np.asarray(np.linalg.solve(self._of.numbers, sums).T)
+        return np.asarray(solved_upper(self._of.numbers, measurements.T.astype(np.float64)).T)
 
     def coefficients(self, weights: Floats) -> Floats:
-        return np.linalg.solve(self._of.numbers.T, weights)
+        return solved_lower(self._of.numbers.T, weights[:, None])[:, 0]
 
     @property
     def prefix_variances(self) -> Floats:
-        return self._of.covariances.diagonal()[1:]
+        return row_dots(self._of.prefixes[1:], self._of.prefixes[1:])
 
     @property
     def total_covariances(self) -> Floats:
-        return self._of.covariances[-1, 1:]
+        return row_dots(self._of.prefixes[1:], self._of.prefixes[-1])
 
     def range_variances(self, starts: Integers, stops: Integers) -> Floats:
-        between, own = self._of.covariances, self._of.covariances.diagonal()
-        return np.maximum(own[starts] + own[stops] - 2 * between[starts, stops], 0.0)
+        rows = self._of.prefixes[stops] - self._of.prefixes[starts]
+        return row_dots(rows, rows)
 
     def spec(self) -> dict[str, object]:
         return {
@@ -139,7 +150,7 @@ class _Matrix:
     @cached_property
     def gram(self) -> Integers:
         """M'M, exactly: sums of K products of numbers below 2^13."""
-        return np.asarray(np.rint(self.numbers.T @ self.numbers), dtype=np.int64)
+        return integer_product(self.entries.T, self.entries)
 
     @cached_property
     def distance(self) -> int:
@@ -148,10 +159,9 @@ class _Matrix:
         return int((own[:, None] + own - 2 * self.gram).max())
 
     @cached_property
-    def covariances(self) -> Floats:
-        """(K + 1, K + 1) of all prefixes, the empty one first."""
-        prefixes = np.cumsum(np.linalg.inv(self.numbers), axis=0)
-        return np.pad(prefixes @ prefixes.T, (1, 0))
+    def prefixes(self) -> Floats:
+        """(K + 1, K) what the noise of each sum has in each prefix, the empty one first."""
+        return np.pad(np.cumsum(inverse_upper(self.numbers), axis=0), ((1, 0), (0, 0)))
 
 
 def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
@@ -162,18 +172,14 @@ def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
         weights: (K,) v, of which four digits are kept.
     """
     rounded = tuple(float(f"{each:.{_DIGITS}g}") for each in weights)
-    scaled = _scaled(read, rounded, SCALE)
-    parts = np.sort((scaled - np.floor(scaled))[np.triu_indices(len(weights))])
-    near = parts[(parts > _NEAREST[0]) & (parts < _NEAREST[1])]
-    edges = np.concatenate([[_NEAREST[0]], near, [_NEAREST[1]]])
-    widest = int(np.diff(edges).argmax())
-    threshold = round(float(edges[widest] + edges[widest + 1]) / 2, 9)
+    exact = _ExactFactor(read, rounded, SCALE)
+    threshold = exact.threshold()
     return DenseStrategy(
         read=read,
         weights=rounded,
         scale=SCALE,
         threshold=threshold,
-        digest=_digest(_rounded(scaled, threshold)),
+        digest=_digest(_rounded(exact.scaled, threshold)),
     )
 
 
@@ -187,13 +193,66 @@ def _matrix(strategy: DenseStrategy) -> _Matrix:
 
 
 def _scaled(read: Read, weights: tuple[float, ...], scale: int) -> Floats:
-    """The triangular factor of X, times the scale."""
+    """The triangular factor of X, times the scale, to some ten digits."""
     root = np.sqrt(np.array(weights))
-    values, vectors = np.linalg.eigh(root[:, None] * read.gram(len(weights)) * root)
-    roots = np.sqrt(np.maximum(values, 0.0))
-    information = (vectors * roots) @ vectors.T / root[:, None] / root
-    information /= information.diagonal().max()
-    return np.asarray(np.linalg.cholesky(information).T * scale)
+    factor, diagonal = rough_factor(weighted_gram(read.gram(len(weights)), root))
+    largest = float((diagonal / (root * root)).max())
+    return np.asarray(factor.T * (scale / (root * math.sqrt(largest))))
+
+
+class _ExactFactor:
+    """The triangular factor of X, times the scale, to some twenty digits.
+
+    X is D^-1 S D^-1 divided by its largest diagonal entry m, so its factor is that of S with the
+    rows of each cell divided by sqrt(m) and the cell's entry of D.
+
+    Attributes:
+        scaled: (K, K) in floating point.
+    """
+
+    def __init__(self, read: Read, weights: tuple[float, ...], scale: int) -> None:
+        self._root, self._scale = np.sqrt(np.array(weights)), scale
+        matrix = square_root(weighted_gram(read.gram(len(weights)), self._root))
+        self._factor = cholesky_factor(matrix)
+        self._largest = self._largest_of(matrix)
+        columns = scale / (self._root * math.sqrt(self._largest))
+        self.scaled = np.asarray(self._factor.sum.T * columns)
+
+    def threshold(self) -> float:
+        """The middle of the widest gap between fractional parts, of nine digits."""
+        rows, columns = np.triu_indices(len(self._root))
+        parts = self.scaled[rows, columns]
+        parts -= np.floor(parts)
+        (near,) = np.nonzero((parts > _NEAREST[0]) & (parts < _NEAREST[1]))
+        near = near[np.argsort(parts[near], kind="stable")]
+        edges = np.concatenate([[_NEAREST[0]], parts[near], [_NEAREST[1]]])
+        widest = int(np.diff(edges).argmax())
+        ends = [
+            self._part(int(rows[near[each]]), int(columns[near[each]]))
+            if 0 <= each < near.size
+            else Decimal(repr(_NEAREST[each >= 0]))
+            for each in (widest - 1, widest)
+        ]
+        return round(float(_DECIMALS.divide(_DECIMALS.add(*ends), 2)), _THRESHOLD_DIGITS)
+
+    def _part(self, row: int, column: int) -> Decimal:
+        """The fractional part of an entry."""
+        start, correction = self._factor.start, self._factor.correction
+        value = _DECIMALS.add(Decimal(start[column, row]), Decimal(correction[column, row]))
+        value = _DECIMALS.divide(value, Decimal(self._root[column]))
+        value = _DECIMALS.divide(value, _DECIMALS.sqrt(self._largest))
+        value = _DECIMALS.multiply(value, self._scale)
+        return _DECIMALS.subtract(value, math.floor(value))
+
+    def _largest_of(self, matrix: Corrected) -> Decimal:
+        """The largest diagonal entry of D^-1 S D^-1."""
+        diagonal = zip(matrix.start.diagonal(), matrix.correction.diagonal(), strict=True)
+        sums = (_DECIMALS.add(Decimal(one), Decimal(other)) for one, other in diagonal)
+        roots = (Decimal(root) for root in self._root)
+        return max(
+            _DECIMALS.divide(each, _DECIMALS.multiply(root, root))
+            for each, root in zip(sums, roots, strict=True)
+        )
 
 
 def _rounded(scaled: Floats, threshold: float) -> Integers:

@@ -19,12 +19,14 @@ from functools import cached_property
 
 import numpy as np
 
+from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
 from dpcore.factorised.plan import FactorisedPlan
 from dpcore.factorised.read import Read
 
 # Ranges of a width, or of all, whose errors are looked at.
 _LOOKED_AT = 2048
+_IRRATIONAL = [[0.6180339887498949], [math.sqrt(2.0)]]
 
 
 class FactorisedErrors:
@@ -67,7 +69,7 @@ class FactorisedErrors:
         found = self.prefixes
         if read.kind == "quantiles":
             shares = np.array(read.shares)[:, None]
-            found = found + self.total * (shares**2 - 2 * shares * self.alpha)
+            found = found + self.total * (shares * shares - 2 * shares * self.alpha)
         return math.sqrt(found.mean())
 
     def _ranges(self, read: Read) -> Iterator[tuple[Integers, Integers]]:
@@ -78,7 +80,7 @@ class FactorisedErrors:
             yield starts, starts + width
         if not read.widths:
             # Multiples of the golden ratio and of the root of two are spread evenly together.
-            place = np.arange(1, _LOOKED_AT + 1) * np.array([[0.6180339887498949], [2**0.5]])
+            place = np.arange(1, _LOOKED_AT + 1) * np.array(_IRRATIONAL)
             ends = np.sort((place % 1 * cells).astype(np.int64), axis=0)
             yield ends[0], ends[1] + 1
 
@@ -109,10 +111,10 @@ class FactorisedErrors:
         row = self._strategy.coefficients(weights)
         alpha = np.concatenate([[0.0], self.alpha])
         own = sum(alpha[stop] - alpha[start] for start, stop in runs)
-        return float(self._less_total(np.array(row @ row * self._noise), np.array(own)))
+        return float(self._less_total(np.array(dot(row, row) * self._noise), np.array(own)))
 
     def _less_total(self, variances: Floats, alpha: Floats) -> Floats:
         """What is left of variances where the total is public."""
         if not self._public_total:
             return variances
-        return np.maximum(variances - alpha**2 * self.measured_total, 0.0)
+        return np.maximum(variances - alpha * alpha * self.measured_total, 0.0)

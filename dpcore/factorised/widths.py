@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
+
+from dpcore.arithmetic.elementary import power
+from dpcore.arithmetic.normal import normal_quantile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class NormalWidths:
     @property
     def width(self) -> float:
         """Of a node, a prefix, a range, and of what decides a quantile."""
-        return NormalDist().inv_cdf((1.0 + self.confidence) / 2.0)
+        return normal_quantile((1.0 + self.confidence) / 2.0)
 
     def band(self, prefixes: int) -> float:
         """Of all prefixes at once. Normal errors are all within their limits at least as often as
@@ -39,7 +41,7 @@ class NormalWidths:
         >>> round(NormalWidths(confidence=0.95).band(1000), 2)
         4.05
         """
-        return NormalDist().inv_cdf((1.0 + self.confidence ** (1.0 / prefixes)) / 2.0)
+        return normal_quantile((1.0 + power(self.confidence, 1.0 / prefixes)) / 2.0)
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values; `from_spec` reads them back."""

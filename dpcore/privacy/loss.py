@@ -53,6 +53,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, expm1, log, log1p, tanh
+from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dpcore.privacy.conversion import (
@@ -177,9 +179,9 @@ def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
     theta = _tilt(coordinates, target)
     log_moment = sum(n * each.log_moment(theta) for each, n in coordinates.items())
     log_bound = log_moment - theta * target + log_excess(theta)
-    if log_bound < math.log(DELTA_FLOOR):
+    if log_bound < log(DELTA_FLOOR):
         return DELTA_FLOOR
-    delta = min(math.exp(min(0.0, log_bound)), _composed(coordinates, theta, target))
+    delta = min(exp(min(0.0, log_bound)), _composed(coordinates, theta, target))
     delta = max(DELTA_FLOOR, delta * (1 + _ROUNDING))
     return min(1.0, rounded_up(delta, _CERTIFIED_DIGITS))
 
@@ -198,11 +200,11 @@ class _GaussianLoss:
     @property
     def spread(self) -> float:
         """Bounds the variance of the loss, tilted or not."""
-        return (self.shift / self.variance) ** 2 * (self.variance + 0.25)
+        return self.squared / self.variance * (self.variance + 0.25)
 
     @property
     def squared(self) -> float:
-        return self.shift**2 / self.variance
+        return self.shift * self.shift / self.variance
 
     def log_moment(self, theta: float) -> float:
         """At least log E exp(theta L), with equality at whole theta."""
@@ -216,12 +218,13 @@ class _GaussianLoss:
         reach = math.ceil(_WIDTH * math.sqrt(self.variance)) + 2
         steps = np.arange(-reach, reach + 1, dtype=np.float64)
         # A partial sum: too small, so that the probabilities come out too large.
-        total = float(np.exp(-(steps**2) / (2 * self.variance)).sum())
+        total = float(exp(-(steps * steps) / (2 * self.variance)).sum())
         centre = theta * self.shift
         noise = steps + round(centre)
-        weights = np.exp(-((noise - centre) ** 2) / (2 * self.variance)) / total
+        away = noise - centre
+        weights = exp(-(away * away) / (2 * self.variance)) / total
         # From the ends on, each weight is at most `ratio` times the one before it.
-        ratio = math.exp(-(reach - 0.5) / self.variance)
+        ratio = exp(-(reach - 0.5) / self.variance)
         dropped = float(weights[0] + weights[-1]) * ratio / (1 - ratio)
         return self.shift * (self.shift / 2 + noise) / self.variance, weights, dropped
 
@@ -234,23 +237,23 @@ class _LaplaceLoss:
 
     @property
     def spread(self) -> float:
-        return self.rate**2
+        return self.rate * self.rate
 
     @property
     def squared(self) -> float:
-        return self.rate**2
+        return self.rate * self.rate
 
     def log_moment(self, theta: float) -> float:
         """Return log E exp(theta L)."""
-        ratio = math.exp(-(2 * theta + 1) * self.rate)
-        return theta * self.rate + math.log1p(ratio) - math.log1p(math.exp(-self.rate))
+        ratio = exp(-(2 * theta + 1) * self.rate)
+        return theta * self.rate + log1p(ratio) - log1p(exp(-self.rate))
 
     def slope(self, theta: float) -> float:
-        return self.rate * math.tanh((theta + 0.5) * self.rate)
+        return self.rate * tanh((theta + 0.5) * self.rate)
 
     def atoms(self, theta: float) -> tuple[Floats, Floats, float]:
         """Losses, P(loss) exp(theta loss - log_moment), and nothing left out."""
-        ratio = math.exp(-(2 * theta + 1) * self.rate)
+        ratio = exp(-(2 * theta + 1) * self.rate)
         weights = np.array([1.0, ratio]) / (1 + ratio)
         return np.array([self.rate, -self.rate]), weights, 0.0
 
@@ -317,7 +320,7 @@ def _composed(coordinates: Mapping[_Loss, int], theta: float, epsilon: float) ->
         return math.inf  # too coarse to say anything
     grids = [(_on_grid(each, theta, step), n) for each, n in coordinates.items()]
     longest = max(grid.weights.size for grid, _ in grids)
-    size = 1 << math.ceil(math.log2(max(longest, 2 * half_window / step)))
+    size = 1 << (max(longest, math.ceil(2 * half_window / step)) - 1).bit_length()
     middle = round(sum(n * each.slope(theta) for each, n in coordinates.items()) / step)
     first = middle - size // 2
 
@@ -330,13 +333,13 @@ def _composed(coordinates: Mapping[_Loss, int], theta: float, epsilon: float) ->
     # Losses carry rounding errors of a few units in the last place.
     slack = 1e-14 * (epsilon + theta * squared + 50 * math.sqrt(number * spread))
     excess = np.maximum(0.0, index * step - (epsilon - slack))
-    mean = float(np.exp(-theta * excess) @ (-np.expm1(-excess) * np.maximum(weights, 0.0)))
+    mean = dot(exp(-theta * excess), -expm1(-excess) * np.maximum(weights, 0.0))
     log_moment = sum(
         n * (each.log_moment(theta) + grid.log_total)
         for (each, n), (grid, _) in zip(coordinates.items(), grids, strict=True)
     )
     log_scale = log_moment - theta * (epsilon - slack)
-    return math.exp(min(700.0, log_scale)) * (mean + math.exp(log_excess(theta)) * error)
+    return exp(min(700.0, log_scale)) * (mean + exp(log_excess(theta)) * error)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -354,15 +357,15 @@ def _on_grid(loss: _Loss, theta: float, step: float) -> _GridLoss:
     losses, weights, dropped = loss.atoms(theta)
     cells = np.floor(losses / step)
     above = (losses / step - cells) * step
-    share = np.clip(np.expm1(-above) / math.expm1(-step), 0.0, 1.0)
+    share = np.clip(expm1(-above) / expm1(-step), 0.0, 1.0)
     first = int(cells.min())
     index = cells.astype(np.int64) - first
     size = int(index.max()) + 2
-    tilted = np.bincount(index, weights * (1 - share) * np.exp(-theta * above), size)
-    tilted += np.bincount(index + 1, weights * share * np.exp(theta * (step - above)), size)
+    tilted = np.bincount(index, weights * (1 - share) * exp(-theta * above), size)
+    tilted += np.bincount(index + 1, weights * share * exp(theta * (step - above)), size)
     total = float(tilted.sum())
     return _GridLoss(
-        first=first, weights=tilted / total, log_total=math.log(total), dropped=dropped / total
+        first=first, weights=tilted / total, log_total=log(total), dropped=dropped / total
     )
 
 
@@ -372,8 +375,8 @@ def _convolved(grids: Sequence[tuple[_GridLoss, int]], size: int) -> tuple[Float
     norm = 2.0
     for grid, n in grids:
         transform *= np.fft.rfft(grid.weights, size) ** n
-        norm += n * float(np.linalg.norm(grid.weights))
-    error = _STAGE_ROUNDING * math.log2(size) * math.sqrt(size) * norm
+        norm += n * math.sqrt(dot(grid.weights, grid.weights))
+    error = _STAGE_ROUNDING * (size.bit_length() - 1) * math.sqrt(size) * norm
     return np.fft.irfft(transform, size), error
 
 
@@ -382,11 +385,11 @@ def _outside(grids: Sequence[tuple[_GridLoss, int]], first: int, size: int, orde
     upper = lower = 0.0
     middle = (first + size / 2) / sum(n for _, n in grids)
     for grid, n in grids:
-        steps = grid.first + np.arange(grid.weights.size) - middle
-        upper += n * math.log(float(grid.weights @ np.exp(order * steps)))
-        lower += n * math.log(float(grid.weights @ np.exp(-order * steps)))
+        steps = grid.first + np.arange(grid.weights.size, dtype=np.float64) - middle
+        upper += n * log(dot(grid.weights, exp(order * steps)))
+        lower += n * log(dot(grid.weights, exp(-order * steps)))
     distance = order * (size / 2 - 1)
-    return math.exp(min(0.0, upper - distance)) + math.exp(min(0.0, lower - distance))
+    return exp(min(0.0, upper - distance)) + exp(min(0.0, lower - distance))
 
 
 def _valid_counts(moved: Sequence[tuple[Moved, int]]) -> dict[Moved, int]:

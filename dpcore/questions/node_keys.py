@@ -130,7 +130,7 @@ def _long_hash(letters: npt.NDArray[np.uint8], factors: UInt64Array) -> np.uint6
     sums = []
     for start in range(0, len(letters), _POSITIONS):
         piece = letters[start : start + _POSITIONS].astype(np.uint64) + np.uint64(1)
-        sums.append(np.dot(piece, factors[: len(piece)]))
+        sums.append(np.add.reduce(piece * factors[: len(piece)]))
     return np.add.reduce(sums)  # type: ignore[no-any-return]
 
 

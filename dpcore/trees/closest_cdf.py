@@ -24,7 +24,7 @@ integers). It is an optimum too: by convexity d(floor((p + q)/2)) + d(ceil((p + 
 d(q) in every cell, and both midpoints are monotone.
 
 Source: Rameshwar, Tandon, Sharma, Section VI, problem (O^c); isotonic regression by thresholds as
-in Hochbaum and Queyranne 2003; the pool adjacent violators algorithm (PAVA) is SciPy's.
+in Hochbaum and Queyranne 2003; the pool adjacent violators algorithm (PAVA) of Barlow et al. 1972.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ _MOST_COSTS = 2**30
 _MOST_TOTAL = 2**22
 _BLOCK_COSTS = 2**18
 _PROBES = 4
+# Of pooling all falling runs at once: noise takes 5 to 25 for a million cells.
+_ROUNDS = 40
 
 
 def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
-    """The CDF with the least sum of squares, by isotonic regression: O(K), 5 ms for K = 2^17.
+    """The CDF with the least sum of squares, by isotonic regression: 10 ms for K = 2^17.
 
     With g the real isotonic regression of h_1, ..., h_{K-1}, the answer is g rounded (halves down)
     and clipped to 0, ..., N. Proof: D_i(t) = 2 (t + 1/2 - h_i). For every real c the smallest
@@ -84,17 +86,51 @@ def closest_cdf_l2(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
     >>> closest_cdf_l2([[1.5, 2.0], [1.6, 0.0]], np.array([2, 3])).tolist()
     [[1, 2], [2, 3]]
     """
-    from scipy import optimize  # slow to import, and seldom needed
-
     cells, totals = _read(estimates, total)
     closest = _with_last(cells.shape, totals)
-    isotonic = np.empty_like(cells[:, :-1])
-    if isotonic.size:
-        for row, values in zip(isotonic, cells, strict=True):
-            row[:] = optimize.isotonic_regression(values[:-1]).x
-    means = np.rint(isotonic * _MEAN_UNITS) / _MEAN_UNITS
+    means = np.rint(isotonic_rows(cells[:, :-1]) * _MEAN_UNITS) / _MEAN_UNITS
     closest[:, :-1] = np.clip(np.ceil(means - 0.5), 0, totals[:, None])
     return closest.reshape(np.shape(estimates))
+
+
+def isotonic_rows(values: Floats) -> Floats:
+    """Closest rising numbers of each row, by squares.
+
+    Pool adjacent violators (PAVA) in rounds: every run of neighboring blocks whose means fall
+    becomes one block, because neighbors whose means fall may be pooled in any order. After some
+    rounds, which a last number far below the others exhausts, blocks are pooled one at a time. Sums
+    are added in an order that follows from the numbers alone, so all bits are the same on every
+    processor.
+
+    Args:
+        values: (rows, n), finite.
+
+    >>> isotonic_rows(np.array([[1.0, 3.0, 2.0, 4.0], [3.0, 2.0, 1.0, 0.0]])).tolist()
+    [[1.0, 2.5, 2.5, 4.0], [1.5, 1.5, 1.5, 1.5]]
+    """
+    sums, sizes = values.ravel(), np.ones(values.size, dtype=np.int64)
+    first = np.arange(values.size) % max(1, values.shape[1]) == 0  # blocks that begin a row
+    for _ in range(_ROUNDS):
+        means = sums / sizes
+        falls = (means[1:] < means[:-1]) & ~first[1:]
+        if not falls.any():
+            return np.repeat(means, sizes).reshape(values.shape)
+        starts = np.flatnonzero(np.concatenate([[True], ~falls]))
+        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
+        first = first[starts]
+    sums, sizes = _pooled(sums.tolist(), sizes.tolist(), first.tolist())
+    return np.repeat(sums / sizes, sizes).reshape(values.shape)
+
+
+def _pooled(sums: list[float], sizes: list[int], first: list[bool]) -> tuple[Floats, Integers]:
+    """Blocks whose means rise within each row: neighbors pooled one after the other."""
+    found: list[tuple[float, int, bool]] = []
+    for total, size, begins in zip(sums, sizes, first, strict=True):
+        while not begins and total / size < found[-1][0] / found[-1][1]:
+            before, count, begins = found.pop()
+            total, size = total + before, size + count
+        found.append((total, size, begins))
+    return np.array([each[0] for each in found]), np.array([each[1] for each in found])
 
 
 def closest_cdf_l1(estimates: npt.ArrayLike, total: int | Integers) -> Integers:
