@@ -6,15 +6,35 @@ else is its own, and may change freely (a test keeps both).
 
 FACE = {
     "angles": ("cos", "sin", "sinc"),
-    "elementary": ("exp", "expm1", "log", "log1p", "log_add_exp", "power", "sinh", "tanh"),
+    "elementary": (
+        "cube_root",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "log2",
+        "log_add_exp",
+        "power",
+        "sinh",
+        "tanh",
+    ),
     "interpolation": ("interpolated",),
-    "normal": ("erfc", "erfcx", "log_normal_cdf", "normal_cdf", "normal_quantile"),
+    "normal": (
+        "erfc",
+        "erfcx",
+        "log_normal_cdf",
+        "normal_cdf",
+        "normal_quantile",
+        "normal_quantiles",
+    ),
     "sums": (
         "binary_exponent",
         "decimal_exponent",
         "dot",
         "hypotenuse",
         "integer_power",
+        "power_of_ten",
         "row_dots",
     ),
 }
