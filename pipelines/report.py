@@ -13,13 +13,13 @@ k e^((k - 1) epsilon) delta)-DP for k rows, Vadhan 2017, Lemma 2.2.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
+from dpcore.arithmetic.elementary import exp
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.conversion import epsilon_of
 from dpcore.questions.question import Question
@@ -183,7 +183,7 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
             )
     elif plan.budget.measure is Measure.EPSILON:
         numbers = f"Epsilon is {amount:.6g}: probabilities change by a factor of at most "
-        numbers += f"{math.exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
+        numbers += f"{exp(amount):.4g}." if amount < 700 else f"e^{amount:.6g}."
         several = f"Someone who {many} is protected with k times epsilon."
     else:
         loss = epsilon_of(plan.budget.amount, Fraction(1, 10**6))

@@ -113,13 +113,13 @@ class DrawnTree:
             here, a = self._alone.below[level], self._alone.below[level + 1].a[0]
             assert here.split is not None and here.sum_a is not None
             weighted = tree.child_sum(level, alpha * a)
-            spread = tree.child_sum(level, residual + alpha**2 * a)
+            spread = tree.child_sum(level, residual + np.square(alpha) * a)
             first = self._first_child(level)
             split, sum_a = here.split[0], here.sum_a[0]
-            residual = np.where(split, spread - weighted**2 / sum_a, 0.0)
+            residual = np.where(split, spread - np.square(weighted) / sum_a, 0.0)
             alpha = np.where(split, weighted / sum_a, alpha[first])
         root = float(self._alone.root_variance[0, 0])
-        return float(alpha[0] ** 2 * root + residual[0])
+        return float(np.square(alpha[0]) * root + residual[0])
 
     def _first_child(self, level: int) -> Integers:
         sizes = np.ones(self.plan.tree.level_sizes[level + 1], dtype=np.int64)

@@ -17,6 +17,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.arithmetic.elementary import exp2, log, log2
+from dpcore.arithmetic.sums import integer_power
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.trees.irregular import IrregularTree
@@ -127,9 +129,9 @@ def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -
     if guessed_rows is not None and guessed_rows > 0:
         middle, slope, least, most = _GUESSED_FALL[measure]
         rows = rows_in_noise(setting, guessed_rows) / setting.leaves
-        fall = min(most, max(least, middle + slope * math.log10(rows)))
-    falling = [fall**level for level in range(height)]
-    return [0.0, *(each / sum(falling) for each in falling)]
+        fall = min(most, max(least, middle + slope * log(rows) / log(10.0)))
+    falling = [float(integer_power(fall, level)) for level in range(height)]
+    return [0.0, *(each / math.fsum(falling) for each in falling)]
 
 
 def thresholds_of(plan: AdaptivePlan) -> tuple[int, ...]:
@@ -181,11 +183,11 @@ def rule_fanouts(leaves: int, measure: Measure) -> tuple[int, ...]:
     if leaves == 1:
         return ()
     wanted, rise = _HALVINGS[measure]
-    halvings = math.log2(leaves)
+    halvings = log2(leaves)
     height = max(1, math.floor(halvings / wanted + 0.5))
     middle = (height - 1) / 2
     below = [
-        max(2, round(2 ** (halvings / height + rise * (level - middle))))
+        max(2, round(exp2(halvings / height + rise * (level - middle))))
         for level in range(1, height)
     ]
     first = -(-leaves // math.prod(below))

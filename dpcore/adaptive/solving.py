@@ -136,7 +136,7 @@ def one_down(
         ended=ended[split],
         count=count[split],
         estimate=estimate[split],
-        variance=a - a * k + k**2 * node.variance,
+        variance=a - a * k + np.square(k) * node.variance,
         before_variance=node.before_variance
         + left_k * (2.0 * node.covariance + left_k * node.variance)
         + left_a * (1.0 - left_a / total),

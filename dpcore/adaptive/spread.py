@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dpcore.arrays import Integers
@@ -33,7 +35,7 @@ def spread_ends(count: Integers, leaves: Integers, left: Integers) -> Integers:
     >>> spread_ends(np.array(2), np.array(4), np.arange(5)).tolist()
     [0, 1, 1, 2, 2]
     """
-    if leaves.size and int(leaves.max()) < _EXACT**0.5 / 2 and int(count.max()) < _EXACT:
+    if leaves.size and int(leaves.max()) < math.isqrt(_EXACT) // 2 and int(count.max()) < _EXACT:
         each = (count / leaves).astype(np.int64)
         part = (count - each * leaves) * left + (leaves >> 1)
         return np.asarray(each * left + (part / leaves).astype(np.int64))

@@ -27,6 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats
 from dpcore.irregular.node_weights import NodeWeights
 from dpcore.irregular.plan import IrregularPlan
@@ -153,7 +154,7 @@ def _squares(plan: AdaptivePlan, ends: int, rows: Sequence[float], counts: bool)
     """(h + 1,) the mean squared errors of each level's nodes if all nodes of a level end."""
     sizes = np.array(plan.tree.level_sizes, dtype=np.float64)
     known = np.square(_repaired(_ended_variances(plan, ends), rows, counts))
-    inside = known[-1] * (sizes[ends] / sizes[ends + 1 :]) ** 2 + np.square(rows[ends + 1 :])
+    inside = known[-1] * np.square(sizes[ends] / sizes[ends + 1 :]) + np.square(rows[ends + 1 :])
     found: Floats = np.concatenate([known, inside])
     return found
 
@@ -215,7 +216,7 @@ def _part_above(plan: AdaptivePlan, level: int, distance: float) -> float:
     """The part of a level's nodes that are split, so many rows below the threshold; of the tails
     of Laplace noise, which are wider than Gaussian ones."""
     spread = math.sqrt(_variance(plan.decision_law(level) or plan.law(level)))
-    return 0.5 * math.exp(-math.sqrt(2) * distance / spread)
+    return 0.5 * exp(-math.sqrt(2) * distance / spread)
 
 
 def _even_counts(tree: Shape, rows: float) -> list[float]:
@@ -225,7 +226,7 @@ def _even_counts(tree: Shape, rows: float) -> list[float]:
 def _repaired(variances: Sequence[float], rows: Sequence[float], counts: bool) -> tuple[float, ...]:
     """Root mean square errors: of counts, those that come of keeping them nonnegative."""
     return tuple(
-        math.sqrt(min(own, count**2 + count * math.sqrt(own)) if counts else own)
+        math.sqrt(min(own, count * count + count * math.sqrt(own)) if counts else own)
         for own, count in zip(variances, rows, strict=False)
     )
 
@@ -266,5 +267,6 @@ def _level_weights(tree: IrregularTree, weights: NodeWeights | None) -> tuple[fl
 def _geometric_mean(errors: Sequence[float], weights: Sequence[float]) -> float:
     """Of errors above 0, weighted; a public root is off by nothing and says nothing."""
     pairs = [(error, own) for error, own in zip(errors, weights, strict=True) if error and own]
-    total = sum(own for _, own in pairs)
-    return math.exp(sum(own * math.log(error) for error, own in pairs) / total) if total else 0.0
+    total = math.fsum(own for _, own in pairs)
+    logs = math.fsum(own * log(error) for error, own in pairs)
+    return exp(logs / total) if total else 0.0

@@ -76,7 +76,7 @@ def quantile_ends(
     """
 
     def margin(of: Floats, alpha: Floats, quantile: float) -> Floats:
-        own = of + variance[:, None] * (quantile**2 - 2 * quantile * alpha)
+        own = of + variance[:, None] * (quantile * quantile - 2 * quantile * alpha)
         return widths.margin(np.maximum(own, 0.0))
 
     def ends(quantile: float) -> tuple[Floats, Floats]:

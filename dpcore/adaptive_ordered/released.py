@@ -39,7 +39,7 @@ class AdaptiveCdf(CdfAnswers):
         return self.question.widths_at(self.confidence)
 
     def _margin(self, level: int, std_error: float) -> float:
-        return float(self._widths.margin(np.array(std_error**2)))
+        return float(self._widths.margin(np.array(std_error * std_error)))
 
     def _answer(self, row: Mapping[str, Any], total: int) -> Answer:
         if row["std_error"] is not None:

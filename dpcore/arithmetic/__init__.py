@@ -5,13 +5,26 @@ else is its own, and may change freely (a test keeps both).
 """
 
 FACE = {
-    "angles": ("cos", "sin", "sinc", "within_half_turn"),
+    "angles": (
+        "cos",
+        "sin",
+        "sinc",
+        "within_half_turn",
+    ),
+    "convolutions": (
+        "integer_series_product",
+        "later_terms",
+        "series_product",
+    ),
     "dual": ("Dual",),
     "elementary": (
+        "cube_root",
         "exp",
+        "exp2",
         "expm1",
         "log",
         "log1p",
+        "log2",
         "log_add_exp",
         "log_fraction",
         "power",
@@ -20,13 +33,34 @@ FACE = {
         "tanh",
     ),
     "interpolation": ("interpolated",),
-    "normal": ("erfc", "erfcx", "log_normal_cdf", "normal_cdf", "normal_quantile"),
+    "normal": (
+        "erfc",
+        "erfcx",
+        "log_normal_cdf",
+        "normal_cdf",
+        "normal_quantile",
+        "normal_quantiles",
+    ),
+    "products": ("integer_product",),
+    "square_roots": (
+        "Corrected",
+        "cholesky_factor",
+        "rough_factor",
+        "rounded_root_diagonal",
+        "square_root",
+    ),
     "sums": (
         "binary_exponent",
         "decimal_exponent",
         "dot",
         "hypotenuse",
         "integer_power",
+        "power_of_ten",
         "row_dots",
+    ),
+    "triangular": (
+        "inverse_upper",
+        "solved_lower",
+        "solved_upper",
     ),
 }

@@ -32,6 +32,7 @@ _Kernel = Callable[[Any, Any], Any]
 # log 2 in two parts, of which the first has 32 bits: a multiple of it below 2^20 is exact.
 _LOG_2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LOG_2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+_LOG_2 = 0.6931471805599453
 _PER_LOG_2 = 1.4426950408889634
 _LEAST, _LARGEST = -746.0, 710.0
 _ROOT_HALF = 0.7071067811865476
@@ -41,6 +42,7 @@ _ONE_IS_LOST = 60.0
 _FACTORIALS = tuple(1.0 / math.factorial(n) for n in range(2, 15))
 # 2/3, 2/5, ..., 2/25: of log((1 + s) / (1 - s)) / s for |s| < 0.172.
 _ODD = tuple(2.0 / (2 * n + 1) for n in range(1, 13))
+_CUBE_STEPS = 5
 # Elements at a time: temporary arrays then stay in the cache.
 _BLOCK = 2**13
 
@@ -143,6 +145,12 @@ def exp_kernel(ops: Any, x: Any) -> Any:
     return ops.where(x == x, ops.ldexp(1.0 + _expm1_near_zero(r), k), x)
 
 
+def _exp2(ops: Any, x: Any) -> Any:
+    near = ops.minimum(ops.maximum(ops.where(x == x, x, 0.0), -1100.0), 1100.0)
+    whole = ops.rint(near)
+    return ops.where(x == x, ops.ldexp(exp_kernel(ops, (near - whole) * _LOG_2), whole), x)
+
+
 def _expm1(ops: Any, x: Any) -> Any:
     near = ops.minimum(ops.maximum(ops.where(x == x, x, 0.0), -_ONE_IS_LOST), _ONE_IS_LOST)
     k, r = _reduced(ops, near)
@@ -229,6 +237,45 @@ def log(x: float | Numbers) -> float | Floats:
     (2.302585092994046, -inf)
     """
     return elementwise(_log, x)  # type: ignore[no-any-return]
+
+
+def log2(x: float) -> float:
+    """Return the logarithm to base 2 of a finite number above 0, of powers of 2 exactly.
+
+    >>> log2(8.0), log2(0.5)
+    (3.0, -1.0)
+    """
+    mantissa, exponent = math.frexp(x)
+    return exponent + log(mantissa) / log(2.0)
+
+
+@overload
+def exp2(x: float) -> float: ...
+@overload
+def exp2(x: Floats) -> Floats: ...
+def exp2(x: float | Floats) -> float | Floats:
+    """Return 2^x, in the shape of x, of whole numbers exactly.
+
+    >>> exp2(10.0), exp2(np.array([-1.0, 0.5])).round(6)
+    (1024.0, array([0.5     , 1.414214]))
+    """
+    return elementwise(_exp2, x)  # type: ignore[no-any-return]
+
+
+def cube_root(x: float) -> float:
+    """Return the cube root of a finite number x >= 0.
+
+    >>> cube_root(27.0), cube_root(0.0)
+    (3.0, 0.0)
+    """
+    mantissa, exponent = math.frexp(x)
+    whole, rest = divmod(exponent, 3)
+    # From 1/2 to 4; a line is off by less than a tenth, and Newton's steps double the digits.
+    scaled = math.ldexp(mantissa, rest)
+    root = 0.65 + 0.26 * scaled
+    for _ in range(_CUBE_STEPS if x else 0):
+        root -= (root - scaled / (root * root)) / 3.0
+    return math.ldexp(root, whole) if x else x
 
 
 @overload

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any, overload
 
+import numpy as np
+
 from dpcore.arithmetic.elementary import elementwise, exp, exp_kernel, log, log1p, polynomial
 from dpcore.arrays import Floats, Numbers
 
@@ -186,6 +188,29 @@ def normal_quantile(probability: float) -> float:
     if probability > 0.5:
         return -_low_quantile(1.0 - probability)
     return _low_quantile(probability)
+
+
+def normal_quantiles(probabilities: Floats) -> Floats:
+    """Return the z with P(Z <= z) = probability, in the shape of the probabilities.
+
+    Args:
+        probabilities: (...) above 0 and below 1.
+
+    >>> normal_quantiles(np.array([0.025, 0.5, 0.975])).round(6)
+    array([-1.959964,  0.      ,  1.959964])
+    """
+    low = np.minimum(probabilities, 1.0 - probabilities)
+    wanted = log(low)
+    z = -np.sqrt(np.maximum(0.0, -2.0 * (wanted + _LOG_2)))
+    for _ in range(50):
+        half = 0.5 * z * z
+        found = log(0.5 * erfcx(-_ROOT_HALF * z)) - half
+        step = (found - wanted) * exp(found + half + _LOG_ROOT_2_PI)
+        z = z - step
+        if np.all(np.abs(step) <= 1e-16 * np.abs(z)):
+            break
+    z = np.where(low < 0.5, z, 0.0)
+    return np.where(probabilities > 0.5, -z, z)
 
 
 def _low_quantile(probability: float) -> float:

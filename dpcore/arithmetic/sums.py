@@ -8,6 +8,7 @@ matrices see `dpcore.arithmetic.products`.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -52,7 +53,7 @@ def hypotenuse(*sides: float) -> float:
     >>> hypotenuse(3.0, 4.0)
     5.0
     """
-    return float(np.sqrt(sum(side * side for side in sides)))
+    return math.sqrt(math.fsum(side * side for side in sides))
 
 
 def integer_power(base: npt.ArrayLike, exponent: int) -> Floats:
@@ -88,6 +89,15 @@ def decimal_exponent(value: float | Fraction) -> int:
         raise ValueError(f"value: {value} is not above 0")
     digits = len(str(exact.numerator)) - len(str(exact.denominator))
     return digits if exact >= Fraction(10) ** digits else digits - 1
+
+
+def power_of_ten(exponent: int) -> float:
+    """Return the float next to 10^exponent.
+
+    >>> power_of_ten(3), power_of_ten(-5)
+    (1000.0, 1e-05)
+    """
+    return float(Fraction(10) ** exponent)
 
 
 def binary_exponent(value: float | Fraction) -> int:

@@ -8,9 +8,9 @@ cells goes astray by about ln(K) / g.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import log
 from dpcore.exponential.plan import ExponentialPlan
 
 # Beyond, a tree is as near or nearer: of nine deciles by 1.6 to 1.9 times at n epsilon = 10,000.
@@ -46,4 +46,4 @@ def is_better(plan: ExponentialPlan, rows: Fraction) -> bool:
             zip(ends, plan.quantiles, ends[2:], strict=False)
         )
     )
-    return least >= _TIMES * math.log(plan.cells)
+    return least >= _TIMES * log(plan.cells)

@@ -77,9 +77,9 @@ def flipped(weights: Floats, stream: RandomStream) -> Chosen:
     >>> flipped(np.array([2.0**-60, 1.0]), RandomStream(bytes(32)))
     Chosen(number=1, mass=1)
     """
-    scaled = weights * 2.0**_COIN_BITS
+    scaled = weights * float(1 << _COIN_BITS)
     whole = np.floor(scaled)
-    rest = ((scaled - whole) * 2.0**_REST_BITS).astype(np.uint64)
+    rest = ((scaled - whole) * float(1 << _REST_BITS)).astype(np.uint64)
     first = stream.uint64(len(weights)) >> np.uint64(64 - _COIN_BITS)
     second = stream.uint64(len(weights)) >> np.uint64(64 - _REST_BITS)
     heads = whole.astype(np.uint64)
@@ -116,7 +116,7 @@ def _running_sums(weights: Floats) -> list[Integers]:
     limbs: list[Integers] = []
     rest = weights
     for _ in range(_LIMBS):
-        rest = rest * 2.0**_LIMB
+        rest = rest * float(1 << _LIMB)
         whole = np.floor(rest)
         limbs.append(np.cumsum(whole.astype(np.int64)))
         rest = rest - whole

@@ -27,6 +27,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Integers
 from dpcore.exponential.choice import flipped, weighed
 from dpcore.exponential.plan import ExponentialPlan
@@ -77,7 +78,7 @@ def reach(plan: ExponentialPlan, place: int) -> int:
     # Of at most 2^15 pairs, the floor of the weights adds less than 2^-45.
     failure = 1 - plan.confidence - pairs * FLOOR
     bound = pairs / (2 if plan.flips else 1) / failure
-    return max(1, math.ceil(math.log(bound) / float(plan.interval_rate(place))))
+    return max(1, math.ceil(log(bound) / float(plan.interval_rate(place))))
 
 
 def pair_distances(ranks: Integers, quantile: Fraction, rows: int) -> Integers:

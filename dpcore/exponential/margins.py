@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from dpcore.arithmetic.elementary import log
 from dpcore.exponential.places import PLACES
 from dpcore.exponential.plan import ExponentialPlan
 from dpcore.exponential.ranks import Rank
@@ -86,7 +87,7 @@ def _own(plan: ExponentialPlan, rank: Rank, failure: float) -> float:
     candidates = plan.cells * (1 if rank.is_last else PLACES)
     # What the floor of the weights adds.
     left = failure - candidates * FLOOR
-    return math.log(candidates / left) / float(plan.rate(rank)) if left > 0 else math.inf
+    return log(candidates / left) / float(plan.rate(rank)) if left > 0 else math.inf
 
 
 def rank_errors(plan: ExponentialPlan) -> list[float]:
@@ -96,8 +97,8 @@ def rank_errors(plan: ExponentialPlan) -> list[float]:
     for path in plan.first.paths():
         low = high = own = 0.0
         for rank in path:
-            part = float(rank.part)
-            own = (1 - part) ** 2 * low + part**2 * high + 2 / float(plan.rate(rank)) ** 2
+            part, rate = float(rank.part), float(plan.rate(rank))
+            own = (1 - part) * (1 - part) * low + part * part * high + 2 / (rate * rate)
             low, high = (own, high) if path[-1].place > rank.place else (low, own)
         found[path[-1].place] = math.sqrt(own)
     return found
@@ -105,4 +106,4 @@ def rank_errors(plan: ExponentialPlan) -> list[float]:
 
 def root_mean_square(errors: list[float]) -> float:
     """Of all quantiles."""
-    return math.sqrt(math.fsum(error**2 for error in errors) / len(errors))
+    return math.sqrt(math.fsum(error * error for error in errors) / len(errors))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.sums import dot
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.relative import (
     gaussian_alpha_rmse,
@@ -159,9 +160,12 @@ class RelativeObjective:
                 for (level, _), weight in zip(levels, weights, strict=True)
                 if weight
             )
-        power = 1 if self.is_relative else 2
-        means = [float(np.average(level**power, weights=numbers)) for level, numbers in levels]
-        return float((weights @ np.array(means)) ** (1 / power))
+        means = [
+            float(np.average(level if self.is_relative else np.square(level), weights=numbers))
+            for level, numbers in levels
+        ]
+        mean = dot(weights, means)
+        return mean if self.is_relative else math.sqrt(mean)
 
     def of_variance(self, variance: npt.ArrayLike, level: int, height: int) -> Floats:
         """The metric of normal errors at the count of a level, for a search.
@@ -181,7 +185,8 @@ class RelativeObjective:
         ends = np.array([variance * (1 - _SLOPE_STEP), variance * (1 + _SLOPE_STEP)])
         if not 0 < variance < math.inf:
             return 0.0
-        values = self.of_variance(ends, level, height) ** (1 if self.is_relative else 2)
+        values = self.of_variance(ends, level, height)
+        values = values if self.is_relative else np.square(values)
         return max(0.0, float(values[1] - values[0]) / (2 * _SLOPE_STEP * variance))
 
     def of_estimates(self, plan: IrregularPlan) -> float:

@@ -179,7 +179,7 @@ def _turned(
         values = np.array(
             [float(objective.of_variance(each, lv, height)) for lv, each in enumerate(largest)]
         )
-        grown = multipliers * values**2
+        grown = multipliers * np.square(values)
         multipliers = grown / grown.sum() if grown.sum() > 0 else multipliers
     total = float(weights.sum())
     return (weights / total if total > 0 else weights), multipliers

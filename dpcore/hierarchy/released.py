@@ -49,10 +49,10 @@ class ReleasedHierarchy(ReleasedTree):
     def _margin(self, level: int, std_error: float) -> float:
         forest = self.question.forest
         if isinstance(forest, AsMeasuredForest):
-            own = np.isclose(forest.node_variances[level], std_error**2, rtol=1e-9, atol=0)
+            own = np.isclose(forest.node_variances[level], std_error * std_error, rtol=1e-9, atol=0)
             return float(forest.margins(self.confidence)[level][own].max(initial=0.0))
         # One width for the whole level: never narrower than the node's own.
-        return float(self._widths.levels[level].margins(np.array([std_error**2]))[0])
+        return float(self._widths.levels[level].margins(np.array([std_error * std_error]))[0])
 
     def level_of(self, name: str) -> int:
         return named_level(self.question.domain.tree.level_names, name)

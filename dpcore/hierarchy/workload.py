@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from dpcore.arithmetic.sums import dot
 from dpcore.hierarchy.domain import HierarchyDomain
 from dpcore.hierarchy.question import LEAST_SQUARES, NONE, TOP_DOWN, HierarchyQuestion
 from dpcore.hierarchy.relative_objective import RelativeObjective
@@ -240,7 +241,7 @@ def predicted_hierarchy_error(question: HierarchyQuestion) -> float:
         return math.sqrt(forest.node_variances[0][0])
     above, leaves = weights.on_nodes(plan.tree)
     parts = zip((*above, leaves), forest.node_variances, strict=True)
-    return math.sqrt(sum(float(own @ each) for own, each in parts) / weights.total)
+    return math.sqrt(math.fsum(dot(own, each) for own, each in parts) / weights.total)
 
 
 def predicted_threshold_error(question: ThresholdQuestion) -> float:

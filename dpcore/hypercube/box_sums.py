@@ -129,6 +129,6 @@ def _summed(
             spread += more
     error = None
     if squares is not None:
-        known = float(alpha_below[0] ** 2 * squares.estimates[0].variance[0])
+        known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
         error = math.sqrt(max(0.0, known + spread))
     return WeightedSum(estimate, error, rows)

@@ -9,6 +9,7 @@ Source: Holland, Camtepe, Thapa, Xue, Sections 5 and 9; typed axes are this proj
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -212,7 +213,7 @@ class HypercubeDomain:
 
     def widths(self, depth: int) -> tuple[float, ...]:
         """(d,) the extent of the nodes of a depth along each axis, of 1."""
-        return tuple(2.0**-halved for halved in self.axis_bits.halvings(depth))
+        return tuple(math.ldexp(1.0, -halved) for halved in self.axis_bits.halvings(depth))
 
     def labels(self, depth: int, nodes: Nodes) -> pa.StringArray:
         """(n,) the texts of nodes: every column with its range."""

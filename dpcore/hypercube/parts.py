@@ -255,8 +255,18 @@ class ReleasedPartition:
             ]
             for (first, second), grid in found.items():
                 weighted = inside[first] * parts.counts[block, np.newaxis]
-                grid += weighted.T @ inside[second]
+                grid += _sums_of_products(weighted, inside[second])
         return found
+
+
+def _sums_of_products(first: Floats, second: Floats) -> Floats:
+    """(m, m') the sums over n rows of products of the columns of (n, m) and (n, m') arrays, in the
+    order of the rows: each run of cells overlaps few columns."""
+    sums = np.zeros((first.shape[1], second.shape[1]))
+    for place, column in enumerate(first.T):
+        rows = np.flatnonzero(column)
+        sums[place] = (column[rows, np.newaxis] * second[rows]).sum(axis=0)
+    return sums
 
 
 def _overlaps(start: Integers, stop: Integers, edges: Integers) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arithmetic.interpolation import interpolated
 from dpcore.hypercube.box_sums import WeightedSum, box_sums
 from dpcore.hypercube.domain import HypercubeDomain, cell_bits
 from dpcore.hypercube.parts import ReleasedPartition, Sides
@@ -290,7 +291,7 @@ class ReleasedColumn(Released):
         edges, rows = self._whole.partition.below(self._place)
         value = None
         if rows[-1] > 0:
-            exact = float(np.interp(fraction * rows[-1], rows, edges.astype(np.float64)))
+            exact = float(interpolated(fraction * rows[-1], rows, edges))
             cell = min(int(exact), self.axis.cells - 1)
             share = min(max(exact - cell, 0.0), 1.0)
             value = self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()

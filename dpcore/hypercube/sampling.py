@@ -81,7 +81,7 @@ class RowSampler:
             parts = np.searchsorted(cumulated, at, side="right")
             # What rounds up to the whole count is in the last part that has rows.
             np.minimum(parts, last, out=parts)
-            order = np.argsort(stream.uint64(len(parts)))
+            order = np.argsort(stream.uint64(len(parts)), kind="stable")
             yield self._rows(parts[order], stream)
 
     def _rows(self, parts: Integers, stream: RandomStream) -> pa.RecordBatch:

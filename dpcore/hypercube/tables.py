@@ -8,13 +8,14 @@ given the partition. Standard errors and intervals are null where a mechanism st
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from dpcore.arithmetic.elementary import log
+from dpcore.arithmetic.normal import normal_quantile
 from dpcore.arrays import Floats
 from dpcore.partitions.mechanism import EstimatedTree
 from dpcore.privacy.budget import Measure
@@ -36,10 +37,10 @@ def standard_margin(measure: Measure, confidence: float) -> float:
     >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
     [1.96, 2.118]
     """
-    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    normal = normal_quantile((1 + confidence) / 2)
     if measure is Measure.RHO:
         return normal
-    return max(normal, -math.log(1 - confidence) / math.sqrt(2))
+    return max(normal, -log(1 - confidence) / math.sqrt(2))
 
 
 def interval(
@@ -69,7 +70,7 @@ def interval(
     ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
     """
     centre, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
-    half = np.where(spread > 0, margin * np.sqrt(spread**2 + _CUT_OFF) + 0.5, 0.0)
+    half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
     return np.clip(centre - half, 0.0, most), np.clip(centre + half, 0.0, most)
 
 

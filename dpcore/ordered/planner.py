@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.papers.mechanisms import (
     LevelBudgets,
     binary_mechanism,
@@ -254,7 +255,7 @@ class _TargetSearch:
         doubled: at large budgets discrete noise vanishes far faster than continuous noise does."""
         most = decimal_rank(_LARGEST_AMOUNT[self.measure])
         while True:
-            ratio = math.exp(min(math.log(2), self._log_ratio(low) + 1e-3))
+            ratio = min(2.0, exp(self._log_ratio(low) + 1e-3))
             high = self._point(decimal_rank(float(four_digits(low[0])) * ratio) + 1)
             if self._reaches(high):
                 return low, high
@@ -265,8 +266,8 @@ class _TargetSearch:
     def bracket_below(self, high: _Point) -> tuple[_Point, _Point]:
         """The same, from a point that reaches it."""
         least, width = decimal_rank(1 / _LARGEST_AMOUNT[self.measure]), 4
-        log_amount = max(self._log_ratio(high), -math.log(_LARGEST_AMOUNT[self.measure]))
-        rank = decimal_rank(math.exp(log_amount)) - 2
+        log_amount = max(self._log_ratio(high), -log(_LARGEST_AMOUNT[self.measure]))
+        rank = decimal_rank(exp(log_amount)) - 2
         while rank >= least:
             low = self._point(min(rank, high[0] - 1))
             if not self._reaches(low):
@@ -278,7 +279,7 @@ class _TargetSearch:
         """By how much the amount of a point must change, were the noise continuous."""
         if point[1] == 0:
             return -math.inf
-        return (math.log(point[1]) - math.log(self.rmse)) / self._order
+        return (log(point[1]) - log(self.rmse)) / self._order
 
     def narrowed(self, low: _Point, high: _Point) -> int:
         """The rank that reaches the target when the one below it does not.
@@ -302,8 +303,8 @@ class _TargetSearch:
         if math.isinf(low[1]) or high[1] == 0:
             return (low[0] + high[0]) // 2
         part = self._log_ratio(low) / (self._log_ratio(low) - self._log_ratio(high))
-        first, last = (math.log(four_digits(point[0])) for point in (low, high))
-        return decimal_rank(math.exp(first + part * (last - first)))
+        first, last = (log(float(four_digits(point[0]))) for point in (low, high))
+        return decimal_rank(exp(first + part * (last - first)))
 
 
 def plan_strategy(strategy: Strategy, setting: TreeSetting) -> TreePlan:

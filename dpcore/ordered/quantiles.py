@@ -105,7 +105,7 @@ def difference_ends(
 
     def ends(quantile: float) -> tuple[Floats, Floats]:
         difference = prefixes.estimate - quantile * total[:, None]
-        own = prefixes.variance + variance * (quantile**2 - 2 * quantile * prefixes.alpha)
+        own = prefixes.variance + variance * (quantile * quantile - 2 * quantile * prefixes.alpha)
         margin = prefix_margin(width, own)
         return difference - margin, difference + margin
 

@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import expm1, log
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
 from dpcore.privacy.unit import SUBSTITUTE_ROW
@@ -363,7 +364,7 @@ def optimal_error_from_variance(leaves: int, height: int, variance: float) -> fl
     _check_height(height)
     if 3**height > _checked_leaves(leaves):
         raise ValueError(f"height: no {height} fan-outs of at least 3 have the product {leaves}")
-    excess = math.expm1(math.log(leaves) / height)
+    excess = expm1(log(leaves) / height)
     return height * leaves * excess / 2 * _positive("variance", variance)
 
 

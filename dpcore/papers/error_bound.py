@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dpcore.arithmetic.sums import hypotenuse
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
@@ -79,7 +80,7 @@ class ErrorBound:
         >>> bound.alpha_mrmse(alpha=0.5, tau_max=60.0, eta=0.01)
         36.05...
         """
-        return math.hypot(alpha * tau_max, 2 * self.noise.radius * math.sqrt(eta))
+        return hypotenuse(alpha * tau_max, 2 * self.noise.radius * math.sqrt(eta))
 
 
 def bound_error(

@@ -14,7 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 
+from dpcore.arithmetic.elementary import exp, log
+from dpcore.arithmetic.sums import integer_power
 from dpcore.papers.cdf_errors import Amount, level_variance
 from dpcore.privacy.budget import Measure
 from dpcore.trees.uniform import MAX_LEAVES
@@ -24,6 +27,8 @@ Fanouts = tuple[int, ...]
 _EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
 # Budgets are rounded to this part of the total: fine enough for fan-outs of 2 and 2^40 together.
 _SHARE_UNITS = 10**12
+# Binary digits of a root behind its point.
+_ROOT_BITS = 60
 
 
 def optimal_level_budgets(
@@ -82,9 +87,9 @@ def optimal_real_fanouts(
     _check_leaves(leaves)
     if not budgets:
         raise ValueError("budgets: there are none")
-    logs = [-math.log(level_variance(each, measure)) for each in budgets]
-    level = (math.log(leaves) - math.fsum(logs)) / len(logs)
-    return tuple(math.exp(each + level) for each in logs)
+    logs = [-log(level_variance(each, measure)) for each in budgets]
+    level = (log(leaves) - math.fsum(logs)) / len(logs)
+    return tuple(exp(each + level) for each in logs)
 
 
 def error_bound(
@@ -151,9 +156,11 @@ def least_error_bound(
     if height < 1:
         raise ValueError(f"height: {height} is below 1")
     variance = level_variance(_exact_budget(total, measure) / height, measure)
-    return float(leaves ** (1 + 1 / height)) * height / 2 * variance
+    root = integer_root(leaves << (_ROOT_BITS * height), height)
+    return leaves * math.ldexp(root, -_ROOT_BITS) * height / 2 * variance
 
 
+@cache
 def optimal_fanout(measure: Measure = Measure.EPSILON) -> float:
     """beta*, the real fan-out of least error at any K: log beta = (p + 1) (beta - 1) / beta.
 
@@ -172,7 +179,7 @@ def optimal_fanout(measure: Measure = Measure.EPSILON) -> float:
     degree, fanout = _EXPONENT[measure] + 1, 16.0
     # A contraction of rate degree / beta*, which is below 0.41.
     for _ in range(60):
-        fanout = math.exp(degree * (1 - 1 / fanout))
+        fanout = exp(degree * (1 - 1 / fanout))
     return fanout
 
 
@@ -191,7 +198,11 @@ def optimal_integer_fanout(measure: Measure = Measure.EPSILON) -> int:
     (17, 5)
     """
     degree, below = _EXPONENT[measure] + 1, math.floor(optimal_fanout(measure))
-    return min(below, below + 1, key=lambda fanout: (fanout - 1) / math.log(fanout) ** degree)
+
+    def error(fanout: int) -> float:
+        return (fanout - 1) / float(integer_power(log(fanout), degree))
+
+    return min(below, below + 1, key=error)
 
 
 def user_level_budgets(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from dpcore.arithmetic.elementary import expm1, log, log1p
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
@@ -184,9 +185,9 @@ def smallest_threshold(
     check_budget(epsilon, delta)
     beta, ratio, cutoff = _beta(alpha), _ratio(alpha), math.ceil(1 + alpha)
     first = float(epsilon * (1 - 1 / ratio) ** 2 / 2)
-    error = 16 * cutoff / first * math.log(4 * depth / eta)
-    growth = math.expm1(float(epsilon) / (4 * cutoff))
-    radius = 2 * cutoff / first * math.log1p(cutoff * growth / float(delta))
+    error = 16 * cutoff / first * log(float(4 * depth / eta))
+    growth = expm1(float(epsilon) / (4 * cutoff))
+    radius = 2 * cutoff / first * log1p(cutoff * growth / float(delta))
     needed = (error + 2 * radius) * (1 + _ROUNDING) + 4
     return float((1 + beta) / (alpha * beta)) * needed
 

@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import power
 from dpcore.arrays import Floats, Integers
 from dpcore.papers.cdf_errors import covering_nodes
 from dpcore.papers.prime_factors import factorised, is_prime
@@ -67,7 +68,7 @@ def prime_power_fanouts(prime: int, exponent: int, height: int) -> Fanouts:
     if not 1 <= height <= exponent:
         raise ValueError(f"height: {height} is not between 1 and the exponent {exponent}")
     smaller, larger = divmod(exponent, height)
-    low, high = pow(prime, smaller), pow(prime, smaller + 1)
+    low, high = prime**smaller, prime ** (smaller + 1)
     return (low,) * (height - larger) + (high,) * larger
 
 
@@ -312,7 +313,8 @@ def _digit_sums(leaves: int, below: Integers, fanouts: Integers) -> Integers:
 def _least_part(nodes: Floats, levels: int) -> Floats:
     """What levels above X real nodes add at least, in units of K / 2: see the module."""
     slack = 0 if levels == 1 else 1
-    least: Floats = levels * (nodes ** (1 / levels) - 1) - slack
+    root = nodes if levels == 1 else np.sqrt(nodes) if levels == 2 else power(nodes, 1 / levels)
+    least: Floats = levels * (root - 1) - slack
     return least
 
 

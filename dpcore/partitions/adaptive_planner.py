@@ -25,7 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dpcore.arithmetic.sums import hypotenuse, integer_power
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.plan import Estimation
@@ -46,7 +46,7 @@ _MOST_APART = 8
 # About how many bits lie between the levels.
 BITS_APART = 4
 # By how much the budget rises from one level to the next, by the number of columns.
-_RISES = {1: 2**0.5, 2: 2**0.5}
+_RISES = {1: math.sqrt(2), 2: math.sqrt(2)}
 _RISES_MANY = 2.0
 # A node is split where its estimate exceeds so many standard errors of a count of its children.
 SPLIT_ERRORS = 6.0
@@ -137,7 +137,7 @@ def _amounts(
     """Of the levels; the root, whose count follows, has none unless it is asked for."""
     rises = 1.0 if choices.shares == "equal" else _RISES.get(setting.dimensions, _RISES_MANY)
     root = choices.root and not setting.public_total
-    shares: Floats = rises ** np.arange(levels + root, dtype=np.float64)
+    shares = np.array([float(integer_power(rises, level)) for level in range(levels + root)])
     amounts = setting.budget.split(shares / shares.sum())
     if min(amounts) <= 0:
         raise Refusal("depth", f"{levels} levels are too many for this budget")
@@ -169,7 +169,7 @@ def _thresholds(
             least = errors * _deviation(setting, below * (1 - part))
         # Quarters share the number that decided, and its error.
         decides = _deviation(setting, own * part) if own and part else decides / 4
-        found.append(round(math.hypot(least, decides)))
+        found.append(round(hypotenuse(least, decides)))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp2, power
 from dpcore.arrays import Floats
 from dpcore.privacy.budget import Measure
 
@@ -39,9 +40,8 @@ def lemma_5_shares(
     weights = [1.0]
     for above in depths[:-1]:
         # All nodes above, or the k that were split: down to L_k there are no more than these.
-        weights.append(min(2.0**above, float(most)) * diameter(above))
-    power = 1 / 2 if measure is Measure.EPSILON else 2 / 3
-    shares: Floats = np.array(weights) ** power
+        weights.append(min(1 << above, most) * diameter(above))
+    shares = np.sqrt(weights) if measure is Measure.EPSILON else power(np.array(weights), 2 / 3)
     return np.asarray(shares / shares.sum(), np.float64)
 
 
@@ -51,5 +51,5 @@ def falling_shares(levels: int, falls: float) -> Floats:
     >>> falling_shares(3, 1.0)
     array([0.57142857, 0.28571429, 0.14285714])
     """
-    shares = 2.0 ** (-falls * np.arange(levels))
+    shares = exp2(-falls * np.arange(levels, dtype=np.float64))
     return np.asarray(shares / shares.sum(), np.float64)

@@ -115,4 +115,4 @@ class BestLinear(Consistency):
             variance, spreads[:, np.newaxis], out=np.zeros_like(variance), where=variance > 0
         )
         count = value + share * (known - sums)[:, np.newaxis]
-        return Running(count, variance * (1 - share) + share**2 * left[:, np.newaxis])
+        return Running(count, variance * (1 - share) + np.square(share) * left[:, np.newaxis])

@@ -54,7 +54,7 @@ def weighted_families(alpha: Floats, below: Floats) -> tuple[Floats, float]:
     (array([0.5]), 0.5)
     """
     sums, moved = below.sum(axis=1), (alpha * below).sum(axis=1)
-    return moved / sums, float((alpha**2 * below).sum() - (moved**2 / sums).sum())
+    return moved / sums, float((np.square(alpha) * below).sum() - (np.square(moved) / sums).sum())
 
 
 def least_squares(tree: GrownTree) -> TreeEstimate:
@@ -107,5 +107,5 @@ def _down(
     sums, spread = z.sum(axis=1, keepdims=True), a.sum(axis=1, keepdims=True)
     share = a / spread
     count = z + share * (parents.estimate[split][:, np.newaxis] - sums)
-    variance = a - a * share + share**2 * parents.variance[split][:, np.newaxis]
+    variance = a - a * share + np.square(share) * parents.variance[split][:, np.newaxis]
     return Running(count.reshape(-1), np.maximum(variance, 0.0).reshape(-1))

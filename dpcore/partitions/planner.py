@@ -25,6 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpcore.arithmetic.sums import binary_exponent
 from dpcore.partitions.budgets import falling_shares, lemma_5_shares
 from dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dpcore.partitions.growth import GrowthRule
@@ -174,7 +175,9 @@ def useful_depth(setting: PartitionSetting, rows: int) -> int:
     amount = float(setting.budget.amount)
     epsilon = amount if setting.budget.measure is Measure.EPSILON else 2 * math.sqrt(amount)
     epsilon /= level_sensitivity(setting.unit, single_node=False)[0]
-    return math.ceil(math.log2(max(2.0, epsilon * rows)))
+    useful = max(2.0, epsilon * rows)
+    # A power of 2 is one although the epsilon was rounded.
+    return binary_exponent(useful - useful * 2.0**-50)
 
 
 def bits_apart(setting: PartitionSetting, choices: PartitionChoices) -> int:

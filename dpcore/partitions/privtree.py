@@ -42,6 +42,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
 from dpcore.arrays import Flags
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dpcore.noise.source import add_noise
@@ -120,7 +121,7 @@ class PrivTreePlan(Mechanism):
     def decay(self) -> int:
         """D, by how many rows more must be in a node the deeper it is."""
         # Upwards by more than the logarithm's rounding.
-        least = float(self.split_law.scale) * self.bits_apart * math.log(2)
+        least = float(self.split_law.scale) * self.bits_apart * log(2.0)
         return math.ceil(least * (1 + 1e-12))
 
     @property

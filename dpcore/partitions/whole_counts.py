@@ -74,7 +74,7 @@ def _shrunk(wanted: Floats, spread: Floats, totals: Integers, cells: Floats) -> 
     even = totals[:, np.newaxis] * (cells / cells.sum(axis=1, keepdims=True))
     known = np.where(spread > 0, spread, 1.0)
     off = np.where(spread > 0, wanted - even, 0.0)
-    seen = (off**2 / known).sum(axis=1)
+    seen = (np.square(off) / known).sum(axis=1)
     free = (spread > 0).sum(axis=1) - 1.0
     factor = 1.0 - np.divide(free, seen, out=np.ones_like(seen), where=seen > free)
     found: Floats = even + np.maximum(factor, 0.0)[:, np.newaxis] * off

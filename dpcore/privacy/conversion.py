@@ -18,6 +18,9 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import exp, expm1, log, log1p
+from dpcore.arithmetic.normal import log_normal_cdf
+from dpcore.arithmetic.sums import decimal_exponent
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 
 Real = Fraction | float
@@ -29,6 +32,8 @@ _RHOS = (1e-250, 1e250)
 # Answers are rounded up to so many digits, so that they are the same on every machine.
 _CONVERTED_DIGITS = 11
 _MOST_CERTIFICATES = 6
+# Tilts and means are sought from 2^-491 to 2^491, in at most so many secants.
+_MOST_HALVINGS, _MOST_SECANTS = 491, 64
 
 
 def delta_of(rho: Real, epsilon: Real) -> float:
@@ -52,7 +57,7 @@ def delta_of(rho: Real, epsilon: Real) -> float:
     loss, target = _valid_rho(rho), valid_epsilon(epsilon)
     theta = optimal_tilt(lambda t: (2 * t + 1) * loss, target)
     exponent = theta * ((theta + 1) * loss - target) + log_excess(theta)
-    delta = math.exp(min(0.0, exponent)) * (1 + 2e-12)
+    delta = exp(min(0.0, exponent)) * (1 + 2e-12)
     return min(1.0, rounded_up(max(delta, DELTA_FLOOR), _CONVERTED_DIGITS))
 
 
@@ -77,7 +82,7 @@ def epsilon_of(rho: Real, delta: Real) -> float:
     loss, bound = _valid_rho(rho), _valid_delta(delta)
     log_inverse = _log_inverse(bound)
     # The sign of the derivative in theta = alpha - 1.
-    theta = _crossing(lambda t: t * t * loss + math.log1p(t) > log_inverse)
+    theta = _crossing(lambda t: t * t * loss + log1p(t) - log_inverse)
     first, second = (theta + 1) * loss, (log_inverse + log_excess(theta)) / theta
     value = first + second + 2e-12 * (first + abs(second))
     return rounded_up(value, _CONVERTED_DIGITS) if value > 0 else 0.0
@@ -106,8 +111,8 @@ def rho_of(epsilon: Real, delta: Real) -> Fraction:
     target, bound = valid_epsilon(epsilon), _valid_delta(delta)
     log_inverse = _log_inverse(bound)
     # Bun, Steinke 2016, Proposition 1.3: rho + 2 sqrt(rho log(1 / delta)) = epsilon.
-    first = (target / (math.sqrt(log_inverse + target) + math.sqrt(log_inverse))) ** 2
-    low = decimal_rank(first) - 1
+    root = target / (math.sqrt(log_inverse + target) + math.sqrt(log_inverse))
+    low = decimal_rank(root * root) - 1
     width = 9000
     while delta_of(four_digits(low + width), epsilon) <= bound:
         low, width = low + width, 2 * width
@@ -140,16 +145,15 @@ def gaussian_rho(epsilon: Real, delta: Real) -> float:
     >>> round(gaussian_rho(1.0, 1e-6), 5)
     0.02801
     """
-    from scipy.special import log_ndtr  # a fifth of a second, and seldom needed
+    target, log_bound = valid_epsilon(epsilon), log(float(_valid_delta(delta)))
 
-    target, bound = valid_epsilon(epsilon), float(_valid_delta(delta))
+    def excess(mu: float) -> float:
+        log_first = log_normal_cdf(mu / 2 - target / mu)
+        log_second = target + log_normal_cdf(-mu / 2 - target / mu)
+        return log_first + log(-expm1(min(0.0, log_second - log_first))) - log_bound
 
-    def exceeds(mu: float) -> bool:
-        log_first = float(log_ndtr(mu / 2 - target / mu))
-        log_second = target + float(log_ndtr(-mu / 2 - target / mu))
-        return -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)) > bound
-
-    return _crossing(exceeds) ** 2 / 2
+    mu = _crossing(excess)
+    return mu * mu / 2
 
 
 def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], float]) -> Fraction:
@@ -193,8 +197,8 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
             high = candidate
         if 0 <= found < 1:
             equivalent = gaussian_rho(epsilon, max(found, _LEAST_DELTA))
-            known.append((math.log(rho), math.log(equivalent)))
-            candidate = decimal_rank(math.exp(_extrapolated(known, math.log(start))))
+            known.append((log(float(rho)), log(equivalent)))
+            candidate = decimal_rank(exp(_extrapolated(known, log(start))))
         else:
             candidate = (low + candidate) // 2
         if high == math.inf and candidate <= low:
@@ -216,31 +220,53 @@ def _extrapolated(known: Sequence[tuple[float, float]], target: float) -> float:
 
 def optimal_tilt(slope: Callable[[float], float], epsilon: float) -> float:
     """The minimum of log E exp(theta L) - theta epsilon + log_excess(theta), from its slope."""
-    return _crossing(lambda theta: slope(theta) > epsilon + math.log1p(1 / theta))
+    return _crossing(lambda theta: slope(theta) - epsilon - log1p(1 / theta))
 
 
 def log_excess(theta: float) -> float:
     """log max over u of exp(-theta u) (1 - exp(-u)) = log theta^theta / (1 + theta)^(1 + theta)."""
-    return -theta * math.log1p(1 / theta) - math.log1p(theta)
+    return -theta * log1p(1 / theta) - log1p(theta)
 
 
-def _crossing(is_above: Callable[[float], bool]) -> float:
-    """Where an increasing condition turns true, by bisection of the logarithm."""
-    low, high = -340.0, 340.0
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_above(math.exp(middle)) else (middle, high)
-    return math.exp(low)
+def _crossing(excess: Callable[[float], float]) -> float:
+    """Return where an increasing function passes 0.
+
+    The powers of two around it are found by bisection; between them secants, the value at the end
+    that stays twice halved (Illinois' rule), need few calls.
+    """
+    first, last = -_MOST_HALVINGS, _MOST_HALVINGS
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (first, middle) if excess(math.ldexp(1.0, middle)) > 0 else (middle, last)
+    low, high = math.ldexp(1.0, first), math.ldexp(1.0, last)
+    below, above = excess(low), excess(high)
+    for _ in range(_MOST_SECANTS):
+        place = _between(low, high, below, above)
+        if not low < place < high:
+            break
+        value = excess(place)
+        if value > 0:
+            high, above, below = place, value, below / 2
+        else:
+            low, below, above = place, value, above / 2
+    return low
+
+
+def _between(low: float, high: float, below: float, above: float) -> float:
+    """Return where a line through values of opposite signs is 0; the middle without such a line."""
+    part = -below / (above - below) if below < 0 < above < math.inf else math.nan
+    place = low + part * (high - low)
+    return place if low < place < high else low + (high - low) / 2
 
 
 def rounded_up(value: float, digits: int) -> float:
-    unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    unit = Fraction(10) ** (decimal_exponent(value) + 1 - digits)
     return float(math.ceil(Fraction(value) / unit) * unit)
 
 
 def _log_inverse(delta: Fraction) -> float:
     """log 1 / delta, with its leading digits also where delta is close to 1."""
-    return -math.log1p(-float(1 - delta)) if delta > Fraction(1, 2) else -math.log(delta)
+    return -log1p(-float(1 - delta)) if delta > Fraction(1, 2) else -log(float(delta))
 
 
 def valid_epsilon(epsilon: Real) -> float:

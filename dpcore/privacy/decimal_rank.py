@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from dpcore.arithmetic.sums import decimal_exponent
+
 
 def four_digits(rank: int) -> Fraction:
     """The number m 10^e with 1000 <= m <= 9999 of a rank: each rank's is the next above the last.
@@ -25,9 +27,6 @@ def decimal_rank(value: Fraction | float) -> int:
     >>> decimal_rank(10000.0), decimal_rank(Fraction(9999, 10))
     (9000, -1)
     """
-    exponent = math.floor(math.log10(value)) - 3
+    exponent = decimal_exponent(value) - 3
     mantissa = math.floor(Fraction(value) / Fraction(10) ** exponent)
-    if not 1000 <= mantissa < 10000:  # the logarithm was rounded over a power of ten
-        exponent += 1 if mantissa >= 10000 else -1
-        mantissa = math.floor(Fraction(value) / Fraction(10) ** exponent)
     return exponent * 9000 + mantissa - 1000

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from dpcore.arithmetic.elementary import log
 from dpcore.privacy.conversion import DELTA_FLOOR, Real, epsilon_of
 from dpcore.privacy.decimal_rank import decimal_rank, four_digits
 from dpcore.privacy.loss import Moved, certified_delta
@@ -48,14 +49,14 @@ def least_epsilon(
     high, low = decimal_rank(converted) + 1, decimal_rank(converted) - 9000
     if moved is None:
         return four_digits(high)
-    wanted, place = math.sqrt(-math.log(delta)), high
+    wanted, place = math.sqrt(-log(float(delta))), high
     known: list[tuple[float, float]] = []  # epsilon, and the root of log 1 / delta
     for _ in range(_MOST_CERTIFICATES):
         if high - low <= 1:
             break
         found = certified_delta(moved, four_digits(place))
         low, high = (low, place) if found <= delta else (place, high)
-        known.append((float(four_digits(place)), math.sqrt(-math.log(max(found, DELTA_FLOOR)))))
+        known.append((float(four_digits(place)), math.sqrt(-log(max(found, DELTA_FLOOR)))))
         slope = 1 / (2 * math.sqrt(rho))
         if len(known) > 1 and known[-1][0] != known[-2][0]:
             slope = max(slope / 4, (known[-1][1] - known[-2][1]) / (known[-1][0] - known[-2][0]))

@@ -48,6 +48,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.elementary import exp, expm1, log, log1p
 from dpcore.arrays import Flags, Floats, Integers
 from dpcore.noise.exponential_bounds import Bounds, exp_bounds
 from dpcore.noise.randomness import Bits
@@ -117,7 +118,7 @@ class SelectionLaw:
         """pi of numbers of units, (...) at least 0; correct to about 2^-60."""
         rank = np.asarray(units, np.int64) - (self.threshold - 1)
         inside = np.clip(rank, 0, len(self._floors) - 1)
-        known = self._floors[inside] * 2.0**-_WORD
+        known = self._floors[inside] * math.ldexp(1.0, -_WORD)
         return np.where(rank >= len(self._floors), 1.0, known)
 
     def least_units(self, probability: float) -> int:
@@ -128,7 +129,7 @@ class SelectionLaw:
         """
         if not 0 < probability <= 1:
             raise ValueError(f"probability is {probability}; it must be above 0 and at most 1")
-        listed = self._floors * 2.0**-_WORD
+        listed = self._floors * math.ldexp(1.0, -_WORD)
         # pi rises, but for the last bits of its float64.
         return self.threshold - 1 + int(np.argmax(np.append(listed >= probability, True)))
 
@@ -185,9 +186,10 @@ def _certain_units(epsilon: Fraction, delta: Fraction) -> float:
     e, d = float(epsilon), float(delta)
     if d == 0 or e == 0:
         return math.inf
-    first = 1 + math.floor(math.log((math.expm1(e) + 2 * d) / ((math.exp(e) + 1) * d)) / e)
-    reached = min(1.0, math.expm1(min(first * e, 700.0)) * d / math.expm1(e))
-    return first + 1 + math.log1p(math.expm1(e) / d * (1 - reached)) / e
+    grown = expm1(e)
+    first = 1 + math.floor(log((grown + 2 * d) / ((exp(e) + 1) * d)) / e)
+    reached = min(1.0, expm1(min(first * e, 700.0)) * d / grown)
+    return first + 1 + log1p(grown / d * (1 - reached)) / e
 
 
 def _probabilities(epsilon: Fraction, delta: Fraction, bits: int) -> list[Bounds]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from dpcore.arithmetic.sums import hypotenuse
 from dpcore.noise.randomness import RandomStream
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
@@ -122,7 +123,7 @@ class Released(ABC):
         if len(rows) < len(roots) or len(errors) < len(roots):
             return None
         # The noise of each key is its own.
-        return Total(self._name, math.fsum(rows), math.hypot(*errors))
+        return Total(self._name, math.fsum(rows), hypotenuse(*errors))
 
     def at_confidence(self, confidence: float) -> Released:
         """The same answers with intervals of another confidence.

@@ -188,7 +188,7 @@ class ReleasedTree(Released):
         if self.confidence != self.question.confidence:
             error = float(str(row["std_error"]))
             margin = self._margin(int(str(row["level"])), error)
-            known |= self._estimates(float(str(row["estimate"])), error**2, margin, total)
+            known |= self._estimates(float(str(row["estimate"])), error * error, margin, total)
         return Answer(**known, fraction=int(str(row["count"])) / total if total else None)  # type: ignore[arg-type]
 
     def _answer_of(

@@ -12,7 +12,6 @@ No kind of tree is named here: a workload says in which ways it can spend.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, log, log1p
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.conversion import calibrated_rho, rho_of
 from dpcore.privacy.loss import certified_delta
@@ -239,7 +239,7 @@ class _Composition:
         """The logarithm of how much more than the conversion says the certified rho is."""
         if self.guarantee.delta is None or not self._composed:
             return 0.0
-        return math.log(self._certified_rho / rho_of(*self._left))
+        return log(float(self._certified_rho / rho_of(*self._left)))
 
     @property
     def _is_coupled(self) -> bool:
@@ -258,8 +258,8 @@ class _Composition:
         if self.guarantee.delta is not None and self._composed:
             epsilon, delta = at._left
             rho = rho_of(epsilon, delta)
-            budget = Budget(measure=Measure.RHO, amount=rho * Fraction(f"{math.exp(gain):.4f}"))
-            order = math.log(rho_of(epsilon * _MORE, delta) / rho) / math.log(_MORE)
+            budget = Budget(measure=Measure.RHO, amount=rho * Fraction(f"{exp(gain):.4f}"))
+            order = log(float(rho_of(epsilon * _MORE, delta) / rho)) / log(float(_MORE))
         trees, composed = range(len(self.workloads)), self._composed
         pairs = [at._error_and_fall(index, budget) for index in trees]
         return SharedErrors(
@@ -282,7 +282,7 @@ class _Composition:
             max(1e-300, float(f"{workload.predicted(self._planned(index, each)):.9e}"))
             for each in (share, less)
         )
-        return float(workload.weight) * here, math.log(there / here) / -math.log1p(-_LESS)
+        return float(workload.weight) * here, log(there / here) / -log1p(-float(_LESS))
 
     @property
     def _composed(self) -> list[int]:

@@ -22,10 +22,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, log, log1p, log_add_exp
 from dpcore.arrays import Flags, Floats
 from dpcore.questions.workload import Workload
 from dpcore.refusal import Refusal
@@ -39,8 +41,8 @@ _LEAST_GAIN = 1e-6
 _MOST_ROUNDS = 16
 # Powers that errors are taken to fall with; where discrete noise vanishes they fall faster.
 _FALLS = (1 / 16, 64.0)
-# The logarithm of what counts as no error.
-_NOTHING = math.log(1e-300)
+# Smaller errors count as none.
+_NOTHING = 1e-300
 
 
 class Split(Enum):
@@ -111,15 +113,15 @@ class SharedErrors:
         logs = self._log_errors
         if split is Split.EQUAL_ERRORS:
             return float(logs.max() - logs.min())
-        return _log_sum(logs)
+        return log_add_exp(logs)
 
     def is_done(self, split: Split) -> bool:
         """Whether the shares are as good as they are said to be."""
         if split is Split.EQUAL_ERRORS:
-            return self.loss(split) <= math.log1p(EQUALITY)
+            return self.loss(split) <= log1p(EQUALITY)
         there = self._log_parts(self._multiplier(split), split)
         logs = self._log_errors - self._powers * (there - self._log_worth)
-        return self.loss(split) - _log_sum(logs) <= _LEAST_GAIN
+        return self.loss(split) - log_add_exp(logs) <= _LEAST_GAIN
 
     def next_shares(self, split: Split, step: float) -> tuple[Fraction, ...]:
         """The shares that would be best if the powers held everywhere.
@@ -131,47 +133,51 @@ class SharedErrors:
         parts = self._log_parts(self._multiplier(split), split)
         if self.coupled.any():
             # s_i = u_i S^(1 - k), with S^k the sum of u_i.
-            left = _log_sum(parts[self.coupled]) / self.order
+            left = log_add_exp(parts[self.coupled]) / self.order
             parts = parts + np.where(self.coupled, (1 - self.order) * left, 0.0)
         logs = self._log_shares + step * (parts - self._log_shares)
-        return rounded_shares(np.exp(logs - _log_sum(logs)))
+        return rounded_shares(exp(logs - log_add_exp(logs)))
 
-    @property
+    @cached_property
     def _log_errors(self) -> Floats:
-        return np.log(np.maximum(self.errors, math.exp(_NOTHING)))
+        return log(np.maximum(self.errors, _NOTHING))
 
     @property
     def _powers(self) -> Floats:
         return np.clip(self.falls, *_FALLS)
 
-    @property
-    def _log_shares(self) -> Floats:
-        return np.log([float(share) for share in self.shares])
+    @cached_property
+    def _log_slopes(self) -> Floats:
+        return self._log_errors + log(self._powers)
 
-    @property
+    @cached_property
+    def _log_shares(self) -> Floats:
+        return log(np.array([float(share) for share in self.shares]))
+
+    @cached_property
     def _log_worth(self) -> Floats:
         """(n,) logarithms of u_i; of s_i for trees that are not coupled."""
         logs = self._log_shares
         if not self.coupled.any():
             return logs
-        left = _log_sum(logs[self.coupled])
+        left = log_add_exp(logs[self.coupled])
         return logs + np.where(self.coupled, (self.order - 1) * left, 0.0)
 
     def _log_parts(self, multiplier: float, split: Split) -> Floats:
         """(n,) logarithms of u_i at a multiplier, as a logarithm; for the least sum that of the
         coupled trees, from which the others' follows: m = m_coupled k (sum u_i)^(1 - 1/k)."""
-        worth, logs, falls = self._log_worth, self._log_errors, self._powers
+        worth, falls = self._log_worth, self._powers
         if split is Split.EQUAL_ERRORS:
-            return worth + (logs - multiplier) / falls
+            return worth + (self._log_errors - multiplier) / falls
 
         def parts(level: float) -> Floats:
-            return worth + (logs + np.log(falls) - worth - level) / (1 + falls)
+            return worth + (self._log_slopes - worth - level) / (1 + falls)
 
         if not self.coupled.any():
             return parts(multiplier)
         inner = parts(multiplier)
-        total = _log_sum(inner[self.coupled])
-        outer = parts(multiplier + math.log(self.order) + (1 - 1 / self.order) * total)
+        total = log_add_exp(inner[self.coupled])
+        outer = parts(multiplier + log(self.order) + (1 - 1 / self.order) * total)
         return np.where(self.coupled, inner, outer)
 
     def _multiplier(self, split: Split) -> float:
@@ -182,8 +188,8 @@ class SharedErrors:
             parts = self._log_parts(middle, split)
             total = parts[~self.coupled]
             if self.coupled.any():
-                total = np.append(total, _log_sum(parts[self.coupled]) / self.order)
-            low, high = (middle, high) if _log_sum(total) > 0 else (low, middle)
+                total = np.append(total, log_add_exp(parts[self.coupled]) / self.order)
+            low, high = (middle, high) if log_add_exp(total) > 0 else (low, middle)
         return (low + high) / 2
 
 
@@ -245,14 +251,9 @@ def joint_error(split: Split, weights: Sequence[Fraction], errors: Sequence[floa
     """What compositions are compared by: the weighted sum of the logarithms of the trees' errors
     where shares follow the weights, else the logarithm of the largest error times its weight, or
     of the sum of these."""
-    logs = [math.log(max(error, 1e-300)) for error in errors]
+    logs = [log(max(error, _NOTHING)) for error in errors]
     pairs = list(zip(weights, logs, strict=True))
     if split is Split.WEIGHTS:
-        return sum(float(weight) * log for weight, log in pairs)
-    weighted = [math.log(weight) + log for weight, log in pairs]
-    return max(weighted) if split is Split.EQUAL_ERRORS else _log_sum(np.array(weighted))
-
-
-def _log_sum(logs: Floats) -> float:
-    """The logarithm of a sum, of logarithms."""
-    return float(np.logaddexp.reduce(logs))
+        return math.fsum(float(weight) * each for weight, each in pairs)
+    weighted = [log(float(weight)) + each for weight, each in pairs]
+    return max(weighted) if split is Split.EQUAL_ERRORS else log_add_exp(np.array(weighted))

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dpcore.arithmetic.elementary import log
 from dpcore.questions.released import Total
 
 # That a release of trees that hold the same rows is remarked upon.
@@ -88,7 +89,7 @@ def error_width(std_error: float, chance: float) -> float:
     """
     if std_error == 0:
         return 0.0
-    needed = math.log(1 / chance)
+    needed = log(1 / chance)
     # u = 1 - 1 / needed, for which 1 - u^2 is at least 1 / needed.
-    exponent = needed + math.log(needed)
+    exponent = needed + log(needed)
     return max(std_error * math.sqrt(_CURVATURE) / (1 - 1 / needed), 1.0) * exponent

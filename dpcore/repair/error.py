@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.privacy.sensitivity import level_law
 from dpcore.repair.paths import boundary_errors
 from dpcore.repair.readings import reading_of, references_of
@@ -95,7 +96,6 @@ def count_error(
     for reference in references_of(objective, tree.leaves):
         reading = reading_of(objective, tree, reference, pairs)
         drawn = boundary_errors(plan, reference, rows, reading.stops, shrunk=shrunk)
-        errors.append(reading.mean_square(*drawn) ** 0.5)
-    with np.errstate(divide="ignore"):
-        typical = float(np.exp(np.mean(np.log(errors))))
+        errors.append(math.sqrt(reading.mean_square(*drawn)))
+    typical = exp(float(np.mean(log(np.array(errors)))))
     return CountError(rows=rows, typical=typical, least=min(errors), most=max(errors))

@@ -24,6 +24,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.arithmetic.angles import cos, sin
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dpcore.noise.randomness import RandomStream, public_stream
@@ -244,7 +246,7 @@ def _draws(law: NoiseLaw, stream: RandomStream, size: int) -> Floats:
         return np.rint(math.sqrt(law.variance) * _normal(stream, size))
     rate = 1 / float(law.scale)
     # P(|X| >= k) = 2 q^k / (1 + q), q = exp(-rate).
-    reached = (math.log(2 / (1 + math.exp(-rate))) - np.log(_uniform(stream, size))) / rate
+    reached = (log(2 / (1 + exp(-rate))) - log(_uniform(stream, size))) / rate
     signs = np.where(stream.uint16(size) & 1, 1.0, -1.0)
     drawn: Floats = signs * np.maximum(np.ceil(reached) - 1, 0.0)
     return drawn
@@ -253,9 +255,9 @@ def _draws(law: NoiseLaw, stream: RandomStream, size: int) -> Floats:
 def _normal(stream: RandomStream, size: int) -> Floats:
     """Box and Muller's pairs."""
     half = -(-size // 2)
-    radius = np.sqrt(-2 * np.log(_uniform(stream, half)))
+    radius = np.sqrt(-2 * log(_uniform(stream, half)))
     angle = 2 * math.pi * _uniform(stream, half)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
+    return np.concatenate([radius * cos(angle), radius * sin(angle)])[:size]
 
 
 def _uniform(stream: RandomStream, size: int) -> Floats:

@@ -20,11 +20,12 @@ Source: derived here, by simulation (docs/plans.md).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
+from dpcore.arithmetic.elementary import exp2, log2, power
 from dpcore.repair.error import FEWEST_PAIRS, can_be_simulated, count_error
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.objectives import Objective
@@ -37,6 +38,8 @@ _FACTORS = (1.0, 0.94, 0.88, 0.8, 0.7)
 # What the root gets, in parts of what a level gets on average.
 _ROOT_PARTS = (0.0, 0.5)
 _LARGEST_FANOUT = 256
+# A root so little above a whole number counts as it.
+_NEARLY = Fraction(1, 10**9)
 # Pairs of boundaries that compare all plans, and those that compare the best few.
 _SEARCHED_PAIRS, _JUDGED_PAIRS = 96, 512
 _JUDGED = 6
@@ -96,11 +99,21 @@ def _equal_shapes(leaves: int) -> Iterator[Fanouts]:
     """One of each height, with fan-outs as equal as whole numbers are, none above 256."""
     shapes: dict[Fanouts, None] = {}
     for height in range(1, leaves.bit_length() + 1):
-        fanout = math.ceil(leaves ** (1 / height) - 1e-9)
+        fanout = _least_fanout(leaves, height)
         root = -(-leaves // fanout ** (height - 1))
         if fanout <= _LARGEST_FANOUT and root >= 2:
             shapes[(root,) + (fanout,) * (height - 1)] = None
     yield from shapes
+
+
+def _least_fanout(leaves: int, height: int) -> int:
+    """Return the least whole number whose power is the leaves or more."""
+    fanout = max(1, round(exp2(log2(leaves) / height)))
+    while (fanout + _NEARLY) ** height < leaves:
+        fanout += 1
+    while (fanout - 1 + _NEARLY) ** height >= leaves:
+        fanout -= 1
+    return fanout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +142,7 @@ class _Search:
         for root in (0.0,) if self.setting.public_total else _ROOT_PARTS:
             for factor in _FACTORS if len(lower) > 1 else (1.0,):
                 shares = [
-                    share * factor ** math.log2(size / tree.level_sizes[1])
+                    share * power(factor, log2(size / tree.level_sizes[1]))
                     for share, size in zip(lower, tree.level_sizes[1:], strict=True)
                 ]
                 yield self._plan(tree, (root * average, *shares))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arrays import Floats, Integers
 from dpcore.repair.references import REFERENCES, Distribution
 from dpcore.trees.uniform import Tree
@@ -44,7 +45,7 @@ class Reading:
     def mean_square(self, errors: Floats, total: Floats) -> float:
         """Of what is read, from (pairs, 2) errors at the boundaries and (pairs,) of the total."""
         read = (self.of_stops * errors[:, None, :]).sum(axis=-1) + self.of_total * total[:, None]
-        return float(np.mean(read**2))
+        return float(np.mean(np.square(read)))
 
 
 def reading_of(objective: Objective, tree: Tree, reference: Distribution, pairs: int) -> Reading:
@@ -87,7 +88,7 @@ def references_of(objective: Objective, leaves: int) -> tuple[Distribution, ...]
     )
     places, below = (np.array([0.0, *column, 1.0]) for column in zip(*known, strict=True))
     below = np.maximum.accumulate(below)
-    return (lambda x: np.interp(x, places, below),)
+    return (lambda x: interpolated(x, places, below),)
 
 
 def _quantiles(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, log1p
 from dpcore.arrays import Floats, Integers
 
 # A distribution on [0, 1): the part of the rows below x.
@@ -29,18 +30,18 @@ _HEAPS = 50
 
 def _gamma(x: Floats) -> Floats:
     """Of shape 2, cut off where one row in 10^4 is left."""
-    below: Floats = 1 - np.exp(-_GAMMA_RATE * x) * (1 + _GAMMA_RATE * x)
-    return below / (1 - math.exp(-_GAMMA_RATE) * (1 + _GAMMA_RATE))
+    below: Floats = 1 - exp(-_GAMMA_RATE * x) * (1 + _GAMMA_RATE * x)
+    return below / (1 - exp(-_GAMMA_RATE) * (1 + _GAMMA_RATE))
 
 
 def _zipf(x: Floats) -> Floats:
     """Density as 1 / (1 + 1,000 x)."""
-    below: Floats = np.log1p(_ZIPF_RANGE * x) / math.log1p(_ZIPF_RANGE)
+    below: Floats = log1p(_ZIPF_RANGE * x) / log1p(_ZIPF_RANGE)
     return below
 
 
 def _steps(places: Floats, weights: Floats, x: Floats) -> Floats:
-    order = np.argsort(places)
+    order = np.argsort(places, kind="stable")
     summed = np.concatenate([[0.0], np.cumsum(weights[order] / weights.sum())])
     below: Floats = summed[np.searchsorted(places[order], x, side="left")]
     return below
@@ -56,7 +57,7 @@ def _spiky(x: Floats) -> Floats:
 def _heaped(x: Floats) -> Floats:
     """All rows at the middles of 50 equal parts, as round numbers are; bell-shaped weights."""
     places = (np.arange(_HEAPS) + 0.5) / _HEAPS
-    return _steps(places, np.exp(-18 * (places - 0.5) ** 2), x)
+    return _steps(places, exp(-18 * np.square(places - 0.5)), x)
 
 
 def _uniform(x: Floats) -> Floats:

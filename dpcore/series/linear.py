@@ -16,6 +16,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from dpcore.arithmetic.elementary import log1p
 from dpcore.irregular.forest import IrregularForest
 from dpcore.noise.laws import NoiseLaw
 from dpcore.privacy.budget import Budget, Measure
@@ -76,7 +77,7 @@ def windowed(levels: Sequence[TreeQuestion], factors: Sequence[float]) -> TreeQu
         if own is None:
             amounts.append(amount)
             continue
-        variance = sum(
+        variance = math.fsum(
             factor * _variance(law) for factor, law in zip(factors, laws, strict=True) if law
         )
         amounts.append(amount * Fraction(_ratio(first.budget.measure, _variance(own), variance)))
@@ -108,4 +109,10 @@ def _ratio(measure: Measure, own: float, wanted: float) -> float:
     """
     if measure is Measure.RHO:
         return own / wanted
-    return math.acosh(1 + 1 / wanted) / math.acosh(1 + 1 / own)
+    return _rate(wanted) / _rate(own)
+
+
+def _rate(variance: float) -> float:
+    """1 / scale of discrete Laplace noise: acosh(1 + 1 / variance)."""
+    excess = 1 / variance
+    return log1p(excess + math.sqrt(excess * (excess + 2)))

@@ -14,6 +14,7 @@ Honaker, "Efficient use of differentially private binary trees", 2015 (estimatio
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import cube_root
 from dpcore.refusal import Refusal
 
 # More would be read for one answer than a query can wait for.
@@ -188,7 +190,7 @@ def mean_variance(tree: TemporalTree, variances: tuple[float, ...]) -> float:
     0.8333333333333333
     """
     parts = zip(tree.mean_roots, estimated_variances(tree, variances), strict=True)
-    return sum(number * variance for number, variance in parts)
+    return math.fsum(number * variance for number, variance in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +258,7 @@ def split_of_fanout(periods: int, fanout: int, power: int) -> TemporalSplit:
     while any(share < least and not held for share, held in zip(free, fixed, strict=True)):
         fixed = [held or share < least for share, held in zip(free, fixed, strict=True)]
         left = 1 - least * sum(fixed)
-        rest = sum(share for share, held in zip(free, fixed, strict=True) if not held)
+        rest = math.fsum(share for share, held in zip(free, fixed, strict=True) if not held)
         free = [
             least if held else share * left / rest for share, held in zip(free, fixed, strict=True)
         ]
@@ -278,8 +280,8 @@ def _split(tree: TemporalTree, power: int) -> TemporalSplit:
     shares = [1 / len(tree.spans)] * len(tree.spans)
     for _ in range(_STEPS):
         slopes = _slopes(tree, _variances(shares, power))
-        wanted = [slope ** (1 / (power + 1)) for slope in slopes]
-        total, before = sum(wanted), shares
+        wanted = [math.sqrt(slope) if power == 1 else cube_root(slope) for slope in slopes]
+        total, before = math.fsum(wanted), shares
         shares = [
             max((share + each / total) / 2, _NOTHING)
             for share, each in zip(shares, wanted, strict=True)
@@ -290,11 +292,11 @@ def _split(tree: TemporalTree, power: int) -> TemporalSplit:
 
 
 def _variances(shares: list[float], power: int) -> tuple[float, ...]:
-    return tuple(share ** (-power) for share in shares)
+    return tuple(1 / (share if power == 1 else share * share) for share in shares)
 
 
 def _error(tree: TemporalTree, shares: list[float], power: int) -> float:
-    return float(mean_variance(tree, _variances(shares, power)) ** 0.5)
+    return math.sqrt(mean_variance(tree, _variances(shares, power)))
 
 
 def _slopes(tree: TemporalTree, variances: tuple[float, ...]) -> list[float]:
@@ -304,8 +306,9 @@ def _slopes(tree: TemporalTree, variances: tuple[float, ...]) -> list[float]:
     above, slopes = 0.0, [0.0] * len(variances)
     for level in reversed(range(len(variances))):
         own = tree.mean_roots[level] + above
-        slopes[level] = own * (estimated[level] / variances[level]) ** 2
+        part = estimated[level] / variances[level]
+        slopes[level] = own * part * part
         if level:
-            below = estimated[level - 1]
-            above = own * estimated[level] ** 2 / (tree.fanouts[level] * below**2)
+            part = estimated[level] / estimated[level - 1]
+            above = own * part * part / tree.fanouts[level]
     return slopes

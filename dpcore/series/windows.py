@@ -10,6 +10,7 @@ by following these steps backwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ def level_factors(tree: TemporalTree, weights: Mapping[Span, float]) -> tuple[fl
     is the sum of these times the variances of the levels."""
     found = [0.0] * len(tree.spans)
     for span, weight in weights.items():
-        found[span.level] += weight**2
+        found[span.level] += weight * weight
     return tuple(found)
 
 
@@ -100,7 +101,7 @@ class _Backward:
             return 1.0
         children = self._children(span)
         shares = [self.share_of(child) for child in children]
-        mean = sum(shares) / len(shares)
+        mean = math.fsum(shares) / len(shares)
         for child, share in zip(children, shares, strict=True):
             self.add(child, share - mean)
         return mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,5 +131,6 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         assert question.budget is not None
         measure = question.budget.measure
         split = self.series.split(measure)
-        whole = split.shares[0] ** (1.0 if measure is Measure.EPSILON else 0.5)
+        first = split.shares[0]
+        whole = first if measure is Measure.EPSILON else math.sqrt(first)
         return float(split.error * whole * self.own.predicted(question.levels[0]))

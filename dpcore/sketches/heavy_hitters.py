@@ -64,7 +64,7 @@ def heavy_candidates(codes: Codes, counts: Floats, *, threshold: float, most: in
     complete = above.size <= most
     if not complete:
         above = above[np.lexsort((codes[above], -counts[above]))[:most]]
-    above = above[np.argsort(codes[above])]
+    above = above[np.argsort(codes[above], kind="stable")]
     return HeavyCodes(codes=codes[above], counts=counts[above], complete=complete)
 
 

@@ -25,10 +25,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
+from functools import lru_cache
 
 import numpy as np
 
+from dpcore.arithmetic.normal import normal_quantiles
+from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats, Integers
 from dpcore.sketches.estimators import Estimator, estimators_of
 from dpcore.sketches.shape import SketchShape
@@ -75,7 +77,7 @@ def second_moment(shape: SketchShape, table: Integers, noise_variance: float = 0
     """
     cells = table.astype(np.float64)
     if shape.signed:
-        return float((cells**2).sum(axis=1).mean() - shape.width * noise_variance)
+        return float(np.square(cells).sum(axis=1).mean() - shape.width * noise_variance)
     return float(shape.width * (cells.var(axis=1, ddof=1).mean() - noise_variance))
 
 
@@ -89,7 +91,7 @@ class ErrorMoments:
     @property
     def mean_square(self) -> float:
         """E error^2."""
-        return self.bias**2 + self.variance
+        return self.bias * self.bias + self.variance
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,9 +143,7 @@ class RowError:
             noise_variance: of a cell.
         """
         deviation = math.sqrt(row_variance(shape, f2=f2, noise_variance=noise_variance))
-        unit = NormalDist()
-        atoms = np.array([unit.inv_cdf((k + 0.5) / _ATOMS) for k in range(_ATOMS)])
-        unbiased = deviation * atoms / atoms.std()
+        unbiased = deviation * _standard_atoms()
         # C = ((w - 1) of the unbiased estimate + n) / w, for the exact n.
         excess = 0.0 if shape.signed else 1.0
         counted = unbiased * (1 - excess / shape.width) + excess * total / shape.width
@@ -171,9 +171,16 @@ class RowError:
         return min(estimators_of(self.shape.kind), key=lambda each: self.moments(each).mean_square)
 
 
+@lru_cache(maxsize=1)
+def _standard_atoms() -> Floats:
+    """Quantiles of the normal law, of variance 1."""
+    atoms = normal_quantiles((np.arange(_ATOMS) + 0.5) / _ATOMS)
+    return atoms / math.sqrt(float(np.mean(np.square(atoms))))
+
+
 def _moments(atoms: Floats, weights: Floats) -> ErrorMoments:
-    bias = float(weights @ atoms)
-    return ErrorMoments(bias=bias, variance=float(weights @ (atoms - bias) ** 2))
+    bias = dot(weights, atoms)
+    return ErrorMoments(bias=bias, variance=dot(weights, np.square(atoms - bias)))
 
 
 def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
@@ -187,7 +194,8 @@ def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
     """
     below = np.arange(atoms + 1) / atoms
     at_most = sum(
-        math.comb(rows, k) * below**k * (1 - below) ** (rows - k) for k in range(rank, rows + 1)
+        math.comb(rows, k) * integer_power(below, k) * integer_power(1 - below, rows - k)
+        for k in range(rank, rows + 1)
     )
     return np.diff(np.asarray(at_most))
 
@@ -203,9 +211,10 @@ def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
     # (1 - F(y))^(half-1) at x < y: an integral over y of one over x below it.
     chance = (np.arange(atoms.size) + 0.5) / atoms.size
     centred = atoms - bias
-    inner = centred * chance ** (half - 1) / atoms.size
+    inner = centred * integer_power(chance, half - 1) / atoms.size
     before = np.cumsum(inner) - inner / 2
-    outer = centred * (1 - chance) ** (half - 1) / atoms.size
-    product = half**2 * math.comb(rows, half) * float(outer @ before)
-    squares = lower.variance + (lower.bias - bias) ** 2 + upper.variance + (upper.bias - bias) ** 2
+    outer = centred * integer_power(1 - chance, half - 1) / atoms.size
+    product = half**2 * math.comb(rows, half) * dot(outer, before)
+    apart = (upper.bias - lower.bias) / 2
+    squares = lower.variance + upper.variance + 2 * apart * apart
     return ErrorMoments(bias=bias, variance=squares / 4 + product / 2)

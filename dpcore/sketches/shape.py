@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate, repeat
+from operator import mul
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import log
+from dpcore.arithmetic.sums import binary_exponent
 from dpcore.arrays import Integers
 from dpcore.noise.randomness import RandomStream
 from dpcore.refusal import Refusal
@@ -118,15 +122,15 @@ class SketchShape:
                 raise Refusal(field, f"{value} is not between 0 and 1")
         if kind is SketchKind.COUNT_MIN:
             width = _power_of_two(math.e / error)
-            rows = math.ceil(math.log(failure) / -math.log(error * width))
+            rows = math.ceil(log(failure) / -log(error * width))
         else:
-            width = _power_of_two(3 / error**2)
-            rows = _rows_of_median(1 / (error**2 * width), failure)
+            width = _power_of_two(3 / (error * error))
+            rows = _rows_of_median(1 / (error * error * width), failure)
         return cls(kind=kind, rows=max(rows, 1), width=width)
 
 
 def _power_of_two(least: float) -> int:
-    return int(2 ** max(1, math.ceil(math.log2(least))))
+    return 1 << max(1, binary_exponent(least))
 
 
 def _rows_of_median(beyond: float, failure: float) -> int:
@@ -144,7 +148,9 @@ def _rows_of_median(beyond: float, failure: float) -> int:
 
 def _upper_tail(rows: int, chance: float) -> float:
     """P(Binomial(rows, chance) > rows / 2), for odd rows."""
+    beyond, within = (
+        list(accumulate(repeat(each, rows), mul, initial=1.0)) for each in (chance, 1 - chance)
+    )
     return math.fsum(
-        math.comb(rows, k) * chance**k * (1 - chance) ** (rows - k)
-        for k in range(rows // 2 + 1, rows + 1)
+        math.comb(rows, k) * beyond[k] * within[rows - k] for k in range(rows // 2 + 1, rows + 1)
     )

@@ -76,7 +76,8 @@ def _met_counts(
     variances = np.empty(0)
     for number in range(len(tree) - 1, -1, -1):
         level = tree[number]
-        own, spread = level.noisy, np.full(len(level), plan.standard_error(number) ** 2)
+        own, error = level.noisy, plan.standard_error(number)
+        spread = np.full(len(level), error * error)
         if met:
             sums = child_sums(tree[number + 1], met[-1], len(level))
             below = np.zeros(len(level))

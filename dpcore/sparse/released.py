@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arithmetic.sums import hypotenuse
 from dpcore.questions.natural_order import in_natural_order
 from dpcore.questions.node_sum import sum_label
 from dpcore.questions.released import Answer, ReadPart, Released, named_level
@@ -144,7 +145,7 @@ class ReleasedSparse(Released):
         return Answer(
             label=sum_label([answer.label for answer in answers]),
             estimate=math.fsum(answer.estimate or 0.0 for answer in answers),
-            std_error=math.sqrt(math.fsum((answer.std_error or 0.0) ** 2 for answer in answers)),
+            std_error=hypotenuse(*(answer.std_error or 0.0 for answer in answers)),
             ci_low=float(sum(max(low, 0) for low, _ in ends)),
             ci_high=float(sum(high for _, high in ends)),
             count=count,

@@ -33,6 +33,7 @@ from dpcore.arrays import Floats, Integers
 
 # As in `dpcore.trees.consistency`: remainders closer than one part in 2^20 are ties.
 _REMAINDER_BITS = 20
+_REMAINDERS = float(1 << _REMAINDER_BITS)
 
 
 def split_among_children(
@@ -138,7 +139,7 @@ def _smallest_first(
     decides anything; a node holds fewer than 2^42 rows.
     """
     starts = np.cumsum(fanouts) - fanouts
-    adjusted = _adjusted(fanouts, estimates, below, totals) * 2.0**_REMAINDER_BITS
+    adjusted = _adjusted(fanouts, estimates, below, totals) * _REMAINDERS
     whole = np.rint(adjusted).astype(np.int64)
     order = np.lexsort((whole, np.repeat(np.arange(len(fanouts)), fanouts)))
     rising = whole[order]
@@ -150,7 +151,7 @@ def _smallest_first(
     taken = np.diff(filled, prepend=0)
     taken[starts] = filled[starts]
     shares = np.empty_like(estimates)
-    shares[order] = taken * 2.0**-_REMAINDER_BITS
+    shares[order] = taken / _REMAINDERS
     return shares
 
 
@@ -167,7 +168,7 @@ def _largest_remainder(fanouts: Integers, shares: Floats, totals: Integers) -> I
     sizes = fanouts[short]
     among = np.repeat(short, fanouts)
     # Rounded, so that the last bits, which differ between processors, decide nothing.
-    remainders = np.rint((shares[among] - floors[among]) * 2.0**_REMAINDER_BITS).astype(np.int64)
+    remainders = np.rint((shares[among] - floors[among]) * _REMAINDERS).astype(np.int64)
     begins = np.cumsum(sizes) - sizes
     ranks = _ranks(sizes, begins, 2**_REMAINDER_BITS - remainders)
     # Sorted as a whole, each node's ranks stand where its children stood.

@@ -99,10 +99,11 @@ def estimation_weights(tree: Shape, variances: Sequence[float | Floats]) -> Esti
         total = tree.to_children(level, sums[level])
         share = _divide(below[level + 1], total, otherwise=_equal_share(tree, level))
         gain.append(share)
+        squared = np.square(share)
         residual.append(
-            below[level + 1] * (1.0 - share) + share**2 * tree.to_children(level, residual[-1])
+            below[level + 1] * (1.0 - share) + squared * tree.to_children(level, residual[-1])
         )
-        slope.append(share**2 * tree.to_children(level, slope[-1]))
+        slope.append(squared * tree.to_children(level, slope[-1]))
     return EstimationWeights(
         tree=tree,
         below=tuple(below),
@@ -272,7 +273,8 @@ def prefix_weights(weights: EstimationWeights, *, through: bool) -> PrefixWeight
         held, left_of, of_all = at(below), at(left), at(total)
         covered = left_of + alpha * held
         covariance += leaf_alpha * (alpha * held - _divide(held * covered, of_all, otherwise=0.0))
-        residual += left_of + alpha**2 * held - _divide(covered**2, of_all, otherwise=0.0)
+        residual += left_of + np.square(alpha) * held
+        residual -= _divide(np.square(covered), of_all, otherwise=0.0)
         share = at(gain)
         alpha = at(tree.left_sum(level, gain)) + alpha * share
         leaf_alpha = leaf_alpha * share

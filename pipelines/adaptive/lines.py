@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -139,13 +140,13 @@ def _level_line(plan: AdaptivePlan, level: int) -> str:
     law, size = plan.laws[level], plan.tree.level_sizes[level]
     said = f"not measured: {UNMEASURED}"
     if law is not None:
-        said = f"std error {significant(law.variance**0.5)}"
+        said = f"std error {significant(math.sqrt(law.variance))}"
     elif level == 0 and plan.public_total:
         said = "public: neighbours have the same number of rows"
     if level < plan.tree.height and plan.decides(level):
         said += f", split from {plan.thresholds[level]:,}"
         last = plan.last_laws[level]
-        said += "" if last is None else f", else again {significant(last.variance**0.5)}"
+        said += "" if last is None else f", else again {significant(math.sqrt(last.variance))}"
     return f"  level {level}: {size:>12,} nodes, {measure} {amount:.4f}, {said}"
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+
 # Digits of an error that are shown.
 _DIGITS = 2
 # Decimals at most, of any number.
@@ -157,7 +159,7 @@ def significant(value: float, digits: int = 4) -> str:
         return str(value)
     if value == 0:
         return "0"
-    place = math.floor(math.log10(abs(value))) - digits + 1
+    place = decimal_exponent(abs(value)) - digits + 1
     text = _rounded(value, place, round, most=12)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -174,14 +176,14 @@ def _place(value: float, error: float | None) -> int:
     """The power of ten of the last digit that is shown."""
     if error is None or not error > 0 or math.isinf(error):
         return 0 if value == round(value) else -2
-    first = math.floor(math.log10(float(f"{error:.{_DIGITS - 1}e}")))
+    first = decimal_exponent(float(f"{error:.{_DIGITS - 1}e}"))
     return max(first - _DIGITS + 1, -_MOST_DECIMALS)
 
 
 def _rounded(
     value: float, place: int, how: Callable[[float], float], *, most: int = _MOST_DECIMALS
 ) -> str:
-    scale = 10.0 ** abs(place)
+    scale = power_of_ten(abs(place))
     number = how(value / scale) * scale if place > 0 else how(value * scale) / scale
     text = f"{number:,.{min(max(0, -place), most)}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text

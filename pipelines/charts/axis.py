@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+
 _STEPS = (1.0, 2.0, 5.0, 10.0)
 _TIMES = (
     *(("m", step) for step in (1, 5, 15, 30)),
@@ -65,7 +67,7 @@ def number_axis(low: float, high: float, label: str, most: int = 8) -> Axis:
     ['0', '500', '1,000']
     """
     step = _nice((high - low) / most)
-    decimals = max(0, -math.floor(math.log10(step)))
+    decimals = max(0, -decimal_exponent(step))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     places = [number * step for number in range(first, last + 1)]
     texts = [f"{place + 0.0:,.{decimals}f}" for place in places]
@@ -127,7 +129,7 @@ def share_axis(total: float, high: float) -> Axis:
 
 def _nice(step: float) -> float:
     """The first of 1, 2, 5, 10, 20, ... that is no smaller."""
-    power = 10.0 ** math.floor(math.log10(step))
+    power = power_of_ten(decimal_exponent(step))
     return next(each * power for each in (*_STEPS, 20.0) if each * power >= step * (1 - 1e-9))
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arrays import Floats, Integers
 from dpcore.ordered.make import OrderedDomain
 from pipelines.page.extent import clip
@@ -86,7 +87,7 @@ class Axis:
             rows: (m,) the rows below each; some in all.
         """
         cells = self.domain.cells
-        low, high = np.interp(np.array(_MIDDLE) * rows[-1], rows, edges.astype(np.float64))
+        low, high = interpolated(np.array(_MIDDLE) * rows[-1], rows, edges)
         start, stop = int(low), min(int(np.ceil(high)), cells)
         if self.is_category or 2 * (stop - start) > cells:
             return 0, cells

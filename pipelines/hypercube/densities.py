@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpcore.arithmetic.interpolation import interpolated
 from dpcore.arrays import Floats, Integers
 from dpcore.hypercube.released import ReleasedHypercube
 from pipelines.hypercube.axis import Axis, halved_edges
@@ -128,7 +129,7 @@ class Densities:
         edges, rows = self.tree.partition.below(place)
         start, stop = axis.window(edges, rows)
         kept = _thinned(edges, most)
-        below = np.interp(kept, edges, rows)
+        below = interpolated(kept, edges, rows)
         low, high = axis.at(np.array([start, stop]))
         return Histogram(
             axis=axis, edges=kept, rows=np.diff(below), bounds=(float(low), float(high))
@@ -155,7 +156,7 @@ class Densities:
         return Curve(
             axis=axis,
             edges=kept,
-            rows=np.interp(kept, edges, rows),
+            rows=interpolated(kept, edges, rows),
             places=places,
             low=low,
             high=high,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.arrays import Floats, Integers
 from pipelines.charts.axis import Axis as ChartAxis
 from pipelines.charts.axis import name_axis, number_axis, time_axis
@@ -19,7 +20,7 @@ from pipelines.page.extent import clip
 # Steps of colour, from the lightest to the darkest.
 COLORS = 8
 # The darkest colour stands for so many times the density of the lightest.
-_DECADES = 4
+_MOST_TIMES = 1e4
 
 
 def curve_chart(curve: Curve, caption: str) -> Chart:
@@ -149,11 +150,11 @@ def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
     and what the colours stand for."""
     filled = np.nan_to_num(values) > 0
     high = float(values[filled].max())
-    low = max(float(values[filled].min()), high / 10**_DECADES)
+    low = max(float(values[filled].min()), high / _MOST_TIMES)
     low = low if low < high else high / 10
-    scale = np.log(np.where(filled, values, low) / low) / np.log(high / low)
+    scale = log(np.where(filled, values, low) / low) / log(high / low)
     color = np.where(filled, np.clip((scale * COLORS).astype(int), 0, COLORS - 1), -1)
-    edges = low * (high / low) ** (np.arange(COLORS) / COLORS)
+    edges = low * exp(log(high / low) * (np.arange(COLORS) / COLORS))
     return color, [
         (f"c{each}", f"{float(f'{edges[each]:.1g}'):,g} and more") for each in range(0, COLORS, 2)
     ]

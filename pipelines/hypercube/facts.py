@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dpcore.arithmetic.elementary import log2
 from dpcore.hypercube.question import HypercubeQuestion
 from dpcore.hypercube.released import ReleasedHypercube
 from dpcore.partitions.adaptive import AdaptivePartitionPlan
@@ -163,7 +164,7 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
 
 
 def _cells(kind: str, cells: int, depth: int) -> str:
-    size = f"{cells:,}" if cells < 2**24 else f"2^{math.log2(cells):.4g}"
+    size = f"{cells:,}" if cells < 2**24 else f"2^{log2(cells):.4g}"
     return f"{kind} of {size} cells, halved up to {depth} times"
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.arithmetic.sums import decimal_exponent
 from dpcore.arrays import Integers
 from dpcore.ordered.question import CdfQuestion
 from pipelines.page.extent import MAX_POINTS, key_codes
@@ -119,7 +119,7 @@ def _value_digits(question: CdfQuestion) -> int:
     if question.domain.kind == "integer":
         return 0
     low, high = axis_bounds(question)
-    return min(12, max(0, 1 - math.floor(math.log10((high - low) / question.domain.cells))))
+    return min(12, max(0, 1 - decimal_exponent((high - low) / question.domain.cells)))
 
 
 def look_of(place: int) -> str:

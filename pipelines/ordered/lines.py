@@ -9,6 +9,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.noise.scales import scale_of
 from dpcore.ordered.candidates import candidates
 from dpcore.ordered.planner import predicted_cdf_rmse, predicted_error
@@ -134,7 +135,7 @@ def _levels(question: OrderedQuestion) -> Iterator[str]:
         law = plan.laws[level]
         noise = f"not measured: {UNMEASURED}"
         if law is not None:
-            noise = f"std error {significant(law.variance**0.5)}"
+            noise = f"std error {significant(math.sqrt(law.variance))}"
         elif level == 0 and plan.public_total:
             noise = "public: neighbours have the same number of rows"
         ((what, count),) = counted(plan, level).items()
@@ -213,7 +214,7 @@ def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
 
 def _rounded_up(value: float) -> float:
     """To five digits."""
-    last = 10.0 ** (math.floor(math.log10(value)) - 4)
+    last = power_of_ten(decimal_exponent(value) - 4)
     return float(f"{math.ceil(value / last) * last:.5g}")
 
 

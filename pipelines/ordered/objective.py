@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpcore.arithmetic.interpolation import interpolated
 from dpcore.ordered.make import OrderedDomain
 from dpcore.refusal import Refusal
 from dpcore.uniform.objectives import (
@@ -67,7 +68,7 @@ def make_objective(
     guesses = []
     for quantile in looked_at:
         inside = int(np.clip(np.searchsorted(parts, quantile, "right") - 1, 0, len(densities) - 1))
-        stop = round(float(np.interp(quantile, parts, places)))
+        stop = round(float(interpolated(quantile, parts, places)))
         guesses.append(Guess(stop=stop, density=float(densities[inside])))
     return QuantileObjective(quantiles=tuple(looked_at), guesses=tuple(guesses))
 

@@ -54,6 +54,6 @@ def total_of(roots: pa.Table) -> tuple[str, float]:
     if not (np.all(np.isfinite(errors)) and np.any(centred & (errors > 0))):
         return "", total
     times = float(np.median(((high - low) / 2 / errors)[centred & (errors > 0)]))
-    half = times * float(np.sqrt(np.sum(errors**2)))
+    half = times * float(np.sqrt(np.sum(np.square(errors))))
     mean = float(np.sum(estimate))
     return with_error(mean, mean - half, mean + half), total

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from dpcore.arithmetic.sums import decimal_exponent
 from dpcore.arrays import Integers
 from dpcore.release.plan import ReleasePlan
 from pipelines.page.extent import clip, key_codes
@@ -159,4 +159,4 @@ def digits_of(error: float) -> int:
     >>> digits_of(3.2), digits_of(0.05), digits_of(0.0)
     (0, 3, 0)
     """
-    return min(6, max(0, 1 - math.floor(math.log10(error)))) if 0 < error < 1 else 0
+    return min(6, max(0, 1 - decimal_exponent(error))) if 0 < error < 1 else 0

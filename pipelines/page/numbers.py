@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dpcore.privacy.budget import Budget
 
 # A fraction is told as such where its denominator is one that a person reads at once.
@@ -21,12 +22,12 @@ def rounded(value: float, error: float) -> str:
         return "any number"
     if not (error > 0 and math.isfinite(error)):
         return f"{value:,.0f}" if value == round(value) else f"{value:,.6g}"
-    place = math.floor(math.log10(error)) - 1
+    place = decimal_exponent(error) - 1
     if error >= 1:
         place = max(0, place)
     decimals = max(0, -place)
-    whole = round(value / 10.0**place) * 10.0**place
-    return f"{whole + 0.0:,.{decimals}f}"
+    unit = power_of_ten(place)
+    return f"{round(value / unit) * unit + 0.0:,.{decimals}f}"
 
 
 def interval_text(low: float, high: float) -> str:

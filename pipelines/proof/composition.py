@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -76,7 +77,7 @@ def _by_dp_accounting(moved: MovedCounts, epsilon: float) -> float | None:
     composed = pld.identity(value_discretization_interval=_STEP)
     for law, count in moved:
         if isinstance(law, DiscreteGaussian):
-            sigma = float(law.sigma_squared) ** 0.5
+            sigma = math.sqrt(law.sigma_squared)
             if sigma > _LARGEST_SIGMA:
                 return None
             one = pld.from_discrete_gaussian_mechanism(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from dpcore.arithmetic.sums import decimal_exponent
 
 _BY_ERROR = ("estimate", "ci_low", "ci_high", "std_error")
 
@@ -41,4 +42,4 @@ def _decimals(error: float) -> int:
     >>> _decimals(0.0123), _decimals(5.4), _decimals(823.0)
     (3, 1, 0)
     """
-    return min(12, max(0, 1 - math.floor(math.log10(error))))
+    return min(12, max(0, 1 - decimal_exponent(error)))

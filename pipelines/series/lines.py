@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def series_entry(question: SeriesQuestion, own: Callable[[Any], dict[str, Any]])
         own: of the tree of one period.
     """
     tree, variances = question.temporal, tuple(leaf_variance(each) for each in question.levels)
-    to_date = (mean_variance(tree, variances) / variances[0]) ** 0.5
+    to_date = math.sqrt(mean_variance(tree, variances) / variances[0])
     return own(question.shown(0)) | {
         "series": {
             "periods": tree.periods,
