@@ -33,5 +33,5 @@ def interpolated(x: npt.ArrayLike, places: npt.ArrayLike, values: npt.ArrayLike)
     part = (at - known[left]) / np.where(width > 0, width, 1.0)
     inside = table[left] + part * (table[left + 1] - table[left])
     return np.asarray(
-        np.where(at >= known[-1], table[-1], np.where(at <= known[0], table[0], inside))
+        np.where(at >= known[-1], table[-1], np.where(at < known[0], table[0], inside))
     )

@@ -201,15 +201,16 @@ def normal_quantiles(probabilities: Floats) -> Floats:
     """
     low = np.minimum(probabilities, 1.0 - probabilities)
     wanted = log(low)
-    z = -np.sqrt(np.maximum(0.0, -2.0 * (wanted + _LOG_2)))
+    moving = low < 0.5
+    z = np.where(moving, -np.sqrt(np.maximum(0.0, -2.0 * (wanted + _LOG_2))), 0.0)
     for _ in range(50):
         half = 0.5 * z * z
         found = log(0.5 * erfcx(-_ROOT_HALF * z)) - half
         step = (found - wanted) * exp(found + half + _LOG_ROOT_2_PI)
-        z = z - step
-        if np.all(np.abs(step) <= 1e-16 * np.abs(z)):
+        z = np.where(moving, z - step, z)
+        moving &= np.abs(step) > 1e-16 * np.abs(z)
+        if not moving.any():
             break
-    z = np.where(low < 0.5, z, 0.0)
     return np.where(probabilities > 0.5, -z, z)
 
 

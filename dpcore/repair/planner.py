@@ -20,6 +20,7 @@ Source: derived here, by simulation (docs/plans.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -138,7 +139,7 @@ class _Search:
         shape = (tree.level_sizes[1], *fanouts[1:])
         found = search_strategies(self.setting.of_one, objective=self.objective, fanouts=shape)[0]
         lower = found.shares[1:]
-        average = sum(lower) / len(lower)
+        average = math.fsum(lower) / len(lower)
         for root in (0.0,) if self.setting.public_total else _ROOT_PARTS:
             for factor in _FACTORS if len(lower) > 1 else (1.0,):
                 shares = [
@@ -160,6 +161,6 @@ class _Search:
         return plan
 
     def _plan(self, tree: Tree, shares: tuple[float, ...]) -> TreePlan:
-        whole = sum(shares)
+        whole = math.fsum(shares)
         amounts = self.setting.budget.split(tuple(share / whole for share in shares))
         return TreePlan.of(self.setting, tree, amounts)

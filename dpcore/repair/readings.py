@@ -131,7 +131,7 @@ def _ranges(
         starts = np.floor(second * leaves).astype(np.int64)
         return starts, starts + 1
     assert isinstance(objective, NodeObjective)
-    shares = np.cumsum(objective.weights) / sum(objective.weights)
+    shares = np.cumsum(objective.weights) / math.fsum(objective.weights)
     third = np.arange(len(first)) * _SECOND_STEP % 1
     levels = np.minimum(np.searchsorted(shares, third, side="right"), tree.height)
     below = np.array([tree.leaves_below(level) for level in range(tree.height + 1)])[levels]

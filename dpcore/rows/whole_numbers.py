@@ -10,6 +10,8 @@ float64. Beyond, the writer may have rounded it, and it is none.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
@@ -74,7 +76,7 @@ def _whole_floats(column: pa.Array, *, unsigned: bool) -> tuple[AnyArray, Flags]
     dtype = np.dtype(np.uint64 if unsigned else np.int64)
     # A signalling NaN would make a warning of a comparison.
     with np.errstate(invalid="ignore"):
-        known = np.abs(values) < 2.0 ** (np.finfo(values.dtype).nmant + 1)
+        known = np.abs(values) < math.ldexp(1.0, np.finfo(values.dtype).nmant + 1)
         if unsigned:
             known &= values >= 0
         kept = np.where(known, values, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,7 +74,7 @@ def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     errors = [each["error"] * each["weight"] for each in entry["trees"]]
     said = f"from {min(errors):.5g} to {max(errors):.5g}"
     if entry["split"] == Split.LEAST_ERROR.value:
-        said = f"sum to {sum(errors):.5g}"
+        said = f"sum to {math.fsum(errors):.5g}"
     yield f"split {entry['split']}: errors times weights {said}"
     for each in entry["trees"]:
         yield (

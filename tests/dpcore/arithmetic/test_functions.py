@@ -14,10 +14,13 @@ from scipy import special
 
 from dpcore.arithmetic.angles import cos, sin, sinc
 from dpcore.arithmetic.elementary import (
+    cube_root,
     exp,
+    exp2,
     expm1,
     log,
     log1p,
+    log2,
     log_add_exp,
     power,
     sinh,
@@ -29,6 +32,7 @@ from dpcore.arithmetic.normal import (
     log_normal_cdf,
     normal_cdf,
     normal_quantile,
+    normal_quantiles,
 )
 from dpcore.arrays import Floats
 
@@ -67,6 +71,7 @@ CASES: dict[str, tuple[Callable[[Floats], Floats], Exact, float, float, float]] 
     "expm1": (expm1, lambda x: x.exp() - 1, -2.0, 2.0, 2.0),
     "expm1 near 0": (expm1, lambda x: x.exp() - 1, -1e-9, 1e-9, 1.0),
     "expm1 far": (expm1, lambda x: x.exp() - 1, -60.0, 700.0, 1.5),
+    "exp2": (exp2, lambda x: Decimal(2) ** x, -1020.0, 1020.0, 1.5),
     "log": (log, Decimal.ln, 1e-300, 1e300, 1.0),
     "log near 1": (log, Decimal.ln, 0.5, 2.0, 1.0),
     "log1p": (log1p, lambda x: (1 + x).ln(), -0.999, 5.0, 1.0),
@@ -90,7 +95,7 @@ def test_errors_in_units_of_the_last_place(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [exp, expm1, log, log1p, sinh, tanh, sin, cos, erfc, erfcx, normal_cdf]
+    "function", [exp, exp2, expm1, log, log1p, sinh, tanh, sin, cos, erfc, erfcx, normal_cdf]
 )
 def test_a_number_has_the_bits_of_an_array(function: Callable[[Floats], Floats]) -> None:
     ends = [0.0, -0.0, 1.0, -1.0, 710.0, -800.0, 1e300, 5e-324, math.inf, -math.inf, math.nan]
@@ -152,6 +157,25 @@ def test_powers() -> None:
     x, y = _grid(1e-3, 50.0), _grid(-7.0, 7.0)[::-1]
     assert np.allclose(power(x, y), np.power(x, y), rtol=1e-14, atol=0)
     assert power(0.0, 0.0) == 1.0 and power(0.0, 2.0) == 0.0 and power(0.0, -1.0) == math.inf
+
+
+def test_powers_of_2_are_exact() -> None:
+    exponents = range(-1074, 1024)
+    assert [exp2(float(each)) for each in exponents] == [math.ldexp(1.0, e) for e in exponents]
+    assert [log2(math.ldexp(1.0, each)) for each in exponents] == list(map(float, exponents))
+    assert all(math.isclose(log2(x), math.log2(x), rel_tol=1e-15) for x in _grid(2.0, 1e9).tolist())
+
+
+def test_cube_roots() -> None:
+    assert [cube_root(float(n**3)) for n in range(200)] == [float(n) for n in range(200)]
+    for x in (10.0 ** _grid(-300.0, 300.0)).tolist():
+        root = Fraction(cube_root(x))
+        assert abs(root**3 / Fraction(x) - 1) < Fraction(1, 10**15)
+
+
+def test_quantiles_of_an_array_are_those_of_its_numbers() -> None:
+    p = np.concatenate([_grid(1e-3, 0.999, 60), 10.0 ** -_grid(0.31, 300.0, 60), [0.5]])
+    assert normal_quantiles(p).tolist() == [normal_quantile(each) for each in p.tolist()]
 
 
 def test_sums_of_exponentials_never_overflow() -> None:

@@ -15,6 +15,7 @@ from dpcore.arithmetic.sums import (
     dot,
     hypotenuse,
     integer_power,
+    power_of_ten,
     row_dots,
 )
 
@@ -56,6 +57,12 @@ def test_no_exponent_of_0(function: object) -> None:
         function(0.0)  # type: ignore[operator]
 
 
+def test_powers_of_ten_are_the_nearest_floats() -> None:
+    assert [power_of_ten(each) for each in range(-320, 309)] == [
+        float(f"1e{each}") for each in range(-320, 309)
+    ]
+
+
 def test_hypotenuse() -> None:
     assert hypotenuse(1.0, 2.0, 2.0) == 3.0
 
@@ -67,3 +74,7 @@ def test_interpolation_beside_numpy() -> None:
     assert np.allclose(interpolated(x, places, values), np.interp(x, places, values), rtol=1e-14)
     assert interpolated([5.0], [1.0], [9.0]).tolist() == [9.0]
     assert math.isclose(float(interpolated(2.0, places, values)), 4.0)
+    # Of equal places the last counts, at the ends as well.
+    places = np.array([0.0, 0.0, 5.0, 5.0])
+    assert interpolated([0.0, 5.0], places, values[:4]).tolist() == [-1.0, 4.0]
+    assert np.interp([0.0, 5.0], places, values[:4]).tolist() == [-1.0, 4.0]
