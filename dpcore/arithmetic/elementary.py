@@ -118,14 +118,15 @@ def elementwise(kernel: _Kernel, values: Any) -> Any:
 
 
 def polynomial(coefficients: tuple[float, ...], x: Real) -> Real:
-    """Return c_0 + c_1 x + c_2 x^2 + ..., from the highest power down.
+    """Return c_0 + c_1 x + c_2 x^2 + ..., two coefficients at least, from the highest power down.
 
     >>> polynomial((1.0, 2.0, 3.0), 2.0)
     17.0
     """
-    value: Any = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
+    value: Any = coefficients[-1] * x + coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
+        value *= x
+        value += coefficient
     return value  # type: ignore[no-any-return]
 
 

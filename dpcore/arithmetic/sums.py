@@ -67,11 +67,13 @@ def integer_power(base: npt.ArrayLike, exponent: int) -> Floats:
     array([ 32., 243.])
     """
     factors = np.asarray(base, np.float64)
-    value = np.ones_like(factors)
-    for bit in f"{exponent:b}":
-        value = value * value
+    if exponent == 0:
+        return np.ones_like(factors)
+    value: Floats = factors.copy()
+    for bit in f"{exponent:b}"[1:]:
+        value *= value
         if bit == "1":
-            value = value * factors
+            value *= factors
     return value
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.arithmetic.angles import cos, sin, sinc
-from dpcore.arithmetic.elementary import exp, log, power
+from dpcore.arithmetic.elementary import exp, log
 from dpcore.arithmetic.sums import dot, integer_power
 from dpcore.arrays import Floats
 from dpcore.noise.laws import DiscreteLaplace, NoiseLaw
@@ -235,13 +235,10 @@ class ErrorLaw:
 
 
 def _powers(factors: Floats, counts: Floats) -> Floats:
-    """Return each row of factors, from -1 to 1, to the power of its count."""
+    """Return each row of factors to the power of its count."""
     result: Floats = factors.copy()
-    several = np.flatnonzero(counts != 1)
-    if several.size:
-        odd = (counts[several, None] % 2 == 1) & (factors[several] < 0)
-        sizes = power(np.abs(factors[several]), counts[several, None])
-        result[several] = np.where(odd, -sizes, sizes)
+    for row in np.flatnonzero(counts != 1).tolist():
+        result[row] = integer_power(factors[row], int(counts[row]))
     return result
 
 

@@ -23,7 +23,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.arithmetic.angles import cos, sin, within_half_turn
+from dpcore.arithmetic.angles import cos, sine_square, within_half_turn
 from dpcore.arithmetic.elementary import exp, expm1, tanh
 from dpcore.arithmetic.normal import erfc
 from dpcore.arithmetic.sums import row_dots
@@ -185,8 +185,8 @@ class DiscreteLaplace(_DigitLaw):
         >>> DiscreteLaplace(scale=Fraction(10**9)).characteristic_function([0.0, 1e-9]).round(6)
         array([1. , 0.5])
         """
-        half = sin(np.asarray(t, dtype=np.float64) / 2)
-        return _as_floats(1 / (1 + 2 * self.variance * half**2))
+        square = sine_square(np.asarray(t, dtype=np.float64) / 2)
+        return _as_floats(1 / (1 + 2 * self.variance * square))
 
 
 @dataclass(frozen=True, kw_only=True)
