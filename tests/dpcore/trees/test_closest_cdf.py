@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from dpcore.trees.closest_cdf import closest_cdf, closest_cdf_l1, closest_cdf_l2
+from dpcore.trees.closest_cdf import closest_cdf, closest_cdf_l1, closest_cdf_l2, isotonic_rows
 
 Array = npt.NDArray[Any]
 Distance = Callable[[Array, Array], Any]
@@ -181,6 +181,29 @@ def test_l2_of_clipped_estimates_would_be_wrong() -> None:
     assert closest_cdf_l2(h, 4).tolist() == [0, 0, 4]
     clipped = isotonic_regression(np.clip(h, 0, 4)).x
     assert clipped.tolist() == [1, 1, 4]
+
+
+@pytest.mark.parametrize("cells", [1, 2, 7, 300])
+def test_isotonic_rows_are_those_of_scipy(cells: int) -> None:
+    rng = np.random.default_rng(12)
+    ramp = 2.0 * np.arange(cells)
+    rows = np.array(
+        [
+            np.cumsum(rng.poisson(2, cells)) + 5 * rng.normal(size=cells),
+            rng.integers(0, 3, cells).astype(float),
+            -ramp,
+            np.where(np.arange(cells) == cells - 1, -9.0 * cells, ramp),  # one pool, block by block
+            np.where(np.arange(cells) == 0, 9.0 * cells, ramp),
+        ]
+    )
+    wanted = np.array([isotonic_regression(row).x for row in rows])
+    assert np.allclose(isotonic_rows(rows), wanted, rtol=1e-13, atol=1e-12)
+    assert (isotonic_rows(rows[3:]) == isotonic_rows(rows)[3:]).all()
+
+
+def test_isotonic_rows_of_nothing() -> None:
+    assert isotonic_rows(np.zeros((2, 0))).shape == (2, 0)
+    assert isotonic_rows(np.zeros((0, 3))).shape == (0, 3)
 
 
 def test_l2_last_bits_of_a_mean_decide_nothing() -> None:
