@@ -87,7 +87,12 @@ def _subtracted(high: Floats, low: Floats, part: Floats) -> tuple[Floats, Floats
     """The difference, and what its rounding leaves added to ``low`` (Knuth's two-sum)."""
     total = high - part
     back = total - high
-    return total, low + ((high - (total - back)) - (part + back))
+    rest = total - back
+    np.subtract(high, rest, out=rest)
+    back += part
+    rest -= back
+    low += rest
+    return total, low
 
 
 def integer_product(a: Integers, b: Integers) -> Integers:

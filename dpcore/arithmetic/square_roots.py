@@ -29,10 +29,11 @@ from dpcore.arrays import Floats
 
 # Bits of a start, relative to its largest entry: two slices of a product.
 _START_BITS = 42
-# The error of a diagonal entry from LAPACK's eigenvectors is at most u times the largest eigenvalue
-# by the square root of the smallest, times this; measured were 6 for K < 100, 1 above.
-_MARGIN = 64.0
 _UNIT = 2.0**-53
+# An entry of a diagonal from LAPACK's eigenvectors is off by u times the largest eigenvalue by the
+# square root of the smallest, or by some units of the largest entry. Measured was a factor up to 1
+# where the first is larger, from 64 to 1,024 cells, and 20 units; these are taken for the bound.
+_FACTOR, _UNITS = 8.0, 128.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,7 +85,8 @@ def rounded_root_diagonal(matrix: Floats, bits: int) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
     roots = _roots(values)
     diagonal = (vectors * vectors) @ roots
-    error = _MARGIN * _UNIT * float(values[-1]) / float(roots[0])
+    spread = float(values[-1]) / float(roots[0])
+    error = _UNIT * (_FACTOR * spread + _UNITS * float(diagonal.max()))
     units = np.ldexp(1.0, np.frexp(diagonal)[1] - bits)
     places = diagonal / units
     if (np.abs(places - np.floor(places) - 0.5) * units <= error).any():

@@ -174,17 +174,28 @@ def dense_strategy(read: Read, weights: tuple[float, ...]) -> DenseStrategy:
     rounded = tuple(float(f"{each:.{_DIGITS}g}") for each in weights)
     exact = _ExactFactor(read, rounded, SCALE)
     threshold = exact.threshold()
-    return DenseStrategy(
+    entries = _rounded(exact.scaled, threshold)
+    made = DenseStrategy(
         read=read,
         weights=rounded,
         scale=SCALE,
         threshold=threshold,
-        digest=_digest(_rounded(exact.scaled, threshold)),
+        digest=_digest(entries),
     )
+    _last_planned.clear()
+    _last_planned[made] = _Matrix(entries)
+    return made
+
+
+# The matrix of the strategy that was planned last, which is used next.
+_last_planned: dict[DenseStrategy, _Matrix] = {}
 
 
 @lru_cache(maxsize=4)
 def _matrix(strategy: DenseStrategy) -> _Matrix:
+    planned = _last_planned.get(strategy)
+    if planned is not None:
+        return planned
     scaled = _scaled(strategy.read, strategy.weights, strategy.scale)
     entries = _rounded(scaled, strategy.threshold)
     if _digest(entries) != strategy.digest:

@@ -110,7 +110,7 @@ class FactorisedErrors:
             weights[start:stop] = 1.0
         row = self._strategy.coefficients(weights)
         alpha = np.concatenate([[0.0], self.alpha])
-        own = sum(alpha[stop] - alpha[start] for start, stop in runs)
+        own = math.fsum(alpha[stop] - alpha[start] for start, stop in runs)
         return float(self._less_total(np.array(dot(row, row) * self._noise), np.array(own)))
 
     def _less_total(self, variances: Floats, alpha: Floats) -> Floats:

@@ -218,7 +218,8 @@ def rank_gram(cells: int, quantiles: tuple[float, ...]) -> Floats:
     Of one q it is n - max(i, j) - q ((n - i) + (n - j)) + n q^2.
     """
     left = cells - np.arange(cells, dtype=np.float64)
-    first, second = sum(quantiles), sum(each * each for each in quantiles)
+    # Python's own sum rounds otherwise from 3.12 on.
+    first, second = math.fsum(quantiles), math.fsum(each * each for each in quantiles)
     crossed = first * (left[:, None] + left) - second * cells
     return np.asarray(prefix_gram(cells) - crossed / len(quantiles))
 
