@@ -50,8 +50,8 @@ TOLERANCE = 1e-3
 _COARSEST = 24
 _MEMORY = 6
 _MOST_STEPS = 200
-# Bits to which a step is rounded. Where a matrix takes seconds, so few that the accuracy of LAPACK
-# nearly always decides them: weights have four digits, and a step of 14 bits moves the gap by 1e-4.
+# Bits to which a step is rounded. Where a step takes seconds, so few that LAPACK nearly always
+# decides them alone: weights have four digits, and an error of 2^-14 moves the gap by 1e-4.
 _FINE_BITS, _COARSE_BITS, _MOST_FINE = 30, 14, 1024
 # Steps of the last points that depend on the others to this part are left out of the mixing.
 _DEPENDENT = 1e-10
@@ -95,20 +95,20 @@ def optimal_weights(gram: Gram, cells: int, tolerance: float = TOLERANCE) -> Opt
     sizes = [cells]
     while sizes[0] > _COARSEST:
         sizes.insert(0, -(-sizes[0] // 2))
-    weights = np.ones(sizes[0])
+    weights, bits = np.ones(sizes[0]), _FINE_BITS if cells <= _MOST_FINE else _COARSE_BITS
     for size in sizes:
-        found = _fixed_point(gram(size), _refined(weights, size), tolerance)
+        found = _fixed_point(gram(size), _refined(weights, size), tolerance, bits)
         weights = found.weights
     return found
 
 
-def _fixed_point(gram: Floats, weights: Floats, tolerance: float) -> Optimum:
-    """Mixed steps v <- diag (D G D)^(1/2) until the certificate holds."""
+def _fixed_point(gram: Floats, weights: Floats, tolerance: float, bits: int) -> Optimum:
+    """Mixed steps v <- diag (D G D)^(1/2), rounded to some bits, until the certificate holds."""
     points: list[Floats] = []
     steps: list[Floats] = []
     for _ in range(_MOST_STEPS):
         weights = weights / weights.mean()
-        own = _root_diagonal(gram, weights)
+        own = rounded_root_diagonal(weighted_gram(gram, np.sqrt(weights)), bits)
         gap = float((own / weights).max() * weights.sum() / own.sum()) - 1.0
         if gap <= tolerance:
             bound = float(own.sum() ** 2 / weights.sum())
@@ -128,12 +128,6 @@ def _mixed(points: list[Floats], steps: list[Floats]) -> Floats:
     changed = [steps[-1] - each for each in steps[:-1]]
     together = [one + other for one, other in zip(moved, changed, strict=True)]
     return np.asarray(points[-1] + steps[-1] - _combined(together, changed, steps[-1]))
-
-
-def _root_diagonal(gram: Floats, weights: Floats) -> Floats:
-    """(n,) diagonal of (D G D)^(1/2), rounded."""
-    bits = _FINE_BITS if weights.size <= _MOST_FINE else _COARSE_BITS
-    return rounded_root_diagonal(weighted_gram(gram, np.sqrt(weights)), bits)
 
 
 def weighted_gram(gram: Floats, roots: Floats) -> Floats:
