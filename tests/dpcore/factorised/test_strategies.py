@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpcore.arithmetic.square_roots import rough_factor
 from dpcore.arrays import Floats, Integers
+from dpcore.factorised import dense
 from dpcore.factorised.dense import DenseStrategy
 from dpcore.factorised.planner import MOST_LEAVES, best_strategy, plan_strategy, told_tree
 from dpcore.factorised.read import Read
@@ -93,6 +95,22 @@ def test_another_matrix_than_planned_is_refused() -> None:
     one = best_strategy(20, CDF)
     with pytest.raises(MatrixError, match="another matrix"):
         replace(one, threshold=one.threshold + 0.05).dense()
+
+
+def test_a_matrix_of_a_less_accurate_lapack_is_the_planned_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = best_strategy(60, CDF)
+    wanted = one.dense()
+
+    def rough(matrix: Floats) -> tuple[Floats, Floats]:
+        factor, diagonal = rough_factor(matrix)
+        return factor * (1 + 1e-5), diagonal
+
+    monkeypatch.setattr(dense, "rough_factor", rough)
+    dense._matrix.cache_clear()
+    dense._last_planned.clear()
+    assert (one.dense() == wanted).all()
 
 
 def test_rounding_is_far_from_ties() -> None:
