@@ -43,6 +43,7 @@ _FACTORIALS = tuple(1.0 / math.factorial(n) for n in range(2, 15))
 # 2/3, 2/5, ..., 2/25: of log((1 + s) / (1 - s)) / s for |s| < 0.172.
 _ODD = tuple(2.0 / (2 * n + 1) for n in range(1, 13))
 _CUBE_STEPS = 5
+_FALLING_FACTORIALS, _FALLING_ODD = _FACTORIALS[-2::-1], _ODD[-2::-1]
 # Elements at a time: temporary arrays then stay in the cache.
 _BLOCK = 2**13
 
@@ -201,6 +202,52 @@ def _tanh(ops: Any, x: Any) -> Any:
     return ops.where(x < 0.0, -value, ops.where(x == x, value, x))
 
 
+# Numbers by themselves, in the same order of operations: planners take logarithms by the million.
+
+
+def _expm1_number_near_zero(r: float) -> float:
+    value = _FACTORIALS[-1]
+    for coefficient in _FALLING_FACTORIALS:
+        value = value * r + coefficient
+    return r + r * r * value
+
+
+def _exp_number(x: float) -> float:
+    k = round(x * _PER_LOG_2)
+    r = (x - k * _LOG_2_HIGH) - k * _LOG_2_LOW
+    return math.ldexp(1.0 + _expm1_number_near_zero(r), k)
+
+
+def _expm1_number(x: float) -> float:
+    k = round(x * _PER_LOG_2)
+    r = (x - k * _LOG_2_HIGH) - k * _LOG_2_LOW
+    if k == 0:
+        return _expm1_number_near_zero(r)
+    one = math.ldexp(1.0, k)
+    return one * _expm1_number_near_zero(r) + (one - 1.0)
+
+
+def _log_number(x: float) -> float:
+    mantissa, k = math.frexp(x)
+    if mantissa < _ROOT_HALF:
+        mantissa, k = 2.0 * mantissa, k - 1
+    f = mantissa - 1.0
+    s = f / (2.0 + f)
+    square = s * s
+    half = 0.5 * f * f
+    value = _ODD[-1]
+    for coefficient in _FALLING_ODD:
+        value = value * square + coefficient
+    return k * _LOG_2_HIGH - ((half - (s * (half + square * value) + k * _LOG_2_LOW)) - f)
+
+
+def _log1p_number(x: float) -> float:
+    one_more = 1.0 + x
+    if one_more == 1.0:
+        return x
+    return _log_number(one_more) + (x - (one_more - 1.0)) / one_more
+
+
 @overload
 def exp(x: float) -> float: ...
 @overload
@@ -211,6 +258,8 @@ def exp(x: float | Numbers) -> float | Floats:
     >>> exp(0.0), exp(-1000.0), round(exp(1.0), 14)
     (1.0, 0.0, 2.71828182845905)
     """
+    if isinstance(x, float) and -700.0 < x < 700.0:
+        return _exp_number(float(x))
     return elementwise(exp_kernel, x)  # type: ignore[no-any-return]
 
 
@@ -224,6 +273,8 @@ def expm1(x: float | Numbers) -> float | Floats:
     >>> expm1(1e-20)
     1e-20
     """
+    if isinstance(x, float) and -_ONE_IS_LOST < x < _ONE_IS_LOST:
+        return _expm1_number(float(x))
     return elementwise(_expm1, x)  # type: ignore[no-any-return]
 
 
@@ -237,6 +288,8 @@ def log(x: float | Numbers) -> float | Floats:
     >>> log(10.0), log(0.0)
     (2.302585092994046, -inf)
     """
+    if isinstance(x, float) and 0.0 < x < math.inf:
+        return _log_number(float(x))
     return elementwise(_log, x)  # type: ignore[no-any-return]
 
 
@@ -289,6 +342,8 @@ def log1p(x: float | Numbers) -> float | Floats:
     >>> log1p(1e-20)
     1e-20
     """
+    if isinstance(x, float) and -1.0 < x < 1e300:
+        return _log1p_number(float(x))
     return elementwise(_log1p, x)  # type: ignore[no-any-return]
 
 
