@@ -14,6 +14,7 @@ from transforms.commit import Commit
 from transforms.count import CountRows
 from transforms.draw import DrawTrees
 from transforms.errors import InputError
+from transforms.kept_plan import KeptPlan, another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
@@ -47,6 +48,8 @@ class ReleaseTrees(beam.PTransform):
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
         report: public texts of the page, by name; likewise.
+        request: what the plan answers, in plain JSON values; the folder then keeps both, and the
+            manifest holds it. None: a release is recognized by its specification alone.
         schema: the types of the columns of rows, by name; None: as the type of the elements has
             them. Dictionaries need one.
         again: the folder of a finished release, which is made another time from its rows, to be
@@ -74,13 +77,14 @@ class ReleaseTrees(beam.PTransform):
         witness: Witness | None = None,
         parameters: Mapping[str, str] | None = None,
         report: Mapping[str, str] | None = None,
+        request: Mapping[str, Any] | None = None,
         schema: pa.Schema | None = None,
         again: str | None = None,
     ) -> None:
         super().__init__()
         self._schema = schema
         self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
-        self._plan, self._key, self._output = plan, key, output
+        self._plan, self._key, self._output, self._request = plan, key, output, request
         self._again = again
         self._nonce, self._repair, self._witness = nonce, repair, witness
 
@@ -99,17 +103,35 @@ class ReleaseTrees(beam.PTransform):
         if not isinstance(rows, tuple):
             rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
         if standing:
-            found = read_manifest(manifest)
+            found, kept = read_manifest(manifest), None
             nonce = restored_nonce(self._output, found["nonce"], found.get("key_id", ""))
         else:
             if self._again is None:
                 check_turn(self._plan, self._output)
+            kept = self._kept(key)
             nonce = folder_nonce(self._output, self._nonce, key.key_id)
         for question in self._plan.questions:
             question.prepare()
-        return self._released(rows, share_universes(self._plan, self._output), key, nonce)
+        plan = share_universes(self._plan, self._output)
+        return self._released(rows, plan, key, nonce, {} if kept is None else kept.manifest_entries)
 
-    def _released(self, rows: Any, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Any:
+    def _kept(self, key: KeyReference) -> KeptPlan | None:
+        """The plan as the folder keeps it, from here on."""
+        if self._request is None:
+            return None
+        kept = kept_by(self._output, self._plan, self._request, key)
+        if kept.digest != self._plan.digest.hex():
+            raise another_plan(self._output)
+        return kept
+
+    def _released(
+        self,
+        rows: Any,
+        plan: ReleasePlan,
+        key: KeyReference,
+        nonce: bytes,
+        kept: Mapping[str, object],
+    ) -> Any:
         batches, given = rows
         own = self._again or self._output
         carry = Carry(plan, key, own) if carries(plan) else None
@@ -121,7 +143,7 @@ class ReleaseTrees(beam.PTransform):
             counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
         entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
-        commit = Commit(plan, key, self._output, entries)
+        commit = Commit(plan, key, self._output, entries | dict(kept))
         return (receipts, recorded) | "Commit" >> commit
 
 

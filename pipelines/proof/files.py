@@ -24,6 +24,7 @@ from pipelines.selection.plan import FOLDER
 from transforms.layout import (
     MANIFEST,
     NONCE,
+    PLAN,
     RECORD,
     SIGNATURE,
     TO_DATE,
@@ -36,7 +37,7 @@ from transforms.layout import (
 from transforms.universe_parts import universe_of_parquet
 
 # What may lie in a release's folder and is not named by its manifest.
-BESIDE = (MANIFEST, NONCE, RECORD, SIGNATURE, REPORT)
+BESIDE = (MANIFEST, NONCE, PLAN, RECORD, SIGNATURE, REPORT)
 _PART_ENTRIES = {"file", "rows", "sha256", "tree", "key", "chunk"}
 
 

@@ -22,10 +22,12 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
+from pipelines.sections.request import first_change
 from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
+from transforms.kept_plan import REQUEST, SEAL, check_seal
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
@@ -34,6 +36,9 @@ from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
 from transforms.tables.table import Table
 from transforms.universe_file import share_universes
+
+# Of floats in specifications: a release without a request may be of another processor.
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +65,8 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
         CheckFailed: it is another release's.
         ConfigurationError: it cannot be planned.
     """
-    # Where it does not say which data set of its ledger, the ledger did.
-    of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
-    plan = replace(configuration.plan(), dataset=configuration.dataset or of_ledger)
-    wanted = plain(plan.spec())
-    if place := first_difference(wanted, manifest["spec"], "spec", tolerance=0.0):
-        raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
+    if change := _change(configuration, manifest):
+        raise CheckFailed(f"{configuration.source} describes another release: {change}")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
         raise CheckFailed(f"{configuration.source} has other parameters than the release")
     return Rows(
@@ -74,6 +75,27 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
         options=configuration.input_options,
         table=configuration.table,
     )
+
+
+def _change(configuration: Configuration, manifest: Mapping[str, Any]) -> str:
+    """What differs between a configuration and that of a release; "" where nothing does.
+
+    The requests are compared. Where they differ, or the release is of a version that kept none, the
+    configuration is planned, and the plans are.
+    """
+    spec, request = manifest["spec"], manifest.get("request")
+    # Where it does not say which data set of its ledger, the ledger did.
+    of_ledger = spec.get("dataset") if configuration.ledger else None
+    dataset = configuration.dataset or of_ledger
+    change = None
+    if isinstance(request, dict):
+        named = {} if dataset is None else {"dataset": dataset}
+        change = first_change(request, plain(configuration.request) | named)
+        if not change:
+            return ""
+    wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
+    place = first_difference(wanted, spec, "spec", tolerance=_TOLERANCE)
+    return (change or f"{place} differs") if place else ""
 
 
 def rows_of_files(paths: Sequence[str], dialect: Mapping[str, Any] | None = None) -> Rows:
@@ -112,6 +134,9 @@ def check_replay(
         CheckFailed: it is another one.
         ReleaseError: the rows cannot be read.
     """
+    if SEAL in manifest:
+        entries = manifest[REQUEST], manifest["spec"], manifest[SEAL]
+        check_seal(files.join(folder, MANIFEST), *entries, key.load())
     options = beam_options([])
     files.use_options(options)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
@@ -156,7 +181,8 @@ def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:
         if not SHARED_NAMES.fullmatch(name) and made["files"].get(name) != checksum:
             raise _other_bytes(name, manifest)
     # The trees' entries were seen to be those of the specification, up to the rounding of floats.
-    apart = {CHECKSUM, "files", "trees"}
+    # The request is the configuration's, which is not always at hand; its seal was checked.
+    apart = {CHECKSUM, "files", "trees", REQUEST, SEAL}
     if manifest["dptrees"] != __version__:
         apart.add("dptrees")
     wanted, found = (_without(each, apart) for each in (made, manifest))

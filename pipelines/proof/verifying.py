@@ -51,7 +51,7 @@ def _replay(
     staged = release.has_stage
     if data[0].endswith(_CONFIGURATIONS):
         configuration = load_configuration(data[0], given)
-        if staged and configuration.selection is not None:
+        if staged and configuration.selections:
             found = selected_keys(release.stage.folder, configuration)
             configuration = replace(configuration, selected=found)
         rows = rows_of_configuration(configuration, release.manifest)
