@@ -16,7 +16,8 @@ Whatever stops a run between two of these steps:
   plan that is still at work then fails at its record (`check_kept`).
 - after `record.json`: the record stands for the nonce and the digest of the plan, so only that plan
   is drawn again, and a run with another request is refused.
-- after `manifest.json`: the manifest holds the plan and its request; no row is read again.
+- after `manifest.json`: the plan stays beside it, and the manifest says whether it is the plan that
+  was drawn; no row is read again.
 - while a beginning is discarded: the nonce goes first, then the record, then the plan. So a plan
   without a nonce was never drawn under a nonce that still exists.
 
@@ -45,8 +46,6 @@ from transforms.layout import MANIFEST, NONCE, PLAN
 from transforms.standing import read_manifest
 from transforms.sweep import drawn
 
-# The entries of a manifest that hold the request and the seal.
-REQUEST, SEAL = "request", "plan_seal"
 _FORMAT = 1
 _TEXTS = ("dptrees", "digest", "key_id", "seal")
 
@@ -99,11 +98,6 @@ class KeptPlan:
             key_id=key.key_id,
             seal=seal_of(asked, entries["spec"], key),
         )
-
-    @property
-    def manifest_entries(self) -> dict[str, Any]:
-        """The entries by which a manifest recognizes the request, and vouches for the plan."""
-        return {REQUEST: dict(self.request), SEAL: self.seal}
 
     def to_bytes(self) -> bytes:
         """The content of the file."""
@@ -159,23 +153,23 @@ def spec_of_series(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec, "trees": trees}
 
 
-def check_seal(
-    place: str, request: Mapping[str, Any], spec: Mapping[str, Any], seal: object, key: ReleaseKey
-) -> None:
-    """Refuses a plan that no run under the release key wrote.
+def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
+    """Refuse a plan that no run under the release key wrote.
 
     Args:
         place: the file that holds it, for the message.
-        request, spec, seal: as the file holds them.
-        key: the release key.
+        kept: the plan.
+        key: where the release key lies.
 
     Raises:
         KeptPlanError: the seal is another one.
+        KeyReferenceError: the key of the seal is not there.
     """
-    if not hmac.compare_digest(str(seal).encode(), seal_of(request, spec, key).encode()):
+    own = seal_of(kept.request, kept.spec, key.checked(kept.key_id).load())
+    if not hmac.compare_digest(kept.seal.encode(), own.encode()):
         raise KeptPlanError(
-            f"output: {place} holds a plan that no run under the key {key.key_id} wrote; choose "
-            "another output"
+            f"output: {place} holds a plan that no run under the key {kept.key_id} wrote; start "
+            "anew with --discard, or choose another output"
         )
 
 
@@ -191,24 +185,32 @@ def kept_by(
         key: with its check value.
 
     Raises:
-        KeptPlanError: the folder keeps another plan, or one that no run under the key wrote, or the
-            run before it does.
+        KeptPlanError: the folder keeps another plan, or it or the run before keeps one that no run
+            under the key wrote.
     """
     if (kept := find_kept(folder)) is not None:
-        made_with = key.checked(kept.key_id).load()
-        check_seal(files.join(folder, PLAN), kept.request, kept.spec, kept.seal, made_with)
+        check_seal(files.join(folder, PLAN), kept, key)
     if plan.run is not None and plan.run.period > 1:
-        _check_before(run_folder_before(plan, folder), key)
+        before = run_folder_before(plan, folder)
+        if (kept := find_drawn(before)) is not None:
+            check_seal(files.join(before, PLAN), kept, key)
     return keep(folder, KeptPlan.sealed(plan, request, key.load()))
 
 
-def _check_before(folder: str, key: KeyReference) -> None:
-    """Refuse the plan of the run before, where no run under the key wrote it."""
-    path = files.join(folder, MANIFEST)
-    manifest = read_manifest(path)
-    if SEAL in manifest:
-        made_with = key.checked(str(manifest["key_id"])).load()
-        check_seal(path, manifest[REQUEST], manifest["spec"], manifest[SEAL], made_with)
+def find_drawn(folder: str) -> KeptPlan | None:
+    """The plan that lies beside the manifest of a finished release; None where it is missing,
+    damaged, or not the plan that was drawn.
+
+    Raises:
+        StandingError: the manifest is damaged.
+        OutputError: the filesystem does not let it be read.
+    """
+    path = files.join(folder, PLAN)
+    if not files.exists(path):
+        return None
+    found = KeptPlan.from_bytes(files.read_bytes(path))
+    spec = read_manifest(files.join(folder, MANIFEST))["spec"]
+    return None if found is None or found.spec != spec else found
 
 
 def find_kept(folder: str) -> KeptPlan | None:

@@ -14,7 +14,7 @@ from transforms.commit import Commit
 from transforms.count import CountRows
 from transforms.draw import DrawTrees
 from transforms.errors import InputError
-from transforms.kept_plan import KeptPlan, another_plan, kept_by
+from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
@@ -48,8 +48,8 @@ class ReleaseTrees(beam.PTransform):
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
         report: public texts of the page, by name; likewise.
-        request: what the plan answers, in plain JSON values; the folder then keeps both, and the
-            manifest holds it. None: a release is recognized by its specification alone.
+        request: what the plan answers, in plain JSON values; the folder then keeps both. None: it
+            keeps neither, and a release is recognized by its specification alone.
         schema: the types of the columns of rows, by name; None: as the type of the elements has
             them. Dictionaries need one.
         again: the folder of a finished release, which is made another time from its rows, to be
@@ -103,35 +103,30 @@ class ReleaseTrees(beam.PTransform):
         if not isinstance(rows, tuple):
             rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
         if standing:
-            found, kept = read_manifest(manifest), None
+            found = read_manifest(manifest)
             nonce = restored_nonce(self._output, found["nonce"], found.get("key_id", ""))
         else:
             if self._again is None:
                 check_turn(self._plan, self._output)
-            kept = self._kept(key)
+            self._keep_plan(key)
             nonce = folder_nonce(self._output, self._nonce, key.key_id)
         for question in self._plan.questions:
             question.prepare()
-        plan = share_universes(self._plan, self._output)
-        return self._released(rows, plan, key, nonce, {} if kept is None else kept.manifest_entries)
+        return self._released(rows, share_universes(self._plan, self._output), key, nonce)
 
-    def _kept(self, key: KeyReference) -> KeptPlan | None:
-        """The plan as the folder keeps it, from here on."""
+    def _keep_plan(self, key: KeyReference) -> None:
+        """Let the folder keep the plan.
+
+        Raises:
+            KeptPlanError: it keeps another one.
+        """
         if self._request is None:
-            return None
+            return
         kept = kept_by(self._output, self._plan, self._request, key)
         if kept.digest != self._plan.digest.hex():
             raise another_plan(self._output)
-        return kept
 
-    def _released(
-        self,
-        rows: Any,
-        plan: ReleasePlan,
-        key: KeyReference,
-        nonce: bytes,
-        kept: Mapping[str, object],
-    ) -> Any:
+    def _released(self, rows: Any, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Any:
         batches, given = rows
         own = self._again or self._output
         carry = Carry(plan, key, own) if carries(plan) else None
@@ -143,7 +138,7 @@ class ReleaseTrees(beam.PTransform):
             counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
         entries = manifest_of(plan) | {name: each for name, each in self._public.items() if each}
-        commit = Commit(plan, key, self._output, entries | dict(kept))
+        commit = Commit(plan, key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
 
 

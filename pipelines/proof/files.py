@@ -149,7 +149,7 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
     """What lies beside the manifest of the draw tells the same as the manifest; a published copy
     may lack it."""
     told = []
-    for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id"))):
+    for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id")), (PLAN, ("spec",))):
         try:
             beside = json.loads(read_file(os.path.join(folder, file)))
         except FileNotFoundError:
@@ -159,7 +159,7 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
         for name in names:
             if not isinstance(beside, dict) or beside.get(name) != manifest[name]:
                 raise CheckFailed(f"{name} is not that of {file}")
-        told.append(file)
+        told += [file] if file != PLAN else []
     return f"nonce, key and record are those of {' and '.join(told)}" if told else "none beside"
 
 

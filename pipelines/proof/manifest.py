@@ -27,8 +27,6 @@ ENTRIES = {
     "parameters": False,
     "report": False,
     "series": False,
-    "request": False,
-    "plan_seal": False,
 }
 _ELSEWHERE = "verify it with the version that made it"
 # Of recomputed floats: another processor may round the last bits of a sum otherwise.
@@ -62,13 +60,6 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
             raise CheckFailed(f"{name} is not {digits} hexadecimal digits")
     if not _VERSION.fullmatch(str(manifest["dptrees"])):
         raise CheckFailed("dptrees is not a version")
-    if ("request" in manifest) != ("plan_seal" in manifest):
-        raise CheckFailed("of the entries request and plan_seal, one is there without the other")
-    seal = manifest.get("plan_seal", 64 * "0")
-    if not re.fullmatch("[0-9a-f]{64}", str(seal)) or not isinstance(
-        manifest.get("request", {}), dict
-    ):
-        raise CheckFailed("request and plan_seal are not a section and 64 hexadecimal digits")
     for name in ("parameters", "report"):
         texts = manifest.get(name, {"": ""})
         if not isinstance(texts, dict) or not texts:

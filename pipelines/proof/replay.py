@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,12 +23,12 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
-from pipelines.sections.request import first_change
+from pipelines.running.planned_once import change_of
 from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
-from transforms.kept_plan import REQUEST, SEAL, check_seal
+from transforms.kept_plan import KeptPlanError, check_seal, find_drawn
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
@@ -37,7 +38,7 @@ from transforms.release import ReleaseTrees
 from transforms.tables.table import Table
 from transforms.universe_file import share_universes
 
-# Of floats in specifications: a release without a request may be of another processor.
+# Of floats in specifications: a release that keeps no request may be of another processor.
 _TOLERANCE = 1e-9
 
 
@@ -58,15 +59,28 @@ class Rows:
     table: Table | None = None
 
 
-def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
+def rows_of_configuration(
+    configuration: Configuration, manifest: Mapping[str, Any], folder: str, key: KeyReference
+) -> Rows:
     """The rows of a configuration, seen to be that of the release.
+
+    Args:
+        configuration: with its keys, where these were selected.
+        manifest: of the release.
+        folder: of the release, which may keep the plan and its request.
+        key: where the release key lies.
 
     Raises:
         CheckFailed: it is another release's.
         ConfigurationError: it cannot be planned.
     """
-    if change := _change(configuration, manifest):
-        raise CheckFailed(f"{configuration.source} describes another release: {change}")
+    # Where it does not say which data set of its ledger, the ledger did.
+    of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
+    dataset = configuration.dataset or of_ledger
+    if dataset != manifest["spec"].get("dataset") or not _answers(configuration, folder, key):
+        wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
+        if place := first_difference(wanted, manifest["spec"], "spec", tolerance=_TOLERANCE):
+            raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
         raise CheckFailed(f"{configuration.source} has other parameters than the release")
     return Rows(
@@ -77,25 +91,15 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
     )
 
 
-def _change(configuration: Configuration, manifest: Mapping[str, Any]) -> str:
-    """What differs between a configuration and that of a release; "" where nothing does.
-
-    The requests are compared. Where they differ, or the release is of a version that kept none, the
-    configuration is planned, and the plans are.
-    """
-    spec, request = manifest["spec"], manifest.get("request")
-    # Where it does not say which data set of its ledger, the ledger did.
-    of_ledger = spec.get("dataset") if configuration.ledger else None
-    dataset = configuration.dataset or of_ledger
-    change = None
-    if isinstance(request, dict):
-        named = {} if dataset is None else {"dataset": dataset}
-        change = first_change(request, plain(configuration.request) | named)
-        if not change:
-            return ""
-    wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
-    place = first_difference(wanted, spec, "spec", tolerance=_TOLERANCE)
-    return (change or f"{place} differs") if place else ""
+def _answers(configuration: Configuration, folder: str, key: KeyReference) -> bool:
+    """Whether a release keeps its plan, sealed, as the answer to the request of a configuration."""
+    kept = find_drawn(folder)
+    if kept is None or change_of(configuration, kept.request):
+        return False
+    with suppress(KeptPlanError):  # then its plan is compared with one that is made now
+        check_seal(folder, kept, key)
+        return True
+    return False
 
 
 def rows_of_files(paths: Sequence[str], dialect: Mapping[str, Any] | None = None) -> Rows:
@@ -134,9 +138,6 @@ def check_replay(
         CheckFailed: it is another one.
         ReleaseError: the rows cannot be read.
     """
-    if SEAL in manifest:
-        entries = manifest[REQUEST], manifest["spec"], manifest[SEAL]
-        check_seal(files.join(folder, MANIFEST), *entries, key.load())
     options = beam_options([])
     files.use_options(options)
     place = f"{SCHEME}://{uuid.uuid4().hex}/release"
@@ -181,8 +182,7 @@ def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:
         if not SHARED_NAMES.fullmatch(name) and made["files"].get(name) != checksum:
             raise _other_bytes(name, manifest)
     # The trees' entries were seen to be those of the specification, up to the rounding of floats.
-    # The request is the configuration's, which is not always at hand; its seal was checked.
-    apart = {CHECKSUM, "files", "trees", REQUEST, SEAL}
+    apart = {CHECKSUM, "files", "trees"}
     if manifest["dptrees"] != __version__:
         apart.add("dptrees")
     wanted, found = (_without(each, apart) for each in (made, manifest))

@@ -30,9 +30,9 @@ from pipelines.selection.plan import FOLDER, left_for_trees
 from transforms import files
 from transforms.carry import SeriesError, for_period, run_before
 from transforms.kept_plan import (
-    REQUEST,
     KeptPlan,
     KeptPlanError,
+    find_drawn,
     find_kept,
     request_of_series,
 )
@@ -40,7 +40,7 @@ from transforms.layout import MANIFEST, PLAN, run_folder
 from transforms.standing import StandingError, read_manifest
 from transforms.sweep import drawn
 
-# Of floats in the specifications of releases without a request, which other processors made.
+# Of floats in the specifications of releases that keep no request, which another processor made.
 _TOLERANCE = 1e-9
 
 
@@ -152,10 +152,10 @@ class _PlannedOnce:
 
     def _finished(self, path: str) -> ReleasePlan:
         """The plan of a finished release, which is this configuration's, or is compared later."""
-        manifest = read_manifest(path)
-        change = self._change(manifest.get(REQUEST))
-        if change is None:
+        manifest, kept = read_manifest(path), find_drawn(self.folder)
+        if kept is None:
             return self._nearly(manifest) or self._made
+        change = self._change(kept.request)
         if not change:
             return self._read(path, manifest, manifest["trees"])
         if not self._is_made(manifest["spec"]):
@@ -166,8 +166,8 @@ class _PlannedOnce:
         return self._made
 
     def _nearly(self, manifest: Mapping[str, Any]) -> ReleasePlan | None:
-        """The plan of a finished release without a request, where it is that of the configuration
-        but for the last digits of floats; None where it is not."""
+        """The plan of a finished release that keeps no request, where it is the plan made now but for
+        the last digits of floats; None where it is not."""
         spec = manifest["spec"]
         made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
         if made == spec:
@@ -193,7 +193,7 @@ class _PlannedOnce:
 
     def _next_of_series(self) -> ReleasePlan | None:
         """The plan of the run before, at the period of this one; None where there is no such run,
-        or it is of a version that kept no request."""
+        or it keeps no plan."""
         series = self.configuration.series
         if series is None or series.period == 1:
             return None
@@ -201,10 +201,10 @@ class _PlannedOnce:
         path = files.join(before, MANIFEST)
         if not files.exists(path):
             return None  # refused where it is this run's turn
-        manifest = read_manifest(path)
-        change = self._change(manifest.get(REQUEST))
-        if change is None:
+        manifest, kept = read_manifest(path), find_drawn(before)
+        if kept is None:
             return None
+        change = self._change(kept.request)
         if not change:
             found = self._read(path, manifest, ())
             return for_period(found, series.period)
@@ -215,14 +215,9 @@ class _PlannedOnce:
             )
         return None
 
-    def _change(self, request: object) -> str | None:
-        """The first key in which a request that is kept differs from the configuration's; None
-        where there is none."""
-        if not isinstance(request, Mapping):
-            return None
-        kept = {name: value for name, value in request.items() if name != "dataset"}
-        own = plain(self.configuration.request)
-        return first_change(request_of_series(kept), request_of_series(own))
+    def _change(self, request: Mapping[str, Any]) -> str:
+        """The first key in which a request that is kept differs from the configuration's."""
+        return change_of(self.configuration, request)
 
     def _is_made(self, spec: Mapping[str, Any], *, before: bool = False) -> bool:
         """Whether the configuration gets the plan of a specification today.
@@ -269,6 +264,18 @@ class _PlannedOnce:
                 question.recall(entry)
         self.configuration.check_columns(plan)
         return plan
+
+
+def change_of(configuration: Configuration, request: Mapping[str, Any]) -> str:
+    """The first key in which a configuration differs from a request, and both values; "" where they
+    are the same but for the period of a series, and the data set that a ledger names.
+
+    Args:
+        configuration: whose request is compared.
+        request: as a folder keeps it.
+    """
+    kept = {name: value for name, value in request.items() if name != "dataset"}
+    return first_change(request_of_series(kept), request_of_series(plain(configuration.request)))
 
 
 def _run_before(configuration: Configuration) -> str:

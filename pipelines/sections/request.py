@@ -158,4 +158,6 @@ def _shown(value: object) -> str:
         return "left out"
     if isinstance(value, (Mapping, list)):
         return "given"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, str) else json.dumps(value)
