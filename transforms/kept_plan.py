@@ -42,7 +42,7 @@ from transforms import files
 from transforms.carry import run_folder_before
 from transforms.errors import ReleaseError
 from transforms.key_reference import KeyReference
-from transforms.layout import MANIFEST, NONCE, PLAN
+from transforms.layout import MANIFEST, PLAN
 from transforms.standing import read_manifest
 from transforms.sweep import drawn
 
@@ -105,7 +105,7 @@ class KeptPlan:
         entries |= {name: getattr(self, name) for name in _TEXTS}
         entries |= {"request": self.request, "spec": self.spec, "trees": self.trees}
         entries[CHECKSUM] = checksum_of(entries)
-        return (json.dumps(entries, indent=1) + "\n").encode()
+        return (json.dumps(entries) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KeptPlan | None":
@@ -247,10 +247,8 @@ def keep(folder: str, plan: KeptPlan) -> KeptPlan:
         OutputError: it cannot be written.
     """
     path = files.join(folder, PLAN)
-    # Looked up first: the plan is written before the nonce.
-    has_nonce = files.exists(files.join(folder, NONCE))
     if not files.exists(path):
-        if has_nonce:  # begun by an earlier version; the record keeps other plans away
+        if drawn(folder):  # by an earlier version; the record keeps other plans away
             return plan
         files.write_once(path, plan.to_bytes())
     found = find_kept(folder)

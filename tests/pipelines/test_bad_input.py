@@ -212,7 +212,7 @@ def test_damaged_parquet(workspace: Workspace, kind: str, index: int) -> None:
     spoil, words = DAMAGES[kind]
     spoil(workspace.file(index))
     assert_refused(workspace, workspace.release(), f"input: {workspace.file(index)}", words)
-    assert contents(workspace.output).keys() <= {"nonce.json"}
+    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def as_csv(workspace: Workspace) -> list[Path]:
@@ -254,7 +254,7 @@ def test_malformed_rows_of_csv(workspace: Workspace, kind: str, index: int) -> N
 
     outcome = workspace.release(fail)
     assert_refused(workspace, outcome, f"input: {paths[index]} has a malformed row")
-    assert contents(workspace.output).keys() <= {"nonce.json"}
+    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def test_malformed_rows_of_csv_are_left_out(workspace: Workspace, released: Workspace) -> None:
@@ -302,9 +302,18 @@ def one_row_more(workspace: Workspace) -> Change | None:
 
 
 OTHER_RELEASES: dict[str, tuple[Callable[[Workspace], Change | None], str]] = {
-    "other budget": (lambda _: at("privacy.epsilon", 2), "another specification"),
-    "other name": (lambda _: at("release", "large"), "another specification"),
-    "other cells": (lambda _: at("trees.0.domain.cells", 20), "another specification"),
+    "other budget": (
+        lambda _: at("privacy.epsilon", 2),
+        "another configuration: privacy.epsilon was 1, now 2",
+    ),
+    "other name": (
+        lambda _: at("release", "large"),
+        "another configuration: release was small, now large",
+    ),
+    "other cells": (
+        lambda _: at("trees.0.domain.cells", 20),
+        "another configuration: trees[0].domain.cells was 16, now 20",
+    ),
 }
 
 
@@ -509,7 +518,7 @@ def test_no_permission(workspace: Workspace) -> None:
     ):
         assert sentence.startswith("dptrees: ") and place in sentence
         assert "permission denied" in sentence.lower()
-    assert set(contents(closed)) - {"half/record.json", "half/nonce.json"} == {
+    assert set(contents(closed)) - {"half/record.json", "half/nonce.json", "half/plan.json"} == {
         "in/rows.parquet",
         "key",
     }

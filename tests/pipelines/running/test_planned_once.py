@@ -46,7 +46,9 @@ def another_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     def less(name: str, guarantee: Any, terms: Any, workloads: Any) -> Any:
         budget = replace(guarantee.budget, amount=guarantee.budget.amount * NINE_TENTHS)
         found = plan_release(name, replace(guarantee, budget=budget), terms, workloads)
-        return replace(found, budget=guarantee.budget)
+        if found.stated is None:
+            return replace(found, budget=guarantee.budget)
+        return replace(found, stated=(guarantee.budget.amount, guarantee.delta))
 
     monkeypatch.setattr(planning, "plan_release", less)
 
@@ -361,3 +363,75 @@ def test_a_plan_beside_a_manifest_that_is_not_its_own(again: Workspace) -> None:
     edited(again.output / PLAN, other_split)
     outcome = again.run("verify", again.output)
     assert outcome.code == 2 and "draw: spec is not that of plan.json" in outcome.err
+
+
+def daily(period: int, **series: object) -> Callable[[dict[str, Any]], None]:
+    """Make the small release a run of a series."""
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = {"rho": 1, "neighbors": "add_remove"}
+        settings["series"] = {"periods": 4, "period": period, "fanout": 2} | series
+
+    return change
+
+
+def test_a_series_goes_on_with_its_plan(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for period in (1, 2, 3):
+        assert workspace.release(daily(period)).code == 0
+    undisturbed = contents(workspace.output)
+    for period in (2, 3):
+        shutil.rmtree(workspace.output / f"period-000{period}")
+
+    no_planner(monkeypatch)
+    for period in (2, 3):
+        outcome = workspace.release(daily(period))
+        assert outcome.code == 0, outcome.err
+    assert contents(workspace.output) == undisturbed
+
+
+def test_a_series_keeps_no_plan_that_was_edited(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    first = workspace.output / "period-0001"
+    for name in (PLAN, MANIFEST):
+        edited(first / name, sure)
+    outcome = workspace.release(daily(2))
+    assert outcome.code == 2 and "that no run under the key" in outcome.err
+    assert not (workspace.output / "period-0002").exists()
+
+    (first / PLAN).unlink()
+    outcome = workspace.release(daily(2))
+    assert outcome.code == 2 and "is a run of another series" in outcome.err
+
+
+def sure(entries: dict[str, Any]) -> None:
+    """State more confidence, which keeps the specification consistent."""
+    for tree in entries["spec"]["trees"]:
+        tree["levels"] = [each | {"weight": "2"} for each in tree["levels"]]
+
+
+def private(settings: dict[str, Any]) -> None:
+    """Let the keys of the second tree be selected."""
+    settings["privacy"] |= {"epsilon": 8, "delta": 1e-3}
+    settings["trees"][1]["by"] = {"column": "place", "keys": "private"}
+
+
+@pytest.mark.parametrize("left", ["the keys", "the plan of the trees"])
+def test_a_release_with_private_keys_is_finished_with_its_plans(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    outcome = workspace.release(private)
+    assert outcome.code == 0, outcome.err
+    undisturbed = contents(workspace.output)
+    beginning(workspace)
+    if left == "the keys":
+        (workspace.output / "keys" / MANIFEST).unlink()
+    another_planner(monkeypatch)
+    outcome = workspace.release(private)
+    assert outcome.code == 0, outcome.err
+    assert contents(workspace.output) == undisturbed
+    outcome = workspace.release(private)
+    assert outcome.code == 0 and "already there" in outcome.out
