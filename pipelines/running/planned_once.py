@@ -17,6 +17,7 @@ from typing import Any
 
 from dpcore.hierarchy.universe import Universe
 from dpcore.privacy.budget import Budget
+from dpcore.questions.question import Run
 from dpcore.release.composition import Guarantee
 from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
 from dpcore.rows.key_table import KeyTable
@@ -155,7 +156,7 @@ class _PlannedOnce:
         manifest, kept = read_manifest(path), find_drawn(self.folder)
         if kept is None:
             return self._nearly(manifest) or self._made
-        change = self._change(kept.request)
+        change = change_of(self.configuration, kept.request)
         if not change:
             return self._read(path, manifest, manifest["trees"])
         if not self._is_made(manifest["spec"]):
@@ -166,8 +167,8 @@ class _PlannedOnce:
         return self._made
 
     def _nearly(self, manifest: Mapping[str, Any]) -> ReleasePlan | None:
-        """The plan of a finished release that keeps no request, where it is the plan made now but for
-        the last digits of floats; None where it is not."""
+        """The plan of a finished release that keeps no request, where it is the plan made now up to
+        the last digits of floats; None where it is another one."""
         spec = manifest["spec"]
         made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
         if made == spec:
@@ -179,7 +180,7 @@ class _PlannedOnce:
     def _begun(self, kept: KeptPlan) -> ReleasePlan:
         """The plan of a release that was begun: the one that is kept, or a new one where nothing
         was drawn yet, or nothing is asked that shapes noise."""
-        change = self._change(kept.request)
+        change = change_of(self.configuration, kept.request)
         if not change:
             place = files.join(self.folder, PLAN)
             return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
@@ -204,20 +205,15 @@ class _PlannedOnce:
         manifest, kept = read_manifest(path), find_drawn(before)
         if kept is None:
             return None
-        change = self._change(kept.request)
+        change = change_of(self.configuration, kept.request, other_run=True)
         if not change:
-            found = self._read(path, manifest, ())
-            return for_period(found, series.period)
+            return self._read(path, manifest, (), period=series.period)
         if not self._is_made(manifest["spec"], before=True):
             raise SeriesError(
                 f"series: {before} is a run of another series: only the period may differ from "
                 f"run to run, and {change}"
             )
         return None
-
-    def _change(self, request: Mapping[str, Any]) -> str:
-        """The first key in which a request that is kept differs from the configuration's."""
-        return change_of(self.configuration, request)
 
     def _is_made(self, spec: Mapping[str, Any], *, before: bool = False) -> bool:
         """Whether the configuration gets the plan of a specification today.
@@ -230,7 +226,12 @@ class _PlannedOnce:
         return bool(plain((run_before(made) if before else made).spec()) == spec)
 
     def _read(
-        self, place: str, kept: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]
+        self,
+        place: str,
+        kept: Mapping[str, Any],
+        trees: Sequence[Mapping[str, Any]],
+        *,
+        period: int | None = None,
     ) -> ReleasePlan:
         """The plan of a specification.
 
@@ -238,6 +239,7 @@ class _PlannedOnce:
             place: the file that holds it, for messages.
             kept: the specification, and the version of dptrees that wrote it.
             trees: what is known of each tree already; none where that is of another run.
+            period: of the series at which the plan is used; None: its own.
 
         Raises:
             StandingError: it is of another version, or does not keep the guarantee.
@@ -253,6 +255,7 @@ class _PlannedOnce:
             again = plain(plan.spec())
             if change := first_difference(again, spec, "spec", tolerance=0.0):
                 raise ValueError(f"{change} is read otherwise")
+            plan = plan if period is None else for_period(plan, period)
             self.check(plan)
         except (*UNREADABLE, CheckFailed) as error:
             raise StandingError(
@@ -266,16 +269,22 @@ class _PlannedOnce:
         return plan
 
 
-def change_of(configuration: Configuration, request: Mapping[str, Any]) -> str:
+def change_of(
+    configuration: Configuration, request: Mapping[str, Any], *, other_run: bool = False
+) -> str:
     """The first key in which a configuration differs from a request, and both values; "" where they
-    are the same but for the period of a series, and the data set that a ledger names.
+    are the same, whatever data set a ledger names.
 
     Args:
         configuration: whose request is compared.
         request: as a folder keeps it.
+        other_run: it is the request of another run of the series, whose period differs.
     """
     kept = {name: value for name, value in request.items() if name != "dataset"}
-    return first_change(request_of_series(kept), request_of_series(plain(configuration.request)))
+    own = plain(configuration.request)
+    if other_run:
+        return first_change(request_of_series(kept), request_of_series(own))
+    return first_change(kept, own)
 
 
 def _run_before(configuration: Configuration) -> str:
@@ -319,12 +328,12 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
     if plan.selection is not None:
         _check_selection(configuration, plan.selection)
         guarantee = left_for_trees(guarantee, plan.selection)
-    names = [tree.name for tree in configuration.trees]
+    names, series = [tree.name for tree in configuration.trees], configuration.series
     for what, own, wanted in (
         ("name", plan.name, configuration.release),
         ("unit", plan.unit, configuration.terms.unit),
         ("trees", [each.name for each in plan.questions], names),
-        ("series", plan.run is None, configuration.series is None),
+        ("series", plan.run, series and Run(period=series.period, periods=series.periods)),
         ("dialect", plain(plan.dialect), plain(configuration.dialect)),
     ):
         if own != wanted:

@@ -138,12 +138,12 @@ def first_change(before: object, now: object, place: str = "") -> str:
     >>> first_change({"confidence": 0.9}, {})
     'confidence was 0.9, now left out'
     """
-    if before == now and isinstance(before, bool) is isinstance(now, bool):
-        return ""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         one, other, form = before, now, "{}.{}" if place else "{}{}"
     elif isinstance(before, list) and isinstance(now, list):
         one, other, form = dict(enumerate(before)), dict(enumerate(now)), "{}[{}]"
+    elif before == now and isinstance(before, bool) is isinstance(now, bool):
+        return ""
     else:
         return f"{place} was {_shown(before)}, now {_shown(now)}"
     changes = (
