@@ -432,9 +432,10 @@ def test_a_release_with_private_keys_is_finished_with_its_plans(
         for name in contents(workspace.output):
             if not name.startswith("keys/"):
                 (workspace.output / name).unlink()
+        undisturbed = {n: data for n, data in undisturbed.items() if n.startswith("keys/")}
     another_planner(monkeypatch)
     outcome = workspace.release(private)
     assert outcome.code == 0, outcome.err
-    assert contents(workspace.output) == undisturbed
+    assert undisturbed.items() <= contents(workspace.output).items()
     outcome = workspace.release(private)
     assert outcome.code == 0 and "already there" in outcome.out
