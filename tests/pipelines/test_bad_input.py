@@ -446,16 +446,21 @@ def test_disk_full(
 
 
 def small_files() -> None:
-    """Allow this process files of 2 KiB; the next byte is refused by the kernel."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+    """Allow this process files of 8 KiB; the next byte is refused by the kernel."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
 
 def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
-    process = workspace.start("release", workspace.configure(), preexec_fn=small_files)
+    def fine(settings: Settings) -> None:
+        """Make every part larger than the plan, which is written first."""
+        for tree in settings["trees"]:
+            tree["domain"]["cells"] = 4000
+
+    process = workspace.start("release", workspace.configure(fine), preexec_fn=small_files)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
     assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
-    assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
+    assert set(contents(workspace.output)) == {"nonce.json", "plan.json", "record.json"}
 
 
 # What this process runs, it runs without the rights of the superuser.
