@@ -408,7 +408,7 @@ class FullDisk:
 
 
 # The nonce, the record, two kinds of parts of two trees, quantiles, manifest.
-WRITES = 8
+WRITES = 9
 
 
 def test_disk_full(
@@ -418,9 +418,9 @@ def test_disk_full(
     whole = released_files(released.output)
 
     def run_until(files: int) -> Outcome:
-        # The nonce and the record are written once, parts by every run.
+        # The plan, the nonce and the record are written once, parts by every run.
         with monkeypatch.context() as full:
-            full.setattr(os, "fsync", FullDisk(max(min(files, 1), files - 2)).fsync)
+            full.setattr(os, "fsync", FullDisk(max(min(files, 1), files - 3)).fsync)
             return workspace.release()
 
     for files in range(WRITES):
