@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
@@ -126,7 +127,10 @@ class Configuration:
     @cached_property
     def request(self) -> dict[str, Any]:
         """What shapes the plan, in plain JSON values (`pipelines.sections.request`)."""
-        rows = dict(self.dialect) | ({"malformed": "drop"} if self.terms.drops_rows else {})
+        # Only under substitute may the number of rows be public, unless rows are left out.
+        may_be_public = self.terms.unit.neighbors is Neighbors.SUBSTITUTE
+        drops = self.terms.drops_rows and may_be_public
+        rows = dict(self.dialect) | ({"malformed": "drop"} if drops else {})
         series: dict[str, Any] = {}
         if self.series is not None:
             series = {"periods": self.series.periods, "period": self.series.period}
