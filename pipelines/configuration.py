@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from dpcore.privacy.budget import Neighbors
 from dpcore.questions.workload import Terms, Workload
 from dpcore.refusal import Refusal
 from dpcore.release.composition import Guarantee, TreeRefused, plan_release
@@ -36,6 +37,7 @@ from pipelines.sections.error import (
 )
 from pipelines.sections.parameters import Substitution
 from pipelines.sections.release import release_section
+from pipelines.sections.request import privacy_request, requested
 from pipelines.sections.shared_columns import check_shared_columns
 from pipelines.sections.tree import MAX_LEAVES, TreeSection
 from pipelines.sections.yaml_document import parse_document, read_document
@@ -87,6 +89,7 @@ class Configuration:
         id_of_all: whether the release's id is the same whatever the parameters are.
         report: what the page says of the data: public texts by name.
         series: that the release is a run of; the output is then the folder of the run.
+        kept_selection: the plan of the first stage, where a folder keeps it; None: it is planned.
     """
 
     source: str
@@ -119,6 +122,27 @@ class Configuration:
         )
 
     series: Series | None = None
+    kept_selection: ReleasePlan | None = None
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """What shapes the plan, in plain JSON values (`pipelines.sections.request`)."""
+        # Only under substitute may the number of rows be public, unless rows are left out.
+        may_be_public = self.terms.unit.neighbors is Neighbors.SUBSTITUTE
+        drops = self.terms.drops_rows and may_be_public
+        rows = dict(self.dialect) | ({"malformed": "drop"} if drops else {})
+        series: dict[str, Any] = {}
+        if self.series is not None:
+            series = {"periods": self.series.periods, "period": self.series.period}
+            series |= {} if self.series.fanout is None else {"fanout": self.series.fanout}
+        parts = {"input": requested(rows), "series": series}
+        return {
+            "release": self.release,
+            "privacy": privacy_request(self.guarantee, self.terms.unit),
+            "confidence": self.terms.confidence,
+            **{name: part for name, part in parts.items() if part},
+            "trees": [requested(tree) for tree in self.trees],
+        }
 
     @cached_property
     def workloads(self) -> tuple[Workload[Any], ...]:
@@ -150,8 +174,8 @@ class Configuration:
                 left of it.
         """
         shared = self.sharing_selection
-        if shared is None:
-            return None
+        if shared is None or self.kept_selection is not None:
+            return self.kept_selection
         trees = self._planned([tree.workload() for tree in self.trees], shared)
         return shared if trees.stated is not None else self._selection(Fraction(1))
 
@@ -161,7 +185,7 @@ class Configuration:
         return self._selection(DELTA_SHARE) if self.selections else None
 
     @property
-    def _dialect(self) -> Mapping[str, Any]:
+    def dialect(self) -> Mapping[str, Any]:
         """How the rows are written, where it is not as usual: a part of what is released."""
         csv = self.input_options.get("csv")
         return csv.spec() if isinstance(csv, CsvFormat) else {}
@@ -169,19 +193,19 @@ class Configuration:
     def _spoken(self, plan: ReleasePlan) -> ReleasePlan:
         """The plan of all trees with the dialect of their rows."""
         csv = self.input_options.get("csv")
-        if not self._dialect or not isinstance(csv, CsvFormat):
+        if not self.dialect or not isinstance(csv, CsvFormat):
             return plan
         try:
             check_dialect(plan, csv)
         except InputError as error:
             raise ConfigurationError(f"{self.source}: {error.sentence}") from None
-        return replace(plan, dialect=self._dialect)
+        return replace(plan, dialect=self.dialect)
 
     def _selection(self, delta_share: Fraction) -> ReleasePlan:
         found = tuple(self.selections)
         try:
             plan = selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
-            return replace(plan, dialect=self._dialect) if self._dialect else plan
+            return replace(plan, dialect=self.dialect) if self.dialect else plan
         except Refusal as refusal:
             first = self.selections[found[0]]
             key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
@@ -217,6 +241,16 @@ class Configuration:
             InputError: trees read one column of CSV as different types.
         """
         plan = self._planned(self.workloads, self.selection)
+        self.check_columns(plan)
+        return plan
+
+    def check_columns(self, plan: ReleasePlan) -> None:
+        """Refuse a plan whose trees cannot read the columns of the input together.
+
+        Raises:
+            ConfigurationError: no type of a column serves two trees.
+            InputError: trees read one column of CSV as different types.
+        """
         try:
             check_shared_columns(plan.questions)
         except RuleBroken as broken:
@@ -224,7 +258,6 @@ class Configuration:
         if self.input_format in ("csv", "json"):
             # Refuses what one text of a file cannot be.
             column_types(plan, of=self.input_format.upper())
-        return plan
 
     def _planned(
         self, workloads: Sequence[Workload[Any]], selection: ReleasePlan | None

@@ -25,6 +25,7 @@ from pipelines.running.job import beam_options
 from pipelines.running.job_jar import check_job_jar
 from pipelines.running.made import print_made
 from pipelines.running.output import Wanted
+from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.run_record import RunRecord
 from pipelines.running.selecting import with_keys
 from pipelines.running.stage import Stage
@@ -70,10 +71,12 @@ def run_release(
     wanted = wanted or Wanted()
     check_job_jar(options, configuration, wanted)
     check_described(options, configuration)
+    files.use_options(options)
+    configuration = with_kept_selection(configuration, discard=wanted.discard)
     with table_rows(configuration.table) as source:
         stage = Stage(
             configuration=configuration,
-            asked=configuration.plan(),
+            asked=planned_once(configuration, discard=wanted.discard),
             options=options,
             wanted=wanted,
             source=source,
@@ -156,11 +159,11 @@ def made(stage: Stage) -> tuple[Stage, bool]:
         if described(stage.options):
             raise UserError("--template_location: private keys take two jobs, and it starts one")
         configuration, left = with_keys(stage)
-        stage = replace(stage, configuration=configuration, asked=configuration.plan(), wanted=left)
+        asked = planned_once(configuration, discard=left.discard)
+        stage = replace(stage, configuration=configuration, asked=asked, wanted=left)
     if stage.stands():
         return stage, True
-    stage.make()
-    return stage, False
+    return stage.make(), False
 
 
 def finished(stage: Stage, *, standing: bool) -> None:

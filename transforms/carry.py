@@ -56,7 +56,7 @@ def check_turn(plan: ReleasePlan, output: str) -> None:
                 "periods are released in their order"
             )
     if period > 1:
-        _check_before(plan, _beside(output, period - 1))
+        _check_before(plan, run_folder_before(plan, output))
 
 
 def _check_before(plan: ReleasePlan, folder: str) -> None:
@@ -77,11 +77,33 @@ def _check_before(plan: ReleasePlan, folder: str) -> None:
 
 def run_before(plan: ReleasePlan) -> ReleasePlan:
     """The plan of the run before a run."""
+    assert plan.run is not None
+    return for_period(plan, plan.run.period - 1)
+
+
+def for_period(plan: ReleasePlan, period: int) -> ReleasePlan:
+    """The plan of a series at another period.
+
+    Args:
+        plan: of one of its runs.
+        period: from 1 on.
+    """
     questions = []
     for question in plan.questions:
         assert isinstance(question, SeriesQuestion)
-        questions.append(replace(question, period=question.period - 1))
+        questions.append(replace(question, period=period))
     return replace(plan, questions=tuple(questions))
+
+
+def run_folder_before(plan: ReleasePlan, output: str) -> str:
+    """The folder of the run before a run.
+
+    Args:
+        plan: of the run.
+        output: its folder.
+    """
+    assert plan.run is not None
+    return _beside(output, plan.run.period - 1)
 
 
 def _beside(output: str, period: int) -> str:
@@ -115,7 +137,7 @@ class Carry(beam.PTransform):
 
     def expand(self, pipeline: Any) -> Any:
         assert self._plan.run is not None
-        folder = _beside(self._output, self._plan.run.period - 1)
+        folder = run_folder_before(self._plan, self._output)
         manifest = read_manifest(files.join(folder, MANIFEST))
         parts = [
             (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])

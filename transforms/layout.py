@@ -3,6 +3,7 @@
     manifest.json       what the release is; it exists once this does
     record.json         of its draw, `transforms.record`
     nonce.json          of the folder, `transforms.nonce`
+    plan.json           of the folder, `transforms.kept_plan`
     nodes/*, cdf/*      its parts
     quantiles.parquet   a table of whole trees
     universe-*.parquet  the leaves of a hierarchy, `transforms.universe_file`
@@ -35,6 +36,7 @@ from dpcore.trees.chunks import branch_index
 from dpcore.trees.forest import SPINE
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
+PLAN = "plan.json"
 SIGNATURE = "manifest.sig"
 # The folders of parts.
 PART_KINDS = (NODES, CDF, STATE)

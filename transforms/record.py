@@ -22,6 +22,7 @@ from dpcore.release.plan import ReleasePlan
 from transforms import files
 from transforms.conservation import check_balance, check_digests
 from transforms.errors import ReleaseError
+from transforms.kept_plan import check_kept
 from transforms.key_reference import KeyReference
 from transforms.keyed import KeyedDoFn
 from transforms.layout import MANIFEST, RECORD
@@ -186,6 +187,7 @@ class _Record(KeyedDoFn):
         total, chunks = unpack_digest(summed)
         check_digests(self._plan, chunks)
         check_begun(self._output, self._nonce)
+        check_kept(self._output, self._plan.digest)
         draw = self._nonce + combine_digests(total)
         record = self.source([draw]).record()
         if self._witness is not None:

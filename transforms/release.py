@@ -14,6 +14,7 @@ from transforms.commit import Commit
 from transforms.count import CountRows
 from transforms.draw import DrawTrees
 from transforms.errors import InputError
+from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST
 from transforms.nonce import folder_nonce, key_id_of_folder, restored_nonce
@@ -47,6 +48,8 @@ class ReleaseTrees(beam.PTransform):
         witness: who is told of the draw, by its record, before any noise is drawn; a ledger.
         parameters: public, of the configuration; the manifest holds them.
         report: public texts of the page, by name; likewise.
+        request: what the plan answers, in plain JSON values; the folder then keeps both. None: it
+            keeps neither, and a release is recognized by its specification alone.
         schema: the types of the columns of rows, by name; None: as the type of the elements has
             them. Dictionaries need one.
         again: the folder of a finished release, which is made another time from its rows, to be
@@ -74,13 +77,14 @@ class ReleaseTrees(beam.PTransform):
         witness: Witness | None = None,
         parameters: Mapping[str, str] | None = None,
         report: Mapping[str, str] | None = None,
+        request: Mapping[str, Any] | None = None,
         schema: pa.Schema | None = None,
         again: str | None = None,
     ) -> None:
         super().__init__()
         self._schema = schema
         self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
-        self._plan, self._key, self._output = plan, key, output
+        self._plan, self._key, self._output, self._request = plan, key, output, request
         self._again = again
         self._nonce, self._repair, self._witness = nonce, repair, witness
 
@@ -104,10 +108,23 @@ class ReleaseTrees(beam.PTransform):
         else:
             if self._again is None:
                 check_turn(self._plan, self._output)
+            self._keep_plan(key)
             nonce = folder_nonce(self._output, self._nonce, key.key_id)
         for question in self._plan.questions:
             question.prepare()
         return self._released(rows, share_universes(self._plan, self._output), key, nonce)
+
+    def _keep_plan(self, key: KeyReference) -> None:
+        """Let the folder keep the plan.
+
+        Raises:
+            KeptPlanError: it keeps another one.
+        """
+        if self._request is None:
+            return
+        kept = kept_by(self._output, self._plan, self._request, key)
+        if kept.digest != self._plan.digest.hex():
+            raise another_plan(self._output)
 
     def _released(self, rows: Any, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Any:
         batches, given = rows

@@ -19,6 +19,7 @@ from transforms.layout import (
     MANIFEST,
     NONCE,
     PART_KINDS,
+    PLAN,
     RECORD,
     SHARED_NAMES,
     SIGNATURE,
@@ -68,7 +69,7 @@ def strangers(folder: str, own: Iterable[str]) -> list[str]:
         folder: of a release.
         own: names of files beside those that a job writes.
     """
-    known = {MANIFEST, SIGNATURE, RECORD, NONCE, concluded_file(QUANTILES), *own}
+    known = {MANIFEST, SIGNATURE, RECORD, NONCE, PLAN, concluded_file(QUANTILES), *own}
     names = map(_name, files.names_below(folder))
     return sorted(
         name
@@ -86,7 +87,8 @@ def discard(folder: str) -> None:
     """Deletes the beginning of a release, so that another one can start in its folder.
 
     The nonce goes first, so that a second draw can never be compared with the first under it; then
-    the record, without which a job that is still at work cannot commit; then the parts. What an
+    the record, without which a job that is still at work cannot commit; then the plan; then the
+    parts. What an
     interrupted discarding leaves is refused until it is discarded (`begun_without_record`).
 
     Args:
@@ -99,7 +101,7 @@ def discard(folder: str) -> None:
     present, parts = _present(folder), _parts(folder, None) | _shared(folder)
     if not begun(folder):
         raise StandingError(f"output: {folder} holds nothing that --discard could remove")
-    for name in (NONCE, RECORD):
+    for name in (NONCE, RECORD, PLAN):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
     files.delete(sorted(parts | (present & {files.join(folder, concluded_file(QUANTILES))})))
@@ -115,8 +117,9 @@ def _check_unfinished(folder: str) -> None:
 
 
 def begun(folder: str) -> bool:
-    """Whether a folder holds the beginning of a release, be it a nonce alone."""
-    return files.exists(files.join(folder, NONCE)) or drawn(folder)
+    """Whether a folder holds the beginning of a release, be it a plan or a nonce alone."""
+    names = (NONCE, PLAN)
+    return any(files.exists(files.join(folder, name)) for name in names) or drawn(folder)
 
 
 def drawn(folder: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam import coders
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import external_transforms_pb2
 from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 
@@ -16,6 +15,7 @@ from dpcore.release.guarantee import CHECKSUM
 from pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
 from pipelines.running.job import check_options
 from pipelines.running.output import Wanted
+from pipelines.running.planned_once import planned_once
 from pipelines.running.stage import Stage
 from transforms import files
 from transforms.readers.read import ReadBatches
@@ -65,7 +65,7 @@ class DPTree(beam.PTransform):
         super().__init__()
         self._text = section_text(section) if configuration is None else configuration
         self._configuration = configuration_of_text(self._text)
-        self._plan = self._configuration.plan()
+        _ = self._configuration.plan()  # what cannot be planned is refused where it stands
 
     def expand(self, rows: Any) -> Any:
         options = rows.pipeline.options
@@ -73,14 +73,21 @@ class DPTree(beam.PTransform):
         files.use_options(options)
         first = isinstance(rows, beam.pvalue.PBegin)
         check_rows(self._configuration, given=not first)
+        stage = Stage(
+            configuration=self._configuration,
+            asked=planned_once(self._configuration),
+            options=options,
+            wanted=Wanted(),
+        )
         if first:
-            rows = rows | "Read" >> self._reading(options)
+            rows = rows | "Read" >> _reading(stage)
         release = ReleaseTrees(
-            self._plan,
+            stage.plan,
             key=self._configuration.key,
             output=files.absolute(self._configuration.output),
             parameters=self._configuration.parameters,
             report=self._configuration.report,
+            request=self._configuration.request,
         )
         return (
             rows
@@ -90,19 +97,6 @@ class DPTree(beam.PTransform):
             | "Told" >> beam.Map(_released, self._configuration.release).with_output_types(Released)
         )
 
-    def _reading(self, options: PipelineOptions) -> ReadBatches:
-        """What reads the files, once the first one is seen to have what is read."""
-        configuration = self._configuration
-        Stage(
-            configuration=configuration, asked=self._plan, options=options, wanted=Wanted()
-        ).check_input()
-        return ReadBatches(
-            patterns=tuple(map(files.absolute, configuration.input_paths)),
-            format=configuration.input_format,
-            options=configuration.input_options,
-            plan=self._plan,
-        )
-
     def to_runner_api_parameter(self, context: Any) -> tuple[str, Any]:
         return URN, ImplicitSchemaPayloadBuilder({"configuration": self._text}).build()
 
@@ -110,6 +104,18 @@ class DPTree(beam.PTransform):
     def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> "DPTree":
         row = coders.RowCoder(payload.schema).decode(payload.payload)
         return DPTree(**row._asdict())
+
+
+def _reading(stage: Stage) -> ReadBatches:
+    """What reads the files of a stage, once the first one is seen to have what is read."""
+    stage.check_input()
+    configuration = stage.configuration
+    return ReadBatches(
+        patterns=tuple(map(files.absolute, configuration.input_paths)),
+        format=configuration.input_format,
+        options=configuration.input_options,
+        plan=stage.plan,
+    )
 
 
 def _released(manifest: str, release: str) -> Released:

@@ -113,17 +113,26 @@ class Booking:
         """
         if files.exists(files.join(self.output, MANIFEST)):
             return self.settled()
+        return self.ledger.reserve(self._request(key, nonce=nonce, discard=discard))
+
+    def check(self, key: KeyReference, *, nonce: bytes | None) -> None:
+        """Refuse what `entry` would refuse, and change nothing.
+
+        Raises:
+            LedgerError, NonceError: as of `entry`.
+        """
+        self.ledger.check(self._request(key, nonce=nonce, discard=False))
+
+    def _request(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> Request:
         found = None if discard else self._found_nonce(nonce)
-        return self.ledger.reserve(
-            Request(
-                dataset=self.dataset,
-                plan=self.plan,
-                folder=files.absolute(self.output),
-                key=key.check_value.hex(),
-                nonce=nonce or found,
-                begun=begun(self.output) if discard else drawn(self.output),
-                anew=discard,
-            )
+        return Request(
+            dataset=self.dataset,
+            plan=self.plan,
+            folder=files.absolute(self.output),
+            key=key.check_value.hex(),
+            nonce=nonce or found,
+            begun=begun(self.output) if discard else drawn(self.output),
+            anew=discard,
         )
 
     def _found_nonce(self, asked: bytes | None) -> bytes | None:

@@ -14,7 +14,7 @@ in its id, its specification, its folder or its key is another release.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -82,6 +82,10 @@ class Request:
         )
 
 
+class _Undone(Exception):
+    """Takes a transaction back."""
+
+
 class Ledger:
     """A ledger that is there, and of this program's version.
 
@@ -126,19 +130,32 @@ class Ledger:
             LedgerError: the total would be passed, or its id stands for another release.
         """
         with self.transaction() as connection:
-            account = locked_account(connection, request.dataset)
-            cost = account.cost(request.plan)
-            entry = standing_entry(connection, request.dataset, entry_id(request.plan))
-            if entry is not None and not request.anew:
-                _check_same(entry, request)
-                _happened(connection, entry, "taken up")
-                return entry
-            if entry is not None:
-                account = _given_up(connection, account, entry, request)
-            else:
-                self._check_begun(request)
-            cost = _first_paid(connection, request, cost)
-            return _reserved(connection, account, request.entry(cost))
+            return self._reserve(connection, request)
+
+    def check(self, request: Request) -> None:
+        """Refuse what `reserve` would refuse, and change nothing.
+
+        Raises:
+            LedgerError: as of `reserve`.
+        """
+        with suppress(_Undone), self.transaction() as connection:
+            self._reserve(connection, request)
+            raise _Undone
+
+    def _reserve(self, connection: Connection, request: Request) -> Entry:
+        account = locked_account(connection, request.dataset)
+        cost = account.cost(request.plan)
+        entry = standing_entry(connection, request.dataset, entry_id(request.plan))
+        if entry is not None and not request.anew:
+            _check_same(entry, request)
+            _happened(connection, entry, "taken up")
+            return entry
+        if entry is not None:
+            account = _given_up(connection, account, entry, request)
+        else:
+            self._check_begun(request)
+        cost = _first_paid(connection, request, cost)
+        return _reserved(connection, account, request.entry(cost))
 
     def _check_begun(self, request: Request) -> None:
         """Refuses a folder whose beginning is of another release, and discarding nothing."""

@@ -24,6 +24,7 @@ from pipelines.selection.plan import FOLDER
 from transforms.layout import (
     MANIFEST,
     NONCE,
+    PLAN,
     RECORD,
     SIGNATURE,
     TO_DATE,
@@ -36,7 +37,7 @@ from transforms.layout import (
 from transforms.universe_parts import universe_of_parquet
 
 # What may lie in a release's folder and is not named by its manifest.
-BESIDE = (MANIFEST, NONCE, RECORD, SIGNATURE, REPORT)
+BESIDE = (MANIFEST, NONCE, PLAN, RECORD, SIGNATURE, REPORT)
 _PART_ENTRIES = {"file", "rows", "sha256", "tree", "key", "chunk"}
 
 
@@ -148,7 +149,7 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
     """What lies beside the manifest of the draw tells the same as the manifest; a published copy
     may lack it."""
     told = []
-    for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id"))):
+    for file, names in ((RECORD, ("record",)), (NONCE, ("nonce", "key_id")), (PLAN, ("spec",))):
         try:
             beside = json.loads(read_file(os.path.join(folder, file)))
         except FileNotFoundError:
@@ -158,7 +159,7 @@ def check_draw(folder: str, manifest: Mapping[str, Any]) -> str:
         for name in names:
             if not isinstance(beside, dict) or beside.get(name) != manifest[name]:
                 raise CheckFailed(f"{name} is not that of {file}")
-        told.append(file)
+        told += [file] if file != PLAN else []
     return f"nonce, key and record are those of {' and '.join(told)}" if told else "none beside"
 
 

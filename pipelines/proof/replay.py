@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +23,12 @@ from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
 from pipelines.proof.manifest import first_difference, plain
 from pipelines.running.job import beam_options, run_job
+from pipelines.running.planned_once import change_of
 from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
 from transforms.held_files import SCHEME, HeldFiles
+from transforms.kept_plan import KeptPlanError, check_seal, find_drawn
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
 from transforms.readers.csv_format import CsvFormat
@@ -34,6 +37,9 @@ from transforms.readers.read import ReadBatches, match_files
 from transforms.release import ReleaseTrees
 from transforms.tables.table import Table
 from transforms.universe_file import share_universes
+
+# Of floats in specifications: a release that keeps no request may be of another processor.
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +59,16 @@ class Rows:
     table: Table | None = None
 
 
-def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, Any]) -> Rows:
+def rows_of_configuration(
+    configuration: Configuration, manifest: Mapping[str, Any], folder: str, key: KeyReference
+) -> Rows:
     """The rows of a configuration, seen to be that of the release.
+
+    Args:
+        configuration: with its keys, where these were selected.
+        manifest: of the release.
+        folder: of the release, which may keep the plan and its request.
+        key: where the release key lies.
 
     Raises:
         CheckFailed: it is another release's.
@@ -62,10 +76,11 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
     """
     # Where it does not say which data set of its ledger, the ledger did.
     of_ledger = manifest["spec"].get("dataset") if configuration.ledger else None
-    plan = replace(configuration.plan(), dataset=configuration.dataset or of_ledger)
-    wanted = plain(plan.spec())
-    if place := first_difference(wanted, manifest["spec"], "spec", tolerance=0.0):
-        raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
+    dataset = configuration.dataset or of_ledger
+    if dataset != manifest["spec"].get("dataset") or not _answers(configuration, folder, key):
+        wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
+        if place := first_difference(wanted, manifest["spec"], "spec", tolerance=_TOLERANCE):
+            raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
         raise CheckFailed(f"{configuration.source} has other parameters than the release")
     return Rows(
@@ -74,6 +89,17 @@ def rows_of_configuration(configuration: Configuration, manifest: Mapping[str, A
         options=configuration.input_options,
         table=configuration.table,
     )
+
+
+def _answers(configuration: Configuration, folder: str, key: KeyReference) -> bool:
+    """Whether a release keeps its plan, sealed, as the answer to the request of a configuration."""
+    kept = find_drawn(folder)
+    if kept is None or change_of(configuration, kept.request):
+        return False
+    with suppress(KeptPlanError):  # then its plan is compared with one that is made now
+        check_seal(folder, kept, key)
+        return True
+    return False
 
 
 def rows_of_files(paths: Sequence[str], dialect: Mapping[str, Any] | None = None) -> Rows:

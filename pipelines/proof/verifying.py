@@ -51,11 +51,12 @@ def _replay(
     staged = release.has_stage
     if data[0].endswith(_CONFIGURATIONS):
         configuration = load_configuration(data[0], given)
-        if staged and configuration.selection is not None:
+        if staged and configuration.selections:
             found = selected_keys(release.stage.folder, configuration)
             configuration = replace(configuration, selected=found)
-        rows = rows_of_configuration(configuration, release.manifest)
         reference = reference or configuration.key
+        folder = files.absolute(release.folder)
+        rows = rows_of_configuration(configuration, release.manifest, folder, reference)
     else:
         rows = rows_of_files(data, release.manifest["spec"].get("dialect"))
     assert reference is not None

@@ -25,6 +25,7 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.releasing import finished, made, sign
 from pipelines.running.job import LOOP_RUNNER, beam_options, runs_here
 from pipelines.running.output import Wanted
+from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.stage import Stage
 from pipelines.series.to_date import add_to_date
 from pipelines.summary import total_warnings
@@ -109,10 +110,14 @@ def release(rows: Any, call: Call) -> Release:
         stack.enter_context(_quiet())
         if call.key is None and not names_key(call.config):
             configuration = replace(configuration, key=stack.enter_context(one_time_key()))
+        options = beam_options(list(call.options))
+        files.use_options(options)
+        discard = call.wanted.discard
+        configuration = with_kept_selection(configuration, discard=discard)
         stage = Stage(
             configuration=configuration,
-            asked=configuration.plan(),
-            options=beam_options(list(call.options)),
+            asked=planned_once(configuration, discard=discard),
+            options=options,
             wanted=call.wanted,
         )
         if rows is not None and file_paths(rows) is None:

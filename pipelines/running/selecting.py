@@ -15,7 +15,7 @@ from pipelines.sections.by import PrivateKeys
 from pipelines.selection.plan import FOLDER
 from pipelines.user_error import UserError
 from transforms import files
-from transforms.layout import MANIFEST, NONCE, RECORD
+from transforms.layout import MANIFEST, NONCE, PLAN, RECORD
 from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
 
@@ -44,7 +44,7 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
         trees.check_input()
         if stage.booking:
             stage.booking.check_room(trees.asked)
-        begun = files.exists(files.join(folder, NONCE))
+        begun = any(files.exists(files.join(folder, name)) for name in (NONCE, PLAN))
         _made(
             replace(stage, wanted=replace(wanted, repair=False, discard=wanted.discard and begun))
         )
@@ -59,7 +59,7 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
 
 
 def _made(stage: Stage) -> None:
-    stage.make()
+    stage = stage.make()
     sweep_unnamed(stage.output, stage.plan)
     sweep_temporary(stage.output)
 

@@ -34,12 +34,14 @@ from pipelines.running.output import (
     check_wanted,
     clear_output,
 )
+from pipelines.running.planned_once import planned_once, selection_planned_once
 from pipelines.running.preflight import check_workers
 from pipelines.running.run_record import RunRecord
 from pipelines.running.worker_memory import process_memory_of
 from transforms import files
 from transforms.carry import check_turn
 from transforms.commit import check_committed
+from transforms.kept_plan import another_plan, kept_by
 from transforms.key_reference import KeyReference
 from transforms.layout import PART_KINDS, planned_parts
 from transforms.nonce import key_id_of_folder
@@ -137,9 +139,13 @@ class Stage:
         reader.splits(open_file(path), path, self.plan, **self.configuration.input_options)
         return matched
 
-    def make(self) -> None:
-        """Makes it, once nothing speaks against it any more; its budget is spent before a row is
-        read."""
+    def make(self) -> Stage:
+        """Make it, once nothing speaks against it any more; its budget is spent before a row is
+        read.
+
+        Returns:
+            the stage as it was made: with the plan of another launcher, where that wrote one first.
+        """
         if self.configuration.signing_key is not None:
             SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
         if not self.wanted.repair:
@@ -153,6 +159,11 @@ class Stage:
         with self.record.step("preflight", self.output):
             check_workers(self.options, key)
         wanted, witness = self.wanted, None
+        if not (wanted.repair or wanted.discard):
+            if self.booking:
+                self.booking.check(key, nonce=wanted.nonce)  # before anything is written
+            if not self._keeps_plan(key):
+                return self._of_kept().make()
         if self.booking:
             entry = self.booking.entry(key, nonce=wanted.nonce, discard=wanted.discard)
             wanted, witness = replace(wanted, nonce=entry.nonce_bytes), self.booking.witness(entry)
@@ -161,11 +172,29 @@ class Stage:
         with self.record.step("job", self.output), self._progress(size):
             self._run(key, wanted, witness)
         if described(self.options):
-            return
+            return self
         if wanted.repair:
             check_repaired(self.output)
         if self.booking:
             self.booking.settled()
+        return self
+
+    def _keeps_plan(self, key: KeyReference) -> bool:
+        """Let the output keep the plan; whether it is this one, and not one that another launcher
+        wrote first."""
+        output, request = files.absolute(self.output), self.configuration.request
+        return kept_by(output, self.plan, request, key).digest == self.plan.digest.hex()
+
+    def _of_kept(self) -> Stage:
+        """The stage with the plan that its output keeps."""
+        configuration = self.configuration
+        if configuration.selections and not configuration.selected:
+            asked = selection_planned_once(configuration, self.output)
+        else:
+            asked = planned_once(configuration)
+        if asked.digest == self.asked.digest:
+            raise another_plan(self.output)
+        return replace(self, asked=asked)
 
     def _check_dataflow(self) -> None:
         """Sees that workers of Dataflow reach what there is, and chooses their machines."""
@@ -224,6 +253,7 @@ class Stage:
             witness=witness,
             parameters=configuration.parameters,
             report=configuration.report,
+            request=configuration.request,
         )
         run_job(self._read(plan), release, self.options)
 

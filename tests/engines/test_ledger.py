@@ -32,7 +32,7 @@ def test_one_draw_a_reservation(workspace: Workspace) -> None:
     shutil.rmtree(workspace.output)
     assert workspace.finish(workspace.start()) == 2
     assert "release engines was drawn from other data before" in workspace.log()
-    assert set(release_files(workspace.output)) == {"nonce.json"}
+    assert set(release_files(workspace.output)) == {"nonce.json", "plan.json"}
 
     entry = ledger.standing("flights", "engines")
     assert entry is not None and entry.state is State.COMMITTED

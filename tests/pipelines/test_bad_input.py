@@ -212,7 +212,7 @@ def test_damaged_parquet(workspace: Workspace, kind: str, index: int) -> None:
     spoil, words = DAMAGES[kind]
     spoil(workspace.file(index))
     assert_refused(workspace, workspace.release(), f"input: {workspace.file(index)}", words)
-    assert contents(workspace.output).keys() <= {"nonce.json"}
+    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def as_csv(workspace: Workspace) -> list[Path]:
@@ -254,7 +254,7 @@ def test_malformed_rows_of_csv(workspace: Workspace, kind: str, index: int) -> N
 
     outcome = workspace.release(fail)
     assert_refused(workspace, outcome, f"input: {paths[index]} has a malformed row")
-    assert contents(workspace.output).keys() <= {"nonce.json"}
+    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def test_malformed_rows_of_csv_are_left_out(workspace: Workspace, released: Workspace) -> None:
@@ -302,9 +302,18 @@ def one_row_more(workspace: Workspace) -> Change | None:
 
 
 OTHER_RELEASES: dict[str, tuple[Callable[[Workspace], Change | None], str]] = {
-    "other budget": (lambda _: at("privacy.epsilon", 2), "another specification"),
-    "other name": (lambda _: at("release", "large"), "another specification"),
-    "other cells": (lambda _: at("trees.0.domain.cells", 20), "another specification"),
+    "other budget": (
+        lambda _: at("privacy.epsilon", 2),
+        "another configuration: privacy.epsilon was 1, now 2",
+    ),
+    "other name": (
+        lambda _: at("release", "large"),
+        "another configuration: release was small, now large",
+    ),
+    "other cells": (
+        lambda _: at("trees.0.domain.cells", 20),
+        "another configuration: trees[0].domain.cells was 16, now 20",
+    ),
 }
 
 
@@ -399,7 +408,7 @@ class FullDisk:
 
 
 # The nonce, the record, two kinds of parts of two trees, quantiles, manifest.
-WRITES = 8
+WRITES = 9
 
 
 def test_disk_full(
@@ -409,9 +418,9 @@ def test_disk_full(
     whole = released_files(released.output)
 
     def run_until(files: int) -> Outcome:
-        # The nonce and the record are written once, parts by every run.
+        # The plan, the nonce and the record are written once, parts by every run.
         with monkeypatch.context() as full:
-            full.setattr(os, "fsync", FullDisk(max(min(files, 1), files - 2)).fsync)
+            full.setattr(os, "fsync", FullDisk(max(min(files, 1), files - 3)).fsync)
             return workspace.release()
 
     for files in range(WRITES):
@@ -437,16 +446,21 @@ def test_disk_full(
 
 
 def small_files() -> None:
-    """Allow this process files of 2 KiB; the next byte is refused by the kernel."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+    """Allow this process files of 8 KiB; the next byte is refused by the kernel."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
 
 def test_write_cut_off_by_the_system(workspace: Workspace) -> None:
-    process = workspace.start("release", workspace.configure(), preexec_fn=small_files)
+    def fine(settings: Settings) -> None:
+        """Make every part larger than the plan, which is written first."""
+        for tree in settings["trees"]:
+            tree["domain"]["cells"] = 4000
+
+    process = workspace.start("release", workspace.configure(fine), preexec_fn=small_files)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
     assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
-    assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
+    assert set(contents(workspace.output)) == {"nonce.json", "plan.json", "record.json"}
 
 
 # What this process runs, it runs without the rights of the superuser.
@@ -509,7 +523,7 @@ def test_no_permission(workspace: Workspace) -> None:
     ):
         assert sentence.startswith("dptrees: ") and place in sentence
         assert "permission denied" in sentence.lower()
-    assert set(contents(closed)) - {"half/record.json", "half/nonce.json"} == {
+    assert set(contents(closed)) - {"half/record.json", "half/nonce.json", "half/plan.json"} == {
         "in/rows.parquet",
         "key",
     }

@@ -241,7 +241,9 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
         settings["input"]["thousands"] = " "
 
     before = contents(workspace.output)
-    assert_refused(workspace, workspace.release(another), "a release of another specification")
+    assert_refused(
+        workspace, workspace.release(another), "another configuration: input.thousands was .,"
+    )
     assert contents(workspace.output) == before
 
 
@@ -265,7 +267,7 @@ def test_releases_that_are_refused(workspace: Workspace, change: Any, words: lis
 
     outcome = workspace.release(changed)
     assert_refused(workspace, outcome, *words)
-    assert contents(workspace.output).keys() <= {"nonce.json"}
+    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -> None:

@@ -37,7 +37,7 @@ def test_a_run_that_fails_leaves_no_table_for_the_next_release(workspace: Worksp
     )
     failed = workspace.run("release", over_places(workspace, "north", "south"))
     assert failed.code == 2 and "column 'place' has type double" in failed.err
-    assert sorted(path.name for path in workspace.output.iterdir()) == ["nonce.json"]
+    assert sorted(path.name for path in workspace.output.iterdir()) == ["nonce.json", "plan.json"]
     pq.write_table(good, workspace.file(2))
     outcome = workspace.run("release", over_places(workspace, "north", "south", "west"))
     assert outcome.code == 0 and len(universes(workspace)) == 1, outcome.err

@@ -24,7 +24,7 @@ from tests.pipelines.conftest import NONCE, search_path
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-BESIDE_PARTS = {"manifest.json", "nonce.json", "record.json", "report.html"}
+BESIDE_PARTS = {"manifest.json", "nonce.json", "plan.json", "record.json", "report.html"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -270,7 +270,7 @@ def test_another_specification_is_refused_before_rows_are_read(released, store, 
     text = Path(released).read_text()
     Path(released).write_text(text.replace("epsilon: 1", "epsilon: 2"))
     assert main(["release", released, *NONCE]) == 2
-    assert "another specification" in capsys.readouterr().err
+    assert "another configuration: privacy.epsilon was 1, now 2" in capsys.readouterr().err
     assert store == before
 
 

@@ -311,7 +311,7 @@ def test_a_ledger_that_is_gone_when_noise_would_be_drawn(
         lambda self, entry: Gone(),
     )
     refused(made.release(), "cannot be used: gone")
-    assert set(made.contents) == {"nonce.json"}
+    assert set(made.contents) == {"nonce.json", "plan.json"}
     monkeypatch.undo()
     assert made.run("release", made.configure()).code == 0
     made.check_once()

@@ -129,11 +129,11 @@ def test_other_data_in_a_folder_that_is_gone_draws_nothing(drawn: Ledgered) -> N
     assert outcome.code == 2
     assert "release small was drawn from other data before, and a second draw" in outcome.err
     assert len(outcome.err.splitlines()) == 1
-    assert set(drawn.contents) == {"nonce.json"}
+    assert set(drawn.contents) == {"nonce.json", "plan.json"}
     # What was drawn stays spent, and there is room for no more.
     refused = drawn.run("release", drawn.configure(), "--discard")
     assert refused.code == 2 and "would be passed: epsilon 1 of 1 is spent" in refused.err
-    assert set(drawn.contents) == {"nonce.json"}
+    assert set(drawn.contents) == {"nonce.json", "plan.json"}
 
 
 def test_the_same_id_elsewhere(drawn: Ledgered) -> None:

@@ -274,7 +274,7 @@ def test_another_series_is_refused(copy: Days) -> None:
 
 
 def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
-    refused(copy.day(4, fanout=3), "holds a release of another specification")
+    refused(copy.day(4, fanout=3), "holds a release of another configuration: series.fanout")
 
 
 def test_another_key_is_refused(tmp_path: Path) -> None:

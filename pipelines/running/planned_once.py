@@ -1,0 +1,362 @@
+"""The plan of a release: the one that its folder or its series keeps, or else a new one.
+
+A plan is made once (docs/decisions/0028). Every later run, be it a retry, a repair, the next period
+of a series or one that finds the release finished, compares the request of its configuration and
+uses the plan that is kept. Where the request differs, the configuration is planned anew and its
+plan is compared, as for releases of versions that kept no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dpcore.hierarchy.universe import Universe
+from dpcore.privacy.budget import Budget
+from dpcore.questions.question import Run
+from dpcore.release.composition import Guarantee
+from dpcore.release.plan import FORMAT_VERSION, ReleasePlan, plan_from_spec
+from dpcore.rows.key_table import KeyTable
+from dpcore.rows.table_keys import TableKeys
+from pipelines.configuration import Configuration
+from pipelines.proof.check import UNREADABLE, CheckFailed
+from pipelines.proof.manifest import check_sensitivities, first_difference, plain
+from pipelines.running.job import check_filesystems
+from pipelines.sections.request import first_change
+from pipelines.selection.plan import FOLDER, left_for_trees
+from transforms import files
+from transforms.carry import SeriesError, for_period, run_before
+from transforms.kept_plan import (
+    KeptPlan,
+    KeptPlanError,
+    find_drawn,
+    find_kept,
+    request_of_series,
+)
+from transforms.layout import MANIFEST, PLAN, run_folder
+from transforms.standing import StandingError, read_manifest
+from transforms.sweep import drawn
+
+# Of floats in the specifications of releases that keep no request, which another processor made.
+_TOLERANCE = 1e-9
+
+
+def planned_once(configuration: Configuration, *, discard: bool = False) -> ReleasePlan:
+    """The plan of a configuration: kept by its output or its series, or made now.
+
+    Args:
+        configuration: with its keys, where these are selected first; before that its plan is made,
+            of stand-ins.
+        discard: the beginning of a release in the output is given up, with its plan.
+
+    Raises:
+        ConfigurationError: it cannot be planned.
+        StandingError, KeptPlanError: the output holds the release of another configuration, or a
+            plan that cannot be read.
+        SeriesError: the series is of another configuration.
+    """
+    if configuration.selections and not configuration.selected:
+        return configuration.plan()
+    found = _PlannedOnce(
+        configuration=configuration,
+        folder=configuration.output,
+        discard=discard,
+        make=configuration.plan,
+        check=lambda plan: _check_trees(configuration, plan),
+    )
+    return found.plan()
+
+
+def with_kept_selection(configuration: Configuration, *, discard: bool = False) -> Configuration:
+    """The configuration with the plan of its first stage, where the output keeps one.
+
+    Args:
+        configuration: of a release, with or without private keys.
+        discard: as of `planned_once`.
+
+    Raises:
+        As `planned_once`.
+    """
+    if not configuration.selections:
+        return configuration
+    folder = files.join(configuration.output, FOLDER)
+    found = selection_planned_once(configuration, folder, discard=discard)
+    return replace(configuration, kept_selection=found)
+
+
+def selection_planned_once(
+    configuration: Configuration, folder: str, *, discard: bool = False
+) -> ReleasePlan:
+    """The plan of the first stage of a release with private keys.
+
+    Args:
+        configuration: of the release.
+        folder: of the stage.
+        discard: as of `planned_once`.
+
+    Raises:
+        As `planned_once`.
+    """
+
+    def make() -> ReleasePlan:
+        found = replace(configuration, kept_selection=None).selection
+        assert found is not None
+        return found
+
+    found = _PlannedOnce(
+        configuration=configuration,
+        folder=folder,
+        discard=discard,
+        make=make,
+        check=lambda plan: _check_selection(configuration, plan),
+    )
+    return found.plan()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlannedOnce:
+    """Where a plan may be kept, and how it is made where it is not.
+
+    Args:
+        configuration: whose request is compared.
+        folder: of the release.
+        discard: the beginning of a release there is given up.
+        make: plans the configuration.
+        check: refuses (CheckFailed) a plan that does not keep the guarantee of the configuration.
+    """
+
+    configuration: Configuration
+    folder: str
+    discard: bool
+    make: Callable[[], ReleasePlan]
+    check: Callable[[ReleasePlan], None]
+
+    def plan(self) -> ReleasePlan:
+        """The plan, without the data set that a ledger names."""
+        check_filesystems((self.folder,))
+        manifest = files.join(self.folder, MANIFEST)
+        if files.exists(manifest):
+            return replace(self._finished(manifest), dataset=None)
+        kept = None if self.discard else find_kept(self.folder)
+        if kept is not None:
+            return replace(self._begun(kept), dataset=None)
+        return replace(self._next_of_series() or self._made, dataset=None)
+
+    @cached_property
+    def _made(self) -> ReleasePlan:
+        """The plan that the configuration gets today."""
+        return self.make()
+
+    def _finished(self, path: str) -> ReleasePlan:
+        """The plan of a finished release, which is this configuration's, or is compared later."""
+        manifest, kept = read_manifest(path), find_drawn(self.folder)
+        if kept is None:
+            return self._nearly(manifest) or self._made
+        change = change_of(self.configuration, kept.request)
+        if not change:
+            return self._read(path, manifest, manifest["trees"])
+        if not self._is_made(manifest["spec"]):
+            raise StandingError(
+                f"output: {self.folder} holds a release of another configuration: {change}; choose "
+                "another output"
+            )
+        return self._made
+
+    def _nearly(self, manifest: Mapping[str, Any]) -> ReleasePlan | None:
+        """The plan of a finished release that keeps no request, where it is the plan made now up to
+        the last digits of floats; None where it is another one."""
+        spec = manifest["spec"]
+        made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
+        if made == spec:
+            return self._made
+        if first_difference(made, spec, "spec", tolerance=_TOLERANCE):
+            return None
+        return self._read(files.join(self.folder, MANIFEST), manifest, manifest["trees"])
+
+    def _begun(self, kept: KeptPlan) -> ReleasePlan:
+        """The plan of a release that was begun: the one that is kept, or a new one where nothing
+        was drawn yet, or nothing is asked that shapes noise."""
+        change = change_of(self.configuration, kept.request)
+        if not change:
+            place = files.join(self.folder, PLAN)
+            return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
+        made = replace(self._made, dataset=kept.request.get("dataset"))
+        if drawn(self.folder) and made.digest.hex() != kept.digest:
+            raise KeptPlanError(
+                f"output: {self.folder} was begun with another configuration: {change}; choose "
+                "another output, or start anew with --discard"
+            )
+        return self._made
+
+    def _next_of_series(self) -> ReleasePlan | None:
+        """The plan of the run before, at the period of this one; None where there is no such run,
+        or it keeps no plan."""
+        series = self.configuration.series
+        if series is None or series.period == 1:
+            return None
+        before = _run_before(self.configuration)
+        path = files.join(before, MANIFEST)
+        if not files.exists(path):
+            return None  # refused where it is this run's turn
+        manifest, kept = read_manifest(path), find_drawn(before)
+        if kept is None:
+            return None
+        change = change_of(self.configuration, kept.request, other_run=True)
+        if not change:
+            return self._read(path, manifest, (), period=series.period)
+        if not self._is_made(manifest["spec"], before=True):
+            raise SeriesError(
+                f"series: {before} is a run of another series: only the period may differ from "
+                f"run to run, and {change}"
+            )
+        return None
+
+    def _is_made(self, spec: Mapping[str, Any], *, before: bool = False) -> bool:
+        """Whether the configuration gets the plan of a specification today.
+
+        Args:
+            spec: of a release.
+            before: it is of the run before.
+        """
+        made = replace(self._made, dataset=spec.get("dataset"))
+        return bool(plain((run_before(made) if before else made).spec()) == spec)
+
+    def _read(
+        self,
+        place: str,
+        kept: Mapping[str, Any],
+        trees: Sequence[Mapping[str, Any]],
+        *,
+        period: int | None = None,
+    ) -> ReleasePlan:
+        """The plan of a specification.
+
+        Args:
+            place: the file that holds it, for messages.
+            kept: the specification, and the version of dptrees that wrote it.
+            trees: what is known of each tree already; none where that is of another run.
+            period: of the series at which the plan is used; None: its own.
+
+        Raises:
+            StandingError: it is of another version, or does not keep the guarantee.
+        """
+        spec, version = kept["spec"], kept.get("dptrees")
+        if spec.get("format") != FORMAT_VERSION:
+            raise StandingError(
+                f"output: {place} is of another version of dptrees; choose another output"
+            )
+        tables = dict(_tables(self.configuration))
+        try:
+            plan = plan_from_spec(spec, _reader(tables, Universe), _reader(tables, KeyTable))
+            again = plain(plan.spec())
+            if change := first_difference(again, spec, "spec", tolerance=0.0):
+                raise ValueError(f"{change} is read otherwise")
+            plan = plan if period is None else for_period(plan, period)
+            self.check(plan)
+        except (*UNREADABLE, CheckFailed) as error:
+            raise StandingError(
+                f"output: the plan in {place}, of dptrees {version}, cannot be used by this "
+                f"program: {error}; use that version, or choose another output"
+            ) from None
+        for question, entry in zip(plan.questions, trees, strict=False):
+            with suppress(*UNREADABLE):  # of another form: it is computed again
+                question.recall(entry)
+        self.configuration.check_columns(plan)
+        return plan
+
+
+def change_of(
+    configuration: Configuration, request: Mapping[str, Any], *, other_run: bool = False
+) -> str:
+    """The first key in which a configuration differs from a request, and both values; "" where they
+    are the same, whatever data set a ledger names.
+
+    Args:
+        configuration: whose request is compared.
+        request: as a folder keeps it.
+        other_run: it is the request of another run of the series, whose period differs.
+    """
+    kept = {name: value for name, value in request.items() if name != "dataset"}
+    own = plain(configuration.request)
+    if other_run:
+        return first_change(request_of_series(kept), request_of_series(own))
+    return first_change(kept, own)
+
+
+def _run_before(configuration: Configuration) -> str:
+    """The folder of the run before a run of a series."""
+    assert configuration.series is not None
+    period = configuration.series.period
+    parent = configuration.output.removesuffix(run_folder("", period))
+    return run_folder(parent, period - 1)
+
+
+def _tables(configuration: Configuration) -> Iterator[tuple[str, Universe | KeyTable]]:
+    """The public tables of a configuration, by their digests."""
+    for tree, workload in zip(configuration.trees, configuration.workloads, strict=True):
+        universe = getattr(tree.domain, "universe", None)
+        if isinstance(universe, Universe):
+            yield universe.digest, universe
+        if isinstance(workload.keys, TableKeys):
+            yield workload.keys.table.digest, workload.keys.table
+
+
+def _reader(tables: Mapping[str, Any], kind: type[Any]) -> Callable[[str], Any]:
+    def read(digest: str) -> Any:
+        found = tables.get(digest)
+        if not isinstance(found, kind):
+            raise ValueError(f"the public table {digest[:16]} is not that of the configuration")
+        return found
+
+    return read
+
+
+def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
+    """Refuse a plan that does not keep the guarantee of a configuration. That its trees spend no
+    more than it states was seen when it was made of its specification.
+
+    Raises:
+        CheckFailed: naming what differs.
+    """
+    guarantee = configuration.guarantee
+    if (plan.selection is None) != (not configuration.selections):
+        raise CheckFailed("selection is not that of the configuration")
+    if plan.selection is not None:
+        _check_selection(configuration, plan.selection)
+        guarantee = left_for_trees(guarantee, plan.selection)
+    names, series = [tree.name for tree in configuration.trees], configuration.series
+    for what, own, wanted in (
+        ("name", plan.name, configuration.release),
+        ("unit", plan.unit, configuration.terms.unit),
+        ("trees", [each.name for each in plan.questions], names),
+        ("series", plan.run, series and Run(period=series.period, periods=series.periods)),
+        ("dialect", plain(plan.dialect), plain(configuration.dialect)),
+    ):
+        if own != wanted:
+            raise CheckFailed(f"{what} is not that of the configuration")
+    _check_budget(plan, guarantee)
+    check_sensitivities(plan)
+
+
+def _check_budget(plan: ReleasePlan, guarantee: Guarantee) -> None:
+    budget: Budget | None = plan.budget
+    stated: tuple[Fraction, Fraction] | None = None
+    if guarantee.delta is not None and plan.stated is not None:
+        stated, budget = (guarantee.budget.amount, guarantee.delta), None
+    if plan.stated != stated or (budget is not None and budget != guarantee.budget):
+        raise CheckFailed("budget is not that of the configuration")
+
+
+def _check_selection(configuration: Configuration, plan: ReleasePlan) -> None:
+    """Refuse a first stage that is not of the guarantee of a configuration."""
+    sharing = configuration.sharing_selection
+    assert sharing is not None and configuration.guarantee.delta is not None
+    spent, delta = plan.spending.own
+    if (plan.name, plan.unit, spent) != (sharing.name, sharing.unit, sharing.spending.own[0]):
+        raise CheckFailed("selection is not that of the configuration")
+    if delta > configuration.guarantee.delta:
+        raise CheckFailed("selection spends more delta than the configuration has")

@@ -1,0 +1,123 @@
+"""A series that was begun with the oldest NumPy and SciPy goes on with the newest.
+
+The old ones are installed into a folder of the user's cache, which stands before the others on the
+path. Where they cannot be had, the test is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pytest
+
+from tests.pipelines.conftest import NONCE, search_path
+from tests.pipelines.running.test_planned_once import contents
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+pytestmark = pytest.mark.slow
+
+# SciPy as setup.py has it at least, and the first NumPy with wheels for Python 3.11.
+OLDEST = ("numpy==1.23.2", "scipy==1.12.0")
+INSTALL = (
+    ("uv", "pip", "install", "--quiet", "--python", sys.executable),
+    (sys.executable, "-m", "pip", "install", "--quiet"),
+)
+
+
+def installed(folder: Path) -> bool:
+    """Install the oldest libraries into a folder, whole or not at all."""
+    if folder.exists():
+        return True
+    part = folder.with_name(f"{folder.name}.{os.getpid()}")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    for command in INSTALL:
+        run = [*command, "--no-deps", "--target", str(part), *OLDEST]
+        if shutil.which(run[0]) and not subprocess.run(run, capture_output=True).returncode:
+            try:
+                part.rename(folder)
+            except OSError:  # another test was first
+                shutil.rmtree(part)
+            return True
+    shutil.rmtree(part, ignore_errors=True)
+    return False
+
+
+@pytest.fixture(scope="session")
+def oldest() -> Path:
+    """The folder of the oldest libraries."""
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("their wheels are for Python 3.11")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "dptrees-tests" / "-".join(["libraries", *OLDEST])
+    if not installed(folder):
+        pytest.skip("the oldest libraries cannot be installed here")
+    return folder
+
+
+def released(workspace: Workspace, libraries: Path | None, period: int) -> None:
+    """Run one period in a process of its own."""
+    path = workspace.configure(daily(period))
+    search = os.pathsep.join(filter(None, [libraries and str(libraries), search_path()]))
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.command", "release", path, *NONCE],
+        env=os.environ | {"PYTHONPATH": search},
+        cwd=workspace.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def daily(period: int) -> Callable[[dict[str, Any]], None]:
+    """Make the small release a run of a series under rho."""
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = {"rho": 1, "neighbors": "add_remove"}
+        settings["series"] = {"periods": 3, "period": period}
+
+    return change
+
+
+def test_a_series_goes_on_after_an_upgrade(workspace: Workspace, oldest: Path) -> None:
+    version = "import numpy, scipy; print(numpy.__version__, scipy.__version__)"
+    told = subprocess.run(
+        [sys.executable, "-c", version],
+        env=os.environ | {"PYTHONPATH": str(oldest)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told.split() == [each.partition("==")[2] for each in OLDEST]
+    assert numpy.__version__ not in told
+
+    released(workspace, oldest, 1)
+    first = runs(workspace)
+    for period in (1, 2, 3):
+        released(workspace, None, period)
+    made = runs(workspace)
+    assert first.items() <= made.items()  # the first run was found finished
+    assert sum(name.endswith("plan.json") for name in made) == 3
+
+    # A killed run of the last day is finished with the oldest libraries: the same draw.
+    (workspace.output / "period-0003" / "manifest.json").unlink()
+    released(workspace, oldest, 3)
+    again = runs(workspace)
+    assert again.keys() >= {name for name in made if "period-0003" not in name}
+    for name in ("plan.json", "nonce.json", "record.json"):
+        assert again[f"period-0003/{name}"] == made[f"period-0003/{name}"]
+
+
+def runs(workspace: Workspace) -> dict[str, bytes]:
+    """The files of all runs, without the totals to date, which each run writes again."""
+    found = contents(workspace.output)
+    return {name: data for name, data in found.items() if "/to-date/" not in name}

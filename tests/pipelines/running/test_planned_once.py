@@ -1,0 +1,441 @@
+"""A plan is made once: what was begun with one goes on with it, whatever is planned later."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dpcore.release.guarantee import CHECKSUM, checksum_of
+from pipelines import configuration as planning
+from pipelines.configuration import load_configuration
+from tests.pipelines.conftest import NONCE, search_path
+from transforms.kept_plan import KeptPlan
+from transforms.layout import MANIFEST, PLAN, RECORD
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Workspace
+
+NINE_TENTHS = Fraction(9, 10)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a release with their bytes."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in found
+        if path.suffix != ".html" and path.name != "run.json"
+    }
+
+
+def another_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan as another version might: each tree gets other budgets."""
+    plan_release = planning.plan_release
+
+    def less(name: str, guarantee: Any, terms: Any, workloads: Any) -> Any:
+        budget = replace(guarantee.budget, amount=guarantee.budget.amount * NINE_TENTHS)
+        found = plan_release(name, replace(guarantee, budget=budget), terms, workloads)
+        if found.stated is None:
+            return replace(found, budget=guarantee.budget)
+        return replace(found, stated=(guarantee.budget.amount, guarantee.delta))
+
+    monkeypatch.setattr(planning, "plan_release", less)
+
+
+def no_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be planned any more."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("it was planned again")
+
+    monkeypatch.setattr(planning, "plan_release", refuse)
+
+
+def quantiles(settings: dict[str, Any]) -> None:
+    """Ask for other quantiles, which shape no noise."""
+    settings["trees"][0]["quantiles"] = [0.5]
+
+
+def cells(settings: dict[str, Any]) -> None:
+    """Ask for another domain."""
+    settings["trees"][0]["domain"]["upper"] = 120
+
+
+def beginning(workspace: Workspace) -> None:
+    """Take the end of a release away, as if its run had been killed."""
+    (workspace.output / MANIFEST).unlink()
+    (workspace.output / "report.html").unlink(missing_ok=True)
+
+
+def test_another_planner_gives_another_plan(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workspace.configure()
+    before = load_configuration(str(path)).plan()
+    another_planner(monkeypatch)
+    assert load_configuration(str(path)).plan().digest != before.digest
+
+
+def test_a_finished_release_is_found_without_planning(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(again.output)
+    no_planner(monkeypatch)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 0, outcome.err
+    assert "already there; no row was read" in outcome.out
+    assert contents(again.output) == before
+
+
+def test_a_finished_release_without_its_plan_is_planned_again(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (again.output / PLAN).unlink()
+    assert again.run("release", again.configure()).code == 0
+    another_planner(monkeypatch)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2 and "a release of another specification" in outcome.err
+
+
+def test_floats_that_another_processor_rounds_otherwise_are_the_same_release(
+    again: Workspace,
+) -> None:
+    (again.output / PLAN).unlink()
+    for factor, code in ((1 + 1e-12, 0), (1 + 1e-6, 2)):
+        edited(again.output / MANIFEST, lambda entries, by=factor: widen(entries, by))
+        outcome = again.run("release", again.configure())
+        assert outcome.code == code, outcome
+
+
+def widen(entries: dict[str, Any], factor: float) -> None:
+    """Change the last digits of a float of the specification."""
+    domain = entries["spec"]["trees"][0]["domain"]
+    domain["upper"] *= factor
+
+
+def test_a_default_that_is_spelled_out_is_found_by_its_plan(again: Workspace) -> None:
+    outcome = again.run(
+        "release", again.configure(lambda settings: settings.update(confidence=0.95))
+    )
+    assert outcome.code == 0, outcome.err
+
+    def outside(settings: dict[str, Any]) -> None:
+        settings["trees"][0]["weight"] = 1
+
+    outcome = again.run("release", again.configure(outside))
+    assert outcome.code == 0, outcome.err
+
+
+def test_another_configuration_is_refused_by_its_first_key(again: Workspace) -> None:
+    outcome = again.run("release", again.configure(cells))
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"dptrees: output: {again.output} holds a release of another configuration: "
+        "trees[0].domain.upper was 100, now 120; choose another output\n"
+    )
+
+
+LEFT = {
+    "the plan": {PLAN},
+    "the nonce": {PLAN, "nonce.json"},
+    "the record": {PLAN, "nonce.json", RECORD},
+    "all parts": None,
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_what_was_begun_is_finished_with_its_plan(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    before = contents(again.output)
+    names = LEFT[left]
+    beginning(again)
+    for name in contents(again.output):
+        if names is not None and name not in names:
+            (again.output / name).unlink()
+    no_planner(monkeypatch)
+    outcome = again.run("release", again.configure(), *NONCE)
+    assert outcome.code == 0, outcome.err
+    assert contents(again.output) == before
+
+
+def test_a_repair_uses_the_plan_of_the_manifest(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(again.output)
+    next((again.output / "nodes").iterdir()).unlink()
+    no_planner(monkeypatch)
+    outcome = again.run("release", again.configure(), "--repair")
+    assert outcome.code == 0, outcome.err
+    assert contents(again.output) == before
+
+
+def test_other_quantiles_finish_with_the_same_noise(again: Workspace) -> None:
+    before = contents(again.output)
+    beginning(again)
+    outcome = again.run("release", again.configure(quantiles))
+    assert outcome.code == 0, outcome.err
+    after = contents(again.output)
+    same = {name for name in before if name.startswith(("nodes/", "cdf/"))} | {RECORD}
+    assert same and all(after[name] == before[name] for name in same)
+    plan = KeptPlan.from_bytes(after[PLAN])
+    assert plan is not None and plan.spec == json.loads(after[MANIFEST])["spec"]
+
+
+def test_another_configuration_before_noise_replaces_the_plan(again: Workspace) -> None:
+    beginning(again)
+    for name in contents(again.output):
+        if name not in (PLAN, "nonce.json"):
+            (again.output / name).unlink()
+    outcome = again.run("release", again.configure(cells))
+    assert outcome.code == 0, outcome.err
+    assert again.run("verify", again.output, "--key", again.key).code == 0
+
+
+def test_another_configuration_after_the_draw_is_refused(again: Workspace) -> None:
+    beginning(again)
+    before = contents(again.output)
+    outcome = again.run("release", again.configure(cells))
+    assert outcome.code == 2
+    assert "was begun with another configuration: trees[0].domain.upper was 100, now" in outcome.err
+    assert contents(again.output) == before
+    assert again.run("release", again.configure(cells), "--discard").code == 0
+
+
+def test_what_is_discarded_is_planned_anew(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = json.loads((again.output / PLAN).read_text())
+    beginning(again)
+    another_planner(monkeypatch)
+    outcome = again.run("release", again.configure(), "--discard")
+    assert outcome.code == 0, outcome.err
+    assert json.loads((again.output / PLAN).read_text())["digest"] != before["digest"]
+
+
+def test_a_beginning_of_an_earlier_version_is_planned_again(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(again.output)
+    beginning(again)
+    (again.output / PLAN).unlink()
+    assert again.run("release", again.configure()).code == 0
+    assert contents(again.output) == {n: data for n, data in before.items() if n != PLAN}
+
+    beginning(again)
+    another_planner(monkeypatch)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2 and "with another key or another configuration" in outcome.err
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Edit a file as somebody does who knows how its checksum is made."""
+    entries = json.loads(path.read_text())
+    change(entries)
+    entries[CHECKSUM] = checksum_of(entries)
+    path.write_text(json.dumps(entries, indent=1) + "\n")
+
+
+def public_total(entries: dict[str, Any]) -> None:
+    """Declare the number of rows public, so that the root would get no noise."""
+    entries["spec"]["trees"][0]["public_total"] = True
+
+
+def other_split(entries: dict[str, Any]) -> None:
+    """Move budget from one level to another."""
+    amounts = entries["spec"]["trees"][0]["level_amounts"]
+    amounts.append(amounts.pop(0))
+
+
+def above_budget(entries: dict[str, Any]) -> None:
+    """Spend more than the configuration has."""
+    entries["spec"]["budget"] = "100"
+
+
+@pytest.mark.parametrize("change", [public_total, other_split, above_budget])
+def test_an_edited_plan_is_never_drawn(again: Workspace, change: Callable[..., object]) -> None:
+    beginning(again)
+    for name in contents(again.output):
+        if name != PLAN:
+            (again.output / name).unlink()
+    edited(again.output / PLAN, change)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2, outcome.out
+    assert "that no run under the key" in outcome.err or "cannot be used by this" in outcome.err
+    assert set(contents(again.output)) == {PLAN}
+    assert again.run("release", again.configure(), "--discard").code == 0
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}'])
+def test_a_damaged_plan(again: Workspace, text: str) -> None:
+    beginning(again)
+    (again.output / PLAN).write_text(text)
+    outcome = again.run("release", again.configure())
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"dptrees: output: {again.output / PLAN} is damaged, or another version of dptrees wrote "
+        "it; start anew with --discard, or choose another output\n"
+    )
+    assert again.run("release", again.configure(), "--discard").code == 0
+
+
+KILLED = """
+import os, signal, sys
+from transforms import files
+from pipelines.command import main
+moment = sys.argv.pop(1)
+finished = files._finished
+
+def named(path, *arguments):
+    done = finished(path, *arguments)
+    if os.path.basename(path) == moment:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+files._finished = named
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("moment", [PLAN, "nonce.json", RECORD])
+def test_killed_and_finished_by_another_planner(
+    workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    path = workspace.configure()
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, moment, "release", path, *NONCE],
+        env=os.environ | {"PYTHONPATH": search_path()},
+        cwd=workspace.folder,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert (workspace.output / moment).exists()
+    another_planner(monkeypatch)
+    outcome = workspace.run("release", path, *NONCE)
+    assert outcome.code == 0, outcome.err
+    assert contents(workspace.output) == contents(released.output)
+
+
+def test_of_two_launchers_the_second_takes_the_plan_of_the_first(
+    workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one writes its plan after the second has planned."""
+    from pipelines.running.stage import Stage
+
+    check_input = Stage.check_input
+
+    def overtaken(stage: Stage) -> Any:
+        if not (workspace.output / PLAN).exists():
+            workspace.output.mkdir(parents=True)
+            shutil.copy(released.output / PLAN, workspace.output)
+        return check_input(stage)
+
+    monkeypatch.setattr(Stage, "check_input", overtaken)
+    path = workspace.configure()
+    another_planner(monkeypatch)
+    outcome = workspace.run("release", path, *NONCE)
+    assert outcome.code == 0, outcome.err
+    assert contents(workspace.output) == contents(released.output)
+
+
+def test_a_published_copy_is_verified_on_another_machine(
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = again.configure()
+    another_planner(monkeypatch)
+    outcome = again.run("verify", again.output, "--data", path)
+    assert outcome.code == 0, outcome.out + outcome.err
+
+
+def test_a_plan_beside_a_manifest_that_is_not_its_own(again: Workspace) -> None:
+    edited(again.output / PLAN, other_split)
+    outcome = again.run("verify", again.output)
+    assert outcome.code == 2 and "draw: spec is not that of plan.json" in outcome.err
+
+
+def daily(period: int, **series: object) -> Callable[[dict[str, Any]], None]:
+    """Make the small release a run of a series."""
+
+    def change(settings: dict[str, Any]) -> None:
+        settings["privacy"] = {"rho": 1, "neighbors": "add_remove"}
+        settings["series"] = {"periods": 4, "period": period, "fanout": 2} | series
+
+    return change
+
+
+def test_a_series_goes_on_with_its_plan(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for period in (1, 2, 3):
+        assert workspace.release(daily(period)).code == 0
+    undisturbed = contents(workspace.output)
+    for period in (2, 3):
+        shutil.rmtree(workspace.output / f"period-000{period}")
+
+    no_planner(monkeypatch)
+    for period in (2, 3):
+        outcome = workspace.release(daily(period))
+        assert outcome.code == 0, outcome.err
+    assert contents(workspace.output) == undisturbed
+
+
+def test_a_series_keeps_no_plan_that_was_edited(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    first = workspace.output / "period-0001"
+    for name in (PLAN, MANIFEST):
+        edited(first / name, sure)
+    outcome = workspace.release(daily(2))
+    assert outcome.code == 2 and "that no run under the key" in outcome.err
+    assert not (workspace.output / "period-0002").exists()
+
+    (first / PLAN).unlink()
+    outcome = workspace.release(daily(2))
+    assert outcome.code == 2 and "is a run of another series" in outcome.err
+
+
+def sure(entries: dict[str, Any]) -> None:
+    """State more confidence, which keeps the specification consistent."""
+    for tree in entries["spec"]["trees"]:
+        tree["levels"] = [each | {"weight": "2"} for each in tree["levels"]]
+
+
+def private(settings: dict[str, Any]) -> None:
+    """Let the keys of the second tree be selected."""
+    settings["privacy"] |= {"epsilon": 8, "delta": 1e-3}
+    settings["trees"][1]["by"] = {"column": "place", "keys": "private"}
+
+
+@pytest.mark.parametrize("left", ["the keys", "the plan of the trees"])
+def test_a_release_with_private_keys_is_finished_with_its_plans(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    outcome = workspace.release(private)
+    assert outcome.code == 0, outcome.err
+    undisturbed = contents(workspace.output)
+    beginning(workspace)
+    if left == "the keys":  # the trees were not begun
+        (workspace.output / "keys" / MANIFEST).unlink()
+        for name in contents(workspace.output):
+            if not name.startswith("keys/"):
+                (workspace.output / name).unlink()
+        undisturbed = {n: data for n, data in undisturbed.items() if n.startswith("keys/")}
+    another_planner(monkeypatch)
+    outcome = workspace.release(private)
+    assert outcome.code == 0, outcome.err
+    assert undisturbed.items() <= contents(workspace.output).items()
+    outcome = workspace.release(private)
+    assert outcome.code == 0 and "already there" in outcome.out

@@ -1,0 +1,287 @@
+"""The plan of a folder: made once, written before the nonce, and used by every later run.
+
+A plan is the result of a search in floating point, so another version of the planner, of NumPy or
+of SciPy may find another one for the same configuration. A run that planned again could then
+neither finish a killed release nor recognize a finished one. So the first run writes its plan
+beside the request that it answers (what the configuration says that shapes a plan), and later runs
+compare the request and use the plan.
+
+    plan.json -> (the ledger's reservation) -> nonce.json -> record.json -> parts -> manifest.json
+
+Whatever stops a run between two of these steps:
+
+- before `plan.json`: nothing was drawn and nothing is known; the next run plans.
+- after `plan.json`, before `record.json`: the next run with the same request uses the plan. One
+  with another request writes its own plan over it, because no noise was drawn. A job of the old
+  plan that is still at work then fails at its record (`check_kept`).
+- after `record.json`: the record stands for the nonce and the digest of the plan, so only that plan
+  is drawn again, and a run with another request is refused.
+- after `manifest.json`: the plan stays beside it, and the manifest says whether it is the plan that
+  was drawn; no row is read again.
+- while a beginning is discarded: the nonce goes first, then the record, then the plan. So a plan
+  without a nonce was never drawn under a nonce that still exists.
+
+Of two launchers at once, both get the plan that was written first on a local disk. Object stores
+let both write; then the record keeps the two plans apart, as it does two nonces.
+
+The seal is a keyed digest of the plan and its request. Without the release key nobody can put a
+plan into a folder that a run would follow (one that declares counts public, say).
+"""
+
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore import __version__
+from dpcore.noise.randomness import ReleaseKey
+from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
+from dpcore.release.plan import ReleasePlan
+from transforms import files
+from transforms.carry import run_folder_before
+from transforms.errors import ReleaseError
+from transforms.key_reference import KeyReference
+from transforms.layout import MANIFEST, PLAN
+from transforms.standing import read_manifest
+from transforms.sweep import drawn
+
+_FORMAT = 1
+_TEXTS = ("dptrees", "digest", "key_id", "seal")
+
+
+class KeptPlanError(ReleaseError):
+    """The folder has a plan that cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptPlan:
+    """A plan as a folder keeps it, in plain JSON values.
+
+    Args:
+        request: what the configuration says that shapes a plan.
+        spec: the specification of the plan.
+        trees: what the manifest says of each tree, such as the widths of its intervals, so that
+            another machine need not compute it again.
+        digest: of the plan, in hexadecimal; it is a part of every seed of noise.
+        key_id: public id of the key of the seal.
+        seal: keyed digest of the request and the specification, in hexadecimal.
+        dptrees: version that made the plan.
+    """
+
+    request: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    trees: Sequence[Mapping[str, Any]]
+    digest: str
+    key_id: str
+    seal: str
+    dptrees: str = __version__
+
+    @classmethod
+    def sealed(cls, plan: ReleasePlan, request: Mapping[str, Any], key: ReleaseKey) -> "KeptPlan":
+        """The form in which a folder keeps a plan.
+
+        Args:
+            plan: of the release, with the data set of its ledger.
+            request: that it answers.
+            key: the release key.
+        """
+        entries = json.loads(json.dumps(manifest_of(plan)))
+        asked = json.loads(json.dumps(request))
+        if plan.dataset is not None:
+            asked["dataset"] = plan.dataset
+        return cls(
+            request=asked,
+            spec=entries["spec"],
+            trees=entries["trees"],
+            digest=plan.digest.hex(),
+            key_id=key.key_id,
+            seal=seal_of(asked, entries["spec"], key),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The content of the file."""
+        entries: dict[str, Any] = {"format": _FORMAT}
+        entries |= {name: getattr(self, name) for name in _TEXTS}
+        entries |= {"request": self.request, "spec": self.spec, "trees": self.trees}
+        entries[CHECKSUM] = checksum_of(entries)
+        return (json.dumps(entries) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "KeptPlan | None":
+        """The inverse of `to_bytes`; None where the content is damaged, or of another format."""
+        try:
+            entries = json.loads(data)
+        except ValueError:
+            return None
+        if not isinstance(entries, dict) or entries.get("format") != _FORMAT:
+            return None
+        if entries.get(CHECKSUM) != checksum_of(entries):
+            return None
+        texts = {name: str(entries.get(name, "")) for name in _TEXTS}
+        request, spec, trees = (entries.get(name) for name in ("request", "spec", "trees"))
+        if not (isinstance(request, dict) and isinstance(spec, dict) and isinstance(trees, list)):
+            return None
+        return cls(request=request, spec=spec, trees=trees, **texts)
+
+
+def seal_of(request: Mapping[str, Any], spec: Mapping[str, Any], key: ReleaseKey) -> str:
+    """The keyed digest of a plan and its request, in hexadecimal.
+
+    The period of a run is left out: all runs of a series have one plan.
+
+    >>> key = ReleaseKey(bytes(32))
+    >>> first, second = ({"series": {"period": each}} for each in (1, 2))
+    >>> seal_of(first, {"trees": []}, key) == seal_of(second, {"trees": []}, key)
+    True
+    """
+    sealed = {"request": request_of_series(request), "spec": spec_of_series(spec)}
+    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return key.digest("plan", text).hex()
+
+
+def request_of_series(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without the period, in which the runs of a series differ."""
+    if not isinstance(series := request.get("series"), Mapping):
+        return dict(request)
+    return {**request, "series": {n: value for n, value in series.items() if n != "period"}}
+
+
+def spec_of_series(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification without the period of its trees."""
+    trees = [{name: tree[name] for name in tree if name != "period"} for tree in spec["trees"]]
+    return {**spec, "trees": trees}
+
+
+def check_seal(place: str, kept: KeptPlan, key: KeyReference) -> None:
+    """Refuse a plan that no run under the release key wrote.
+
+    Args:
+        place: the file that holds it, for the message.
+        kept: the plan.
+        key: where the release key lies.
+
+    Raises:
+        KeptPlanError: the seal is another one.
+        KeyReferenceError: the key of the seal is not there.
+    """
+    own = seal_of(kept.request, kept.spec, key.checked(kept.key_id).load())
+    if not hmac.compare_digest(kept.seal.encode(), own.encode()):
+        raise KeptPlanError(
+            f"output: {place} holds a plan that no run under the key {kept.key_id} wrote; start "
+            "anew with --discard, or choose another output"
+        )
+
+
+def kept_by(
+    folder: str, plan: ReleasePlan, request: Mapping[str, Any], key: KeyReference
+) -> KeptPlan:
+    """Let a folder keep a plan, and return the one that it keeps.
+
+    Args:
+        folder: of a release that is not finished.
+        plan: of the release.
+        request: that it answers.
+        key: with its check value.
+
+    Raises:
+        KeptPlanError: the folder keeps another plan, or it or the run before keeps one that no run
+            under the key wrote.
+    """
+    if (kept := find_kept(folder)) is not None:
+        check_seal(files.join(folder, PLAN), kept, key)
+    if plan.run is not None and plan.run.period > 1:
+        before = run_folder_before(plan, folder)
+        if (kept := find_drawn(before)) is not None:
+            check_seal(files.join(before, PLAN), kept, key)
+    return keep(folder, KeptPlan.sealed(plan, request, key.load()))
+
+
+def find_drawn(folder: str) -> KeptPlan | None:
+    """The plan that lies beside the manifest of a finished release; None where it is missing,
+    damaged, or not the plan that was drawn.
+
+    Raises:
+        StandingError: the manifest is damaged.
+        OutputError: the filesystem does not let it be read.
+    """
+    path = files.join(folder, PLAN)
+    if not files.exists(path):
+        return None
+    found = KeptPlan.from_bytes(files.read_bytes(path))
+    spec = read_manifest(files.join(folder, MANIFEST))["spec"]
+    return None if found is None or found.spec != spec else found
+
+
+def find_kept(folder: str) -> KeptPlan | None:
+    """The plan that a folder keeps; None where it keeps none.
+
+    Raises:
+        KeptPlanError: the file is damaged, or of another version.
+        OutputError: the filesystem does not let it be read.
+    """
+    path = files.join(folder, PLAN)
+    if not files.exists(path):
+        return None
+    found = KeptPlan.from_bytes(files.read_bytes(path))
+    if found is None:
+        raise KeptPlanError(
+            f"output: {path} is damaged, or another version of dptrees wrote it; start anew with "
+            "--discard, or choose another output"
+        )
+    return found
+
+
+def keep(folder: str, plan: KeptPlan) -> KeptPlan:
+    """Write the plan of a folder, unless it has one, and return the one to use.
+
+    Args:
+        folder: of a release that is not finished.
+        plan: which this run would draw.
+
+    Returns:
+        `plan`, or the one that another launcher wrote first for the same request.
+
+    Raises:
+        KeptPlanError: noise was drawn here under another plan, or the file is damaged.
+        OutputError: it cannot be written.
+    """
+    path = files.join(folder, PLAN)
+    if not files.exists(path):
+        if drawn(folder):  # by an earlier version; the record keeps other plans away
+            return plan
+        files.write_once(path, plan.to_bytes())
+    found = find_kept(folder)
+    if found is None:  # somebody discarded it meanwhile
+        raise another_plan(folder)
+    is_same = found.digest == plan.digest
+    if found.request == plan.request and (not is_same or found.key_id == plan.key_id):
+        return found
+    if not is_same and drawn(folder):
+        raise another_plan(folder)
+    # The request differs in what shapes no noise, or nothing was drawn.
+    files.write_whole(path, plan.to_bytes())
+    return plan
+
+
+def check_kept(folder: str, digest: bytes) -> None:
+    """Refuse to draw a plan in a folder that keeps another one.
+
+    Args:
+        folder: of a release whose draw is to be recorded.
+        digest: of the plan of the job.
+
+    Raises:
+        KeptPlanError: another run began the folder anew.
+    """
+    found = find_kept(folder)
+    if found is not None and found.digest != digest.hex():
+        raise another_plan(folder)
+
+
+def another_plan(folder: str) -> KeptPlanError:
+    """The refusal of a second plan in a folder."""
+    return KeptPlanError(
+        f"output: {folder} was begun with another plan; choose another output, or start an "
+        "unfinished release anew with --discard"
+    )
