@@ -192,7 +192,9 @@ def shape_of(kind: str) -> tuple[Any, ...]:
 
 
 def test_every_shape_has_a_plan_with_all_faults() -> None:
-    every, planted = ({str(shape_of(kind)) for kind in kinds} for kinds in (every_kind.PLANS, ROADS))
+    every, planted = (
+        {str(shape_of(kind)) for kind in kinds} for kinds in (every_kind.PLANS, ROADS)
+    )
     assert every == planted
 
 
@@ -222,8 +224,8 @@ PARTS_LOST = ("the parts of the release did not arrive exactly once", NOTHING_CA
 
 
 def refused(kind: str, attempt: Callable[..., list[str]], fault: Any) -> str:
-    """The sentence that a release with a fault fails with. Where a plan has one place, or rounds that
-    end in one place, its loss leaves nothing at all, and so no commit."""
+    """The sentence that a release with a fault fails with. Where a plan has one place, or rounds
+    that end in one place, its loss leaves nothing at all, and so no commit."""
     with pytest.raises(ConservationError) as caught:
         attempt(fault)
     if caught.value.sentence.endswith(NOTHING_CAME):
