@@ -302,7 +302,6 @@ def test_a_universe_that_was_written_anew(
     assert f"{path.name} is not the universe that the specification names" in outcome.err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_of_any_scalar_is_found(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -496,7 +495,6 @@ def test_a_replay_writes_nothing(released: Workspace) -> None:
     assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
 def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
