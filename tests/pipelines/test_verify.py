@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from fractions import Fraction
@@ -32,6 +31,7 @@ from pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
 from tests.pipelines.conftest import PROJECT, search_path
+from tests.processor import wait_for_work
 from tests.transforms.eager import release_table
 
 if TYPE_CHECKING:
@@ -509,7 +509,7 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path
         cwd=again.folder,
         stdout=subprocess.DEVNULL,
     )
-    time.sleep(after)
+    wait_for_work(process, after)
     process.send_signal(signal.SIGKILL)
     process.wait()
     # An empty folder is Beam's, which makes it to take it away at once.
