@@ -23,13 +23,15 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
+.PHONY: help demo daily synthetic test test-all durations check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
 	@echo "make daily       a series: 14 daily releases under one budget"
 	@echo "make synthetic   synthetic flights: hour x delay x distance by carrier"
-	@echo "make test        the whole test suite, but for the engines"
+	@echo "make test        the quick tests (four minutes on two cores); reports how many it left out"
+	@echo "make test-all    the whole test suite, but for the engines"
+	@echo "make durations   measure all tests anew: tests/durations.json, which decides what is quick"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
@@ -132,8 +134,17 @@ synthetic: $(INSTALLED) $(FLIGHTS) | release.key
 	@$(BIN)/dptrees query out/delays box --side hour 17 24 --side dep_delay 60 ""
 
 test: $(INSTALLED)
+	@echo "Running the quick tests"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines and not slow"
+
+test-all: $(INSTALLED)
 	@echo "Running the tests"
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines"
+
+# TESTS=tests/dpcore measures a folder, and leaves the rest of the list as it is.
+durations: $(INSTALLED)
+	@echo "Measuring the CPU time of each test"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines" --renew-durations $(TESTS)
 
 SINCE := HEAD
 check: lint types

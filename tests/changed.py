@@ -2,8 +2,8 @@
 
 A changed test is its own test; a module's are those named after it (dpcore/rows/keys.py:
 tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its room where there are none; a page's
-are all of tests/docs. Which modules stand above a changed one is not looked at: `make test` runs
-everything.
+are all of tests/docs. Which modules stand above a changed one is not looked at: `make test-all`
+runs everything.
 """
 
 from __future__ import annotations

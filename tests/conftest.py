@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import beam_memory
+from tests import beam_memory, durations
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -23,6 +23,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dptrees")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--renew-durations", action="store_true", help="measure tests, for tests/durations.json"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(durations.Tiers(config), "tiers")
+    if config.getoption("renew_durations"):
+        config.pluginmanager.register(durations.Measuring(config), "measuring")
 
 
 @pytest.hookimpl(optionalhook=True)

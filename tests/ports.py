@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
+from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import IO
@@ -13,7 +15,7 @@ from deploy.cluster.processes import Ports, is_free
 
 # Below those of outgoing connections, beside those of `make start`. Every process that runs tests
 # has its own, and gives none twice, since a server listens only some time after it was given one.
-_FIRST, _WIDTH, _BLOCKS = 20_000, 500, 20
+_FIRST, _WIDTH, _BLOCKS = 20_000, 200, 60
 
 
 def _block() -> tuple[int, IO[bytes]]:
@@ -29,13 +31,17 @@ def _block() -> tuple[int, IO[bytes]]:
     raise RuntimeError(f"{_BLOCKS} processes hold ports for tests already")
 
 
-_NUMBER, _HELD = _block()
-_MINE = cycle(range(_FIRST + _NUMBER * _WIDTH, _FIRST + (_NUMBER + 1) * _WIDTH))
+@cache
+def _own_ports() -> tuple[Iterator[int], IO[bytes]]:
+    """The ports of this process, over and over, from the first time that it needs one."""
+    number, held = _block()
+    return cycle(range(_FIRST + number * _WIDTH, _FIRST + (number + 1) * _WIDTH)), held
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    return next(port for port in _MINE if is_free(port))
+    ports, _ = _own_ports()
+    return next(port for port in ports if is_free(port))
 
 
 def engine_ports() -> Ports:

@@ -1,7 +1,10 @@
-"""How much time of a processor a function takes."""
+"""How much time of a processor a function takes, or a process has taken."""
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
 
 
 def takes_less(seconds: float, function: Callable[[], object], runs: int = 3) -> bool:
@@ -17,3 +20,17 @@ def takes_less(seconds: float, function: Callable[[], object], runs: int = 3) ->
         if time.thread_time() - begun < seconds:
             return True
     return False
+
+
+def wait_for_work(process: Popen[bytes], seconds: float) -> None:
+    """Wait until a process has taken so many seconds of a processor, or has ended.
+
+    A process that is to be killed at work has done as much by then on a loaded machine.
+    """
+    limit = time.monotonic() + 300
+    while process.poll() is None and time.monotonic() < limit:
+        # The fields behind the name, which is in brackets: user and system time are 14 and 15.
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        if sum(map(int, fields[11:13])) >= seconds * os.sysconf("SC_CLK_TCK"):
+            return
+        time.sleep(0.01)

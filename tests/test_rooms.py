@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -21,7 +22,11 @@ from tests.rooms import (
     redrawn,
 )
 
-CROSSINGS = all_crossings()
+
+@cache
+def crossings() -> list[Crossing]:
+    """All imports from rooms of dpcore, read once."""
+    return all_crossings()
 
 
 def unfaced(crossings: list[Crossing]) -> list[Crossing]:
@@ -59,7 +64,7 @@ def test_every_room_stands_on_a_floor() -> None:
 
 
 def test_no_import_climbs() -> None:
-    assert [each for each in CROSSINGS if climbs(each)] == []
+    assert [each for each in crossings() if climbs(each)] == []
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -72,12 +77,12 @@ def test_no_imports_go_in_a_circle() -> None:
 
 
 def test_only_what_a_face_names_crosses() -> None:
-    assert unfaced(CROSSINGS) == []
+    assert unfaced(crossings()) == []
 
 
 @pytest.mark.parametrize("room", FLOOR)
 def test_a_face_names_what_is_there_and_used(room: str) -> None:
-    used = {(each.module, each.name) for each in CROSSINGS if each.room == room}
+    used = {(each.module, each.name) for each in crossings() if each.room == room}
     for module, names in face_of(room).items():
         inside = import_module(f"dpcore.{room}.{module}")
         for name in names:

@@ -27,7 +27,7 @@ from tests.container.podman import (
 from tests.engines.conftest import release_files
 from tests.engines.servers import ENGINES
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("images")]
+pytestmark = pytest.mark.usefixtures("images")
 NONCE = ("--nonce", "00112233445566778899aabbccddeeff")
 # A worker starts within seconds; a machine that ten processes share is given a minute.
 START_SECONDS = 180

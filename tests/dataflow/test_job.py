@@ -186,7 +186,6 @@ def test_what_is_given_wins(given, place, expected, described) -> None:
     assert found == expected
 
 
-@pytest.mark.slow
 def test_a_release_and_again(
     configuration, options, service, bucket, rows, tmp_path, capsys
 ) -> None:

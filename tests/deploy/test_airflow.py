@@ -187,7 +187,6 @@ def _dptrees(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_what_exit_codes_lead_to(airflow: Airflow) -> None:
     runs = ((1, "mistaken.yaml"), (1, "flaky.yaml"), (1, "daily.yaml"))
     (mistake, retried, again), log = airflow.days(*runs)
@@ -206,7 +205,6 @@ def test_what_exit_codes_lead_to(airflow: Airflow) -> None:
     assert again["xcom"] == retried["xcom"] | {"made": False}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("airflow", ["3.3"], indirect=True)
 def test_a_backfill_spends_once_in_whatever_order(airflow: Airflow) -> None:
     """A day that is too early, three days twice, and a day for which a ledger has no room."""
@@ -227,7 +225,6 @@ def test_a_backfill_spends_once_in_whatever_order(airflow: Airflow) -> None:
         assert spent in _dptrees(airflow.folder, "ledger", "show", f"sqlite:///{name}.db")
 
 
-@pytest.mark.slow
 def test_a_task_that_is_stopped_lets_the_launcher_cancel(airflow: Airflow) -> None:
     (airflow.folder / "stopped.py").write_text(STOPPED)
     launcher = {"AIRFLOW_VAR_DPTREES_LAUNCHER": f"{sys.executable} stopped.py"}

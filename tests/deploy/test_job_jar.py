@@ -22,7 +22,7 @@ from tests.engines.conftest import (  # noqa: F401
 )
 from tests.engines.servers import engine
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 RUNNERS = {"flink": "FlinkRunner", "spark": "SparkRunner"}
 
 

@@ -19,7 +19,7 @@ from tests.engines.conftest import make_workspace, once, release_files, undistur
 from tests.engines.servers import engine
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 # An address of this machine that is not localhost, as that of a pod.
 POD_IP = "127.0.0.9"
 

@@ -18,7 +18,7 @@ import pytest
 from tests.engines.conftest import Workspace, release_files
 from tests.engines.servers import kill_group
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 Files = dict[str, bytes]
 Leaks = Callable[[Path], list[str]]

@@ -12,7 +12,7 @@ from pipelines.ledger.entry import State
 from tests.engines.conftest import Workspace, release_files
 from tests.pipelines.ledger.asked import account_of, opened
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 
 # One engine of each kind; those of this process are tested in tests/pipelines/ledger.

@@ -25,7 +25,7 @@ from tests.engines.conftest import (
 )
 from tests.engines.servers import PROJECT, Engine
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 
 @pytest.mark.parametrize("running", [*NAMES, "spark_cluster"], indirect=True)

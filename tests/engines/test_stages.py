@@ -25,7 +25,7 @@ from tests.engines.conftest import (
 )
 from tests.engines.servers import Engine
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 ENGINES = pytest.mark.parametrize("running", ["prism", "flink", "spark"], indirect=True)
 _TREES = {tree["name"]: tree for tree in CONFIGURATION["trees"]}

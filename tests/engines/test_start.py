@@ -19,7 +19,7 @@ from deploy.cluster.start import groups_at_work, processes
 from tests.engines.conftest import absent, make_workspace
 from tests.engines.servers import Engine, missing, servers_in
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 
 def ran(*options: str | Path) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from apache_beam.runners.portability.stager import Stager
 from tests.engines.conftest import Workspace
 from tests.engines.servers import PROJECT
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = pytest.mark.engines
 
 Leaks = Callable[[Path], list[str]]
 PACKAGES = {"dpcore", "transforms", "pipelines"}

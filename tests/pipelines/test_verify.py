@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from fractions import Fraction
@@ -32,6 +31,7 @@ from pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
 from tests.pipelines.conftest import PROJECT, search_path
+from tests.processor import wait_for_work
 from tests.transforms.eager import release_table
 
 if TYPE_CHECKING:
@@ -302,7 +302,6 @@ def test_a_universe_that_was_written_anew(
     assert f"{path.name} is not the universe that the specification names" in outcome.err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_of_any_scalar_is_found(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -496,7 +495,6 @@ def test_a_replay_writes_nothing(released: Workspace) -> None:
     assert re.fullmatch(rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]", told), told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", [1.0, 2.0, 3.0])
 def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
@@ -511,7 +509,7 @@ def test_a_killed_replay_leaves_nothing(again: Workspace, after: float, tmp_path
         cwd=again.folder,
         stdout=subprocess.DEVNULL,
     )
-    time.sleep(after)
+    wait_for_work(process, after)
     process.send_signal(signal.SIGKILL)
     process.wait()
     # An empty folder is Beam's, which makes it to take it away at once.

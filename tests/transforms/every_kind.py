@@ -11,6 +11,10 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from dpcore.adaptive.plan import AdaptivePlan
+from dpcore.adaptive_ordered.question import AdaptiveQuestion
+from dpcore.exponential.workload import ExponentialWorkload
+from dpcore.factorised_ordered.workload import FactorisedWorkload
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.ordered.make import IntegerDomain
 from dpcore.ordered.question import OrderedQuestion
@@ -18,6 +22,7 @@ from dpcore.partitions.plan import Holding
 from dpcore.privacy.budget import Budget, Measure
 from dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dpcore.questions.question import Question
+from dpcore.questions.workload import Share, Terms
 from dpcore.release.in_memory import release_rows
 from dpcore.release.plan import ReleasePlan
 from dpcore.release.release import Release
@@ -28,10 +33,13 @@ from dpcore.rows.table_keys import TableKeys
 from dpcore.selection.key_columns import KeyColumns
 from dpcore.selection.plan import SelectionPlan
 from dpcore.selection.question import SelectionQuestion
+from dpcore.series.temporal import TemporalTree
 from dpcore.sketches.shape import SketchKind
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.plan import Estimator, TreePlan
+from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows, release_plan_of
+from tests.dpcore.series_runs import series_plan
 from tests.dpcore.threshold_questions import stated_plan_of, threshold_question
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.hierarchy_releases import NONCE, sparse_question
@@ -43,6 +51,9 @@ ROWS = ROWS.append_column(
 )
 SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black", "nobody")
+NUMBERS = IntegerDomain(column="number", lower=-5, upper=25)
+EPSILON, RHO = (Budget(measure=each, amount=Fraction(1)) for each in (Measure.EPSILON, Measure.RHO))
+ROW = Terms(unit=ADD_REMOVE_ROW)
 
 
 def ordered_question(
@@ -67,7 +78,7 @@ def ordered_question(
     )
     return OrderedQuestion(
         name=name,
-        domain=IntegerDomain(column="number", lower=-5, upper=25),
+        domain=NUMBERS,
         plan=plan,
         chunk_leaves=chunk_leaves,
         keys=KeyList(column="race", keys=RACES) if keyed else None,
@@ -89,6 +100,46 @@ def _sparse() -> ReleasePlan:
         questions=(question,),
         stated=(epsilon, delta),
     )
+
+
+def _adaptive() -> AdaptiveQuestion:
+    plan = AdaptivePlan(
+        tree=Tree(leaves=30, fanouts=(4, 4, 2)),
+        unit=ADD_REMOVE_ROW,
+        budget=EPSILON,
+        level_amounts=(Fraction(1, 4),) * 4,
+        thresholds=(10, 10, 10),
+        decision_part=Fraction(1, 5),
+    )
+    return AdaptiveQuestion(
+        name="adaptive", domain=NUMBERS, plan=plan, chunk_leaves=8, quantiles=(0.1, 0.5)
+    )
+
+
+def _factorised() -> Question:
+    asked = FactorisedWorkload(name="factorised", domain=NUMBERS, quantiles=(0.5,))
+    return asked.planned(Share(budget=RHO), ROW)
+
+
+def _exponential(chunk_leaves: int) -> Question:
+    """Keys in places of their own, or the chunks of one tree that answer in rounds."""
+    keys = KeyList(column="race", keys=RACES) if chunk_leaves >= 30 else None
+    asked = ExponentialWorkload(
+        name="exponential",
+        domain=NUMBERS,
+        keys=keys,
+        quantiles=(0.1, 0.25, 0.5, 0.75, 0.9),
+        interval_share=Fraction(1, 3),
+    )
+    # So little that no two releases find all quantiles alike.
+    budget = replace(EPSILON, amount=Fraction(1, 10))
+    return replace(asked.planned(Share(budget=budget), ROW), chunk_leaves=chunk_leaves)
+
+
+def _series() -> ReleasePlan:
+    """The first of four periods: one node of time closes, and counts are carried on."""
+    tree = ordered_question("series", measure=Measure.RHO)
+    return series_plan(tree, TemporalTree.of(4, 2), 1)
 
 
 def _selection() -> ReleasePlan:
@@ -168,6 +219,12 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "box, three rows of a count sketch": lambda: _alone(
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=3, mechanism="privhp_paper", depth=7)
     ),
+    "adaptive": lambda: _alone(_adaptive()),
+    "adaptive hierarchy": lambda: _alone(adaptive_question("bushy", chunk_leaves=4)),
+    "factorised": lambda: _alone(_factorised()),
+    "exponential": lambda: _alone(_exponential(30)),
+    "exponential, in rounds": lambda: _alone(_exponential(8)),
+    "series": _series,
     "mixed": _mixed,
 }
 # Each is made once: the widths of its intervals take longer than its release.
@@ -182,6 +239,9 @@ ABSENT = {
     "sparse": GATHERED,
     "selection": GATHERED,
     "keys of a table": WHOLE,
+    "factorised": WHOLE,
+    "exponential": WHOLE,
+    "exponential, in rounds": WHOLE,
     **{name: GATHERED for name in PLANS if name.startswith("box")},
 }
 

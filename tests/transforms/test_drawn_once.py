@@ -81,7 +81,6 @@ def commanded(configuration: Path, tmp_path: Path, release_files, nonce: bytes) 
     return released
 
 
-@pytest.mark.slow
 def test_workers_that_are_processes(commanded, in_process) -> None:
     processes = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
     assert commanded(*processes) == in_process

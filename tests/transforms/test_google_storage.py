@@ -116,7 +116,6 @@ def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.slow
 def test_release_kill_query_and_repair(
     bucket, configuration, rows, data, tmp_path, key_file, release_files, capsys
 ) -> None:

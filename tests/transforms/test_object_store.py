@@ -533,7 +533,6 @@ def reached(bucket: Bucket, store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boto3.session, "Session", lambda: session)
 
 
-@pytest.mark.slow
 def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> None:
     whole = s3_configuration("whole")
     assert main(["release", whole, *NONCE, *bucket.options]) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpcore.bounding.unit_ids import UnitIds, check_unit_types, value_ids
 from dpcore.noise.randomness import ReleaseKey
 from dpcore.noise.source import KeyedChoices
 from tests.dpcore.bounding.slow_choice import chained, permutation, text_block, unit_id
+from tests.processor import takes_less
 
 KEY = ReleaseKey(bytes(range(32)))
 IDS = UnitIds(KeyedChoices(key=KEY, release="release"))
@@ -78,9 +78,7 @@ def test_long_texts_are_hashed_first() -> None:
     assert len({first, second, third, fourth}) == 4
     assert first == unit_id(KEY, "release", texts[0])
     assert ids_of(pa.array(texts[:1:-1], pa.large_string())) == [fourth, third]
-    start = process_time()
-    ids_of(pa.array(["z" * 10**7, "a"]))
-    assert process_time() - start < 5
+    assert takes_less(5, lambda: ids_of(pa.array(["z" * 10**7, "a"])))
 
 
 def test_fixed_size_bytes_and_extension_types() -> None:
@@ -211,7 +209,5 @@ def test_no_value_stops_a_release() -> None:
 def test_no_memory_of_a_whole_buffer_is_taken_for_a_slice() -> None:
     """Slices of one large table must not read it again and again."""
     column = pa.array(["x" * 100] * 200_000)
-    start = process_time()
-    for first in range(0, 200_000, 1000):
-        IDS.of([column.slice(first, 1000)])
-    assert process_time() - start < 2
+    slices = [column.slice(first, 1000) for first in range(0, 200_000, 1000)]
+    assert takes_less(2, lambda: [IDS.of([each]) for each in slices])

@@ -6,6 +6,7 @@ so the stated factor of 1.25 leaves more than 5 of them.
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -100,10 +101,20 @@ def other_histograms(leaves: int, rows: int) -> list[npt.NDArray[np.int64]]:
     return [rng.multinomial(rows, each / each.sum()) for each in densities]
 
 
-@pytest.mark.parametrize("measure", [Measure.EPSILON, Measure.RHO])
-@pytest.mark.parametrize("rows", [100, 1000, 10_000])
-@pytest.mark.parametrize("objective", [CDF, RANGES])
-@pytest.mark.parametrize("shrunk", [False, True])
+# Half of all combinations: with every two choices some case has both.
+HALF = [
+    pytest.param(measure, rows, objective, shrunk, id=f"{measure}-{rows}-{objective.kind}-{shrunk}")
+    for (one, measure), (two, rows), (three, objective), (four, shrunk) in itertools.product(
+        enumerate([Measure.EPSILON, Measure.RHO]),
+        enumerate([100, 1000, 10_000]),
+        enumerate([CDF, RANGES]),
+        enumerate([False, True]),
+    )
+    if (one + two + three + four) % 2 == 0
+]
+
+
+@pytest.mark.parametrize(("measure", "rows", "objective", "shrunk"), HALF)
 def test_predictions_hold_on_histograms_that_are_no_references(
     measure: Measure, rows: int, objective: Objective, shrunk: bool
 ) -> None:

@@ -10,9 +10,9 @@ STEP is ``amounts`` (ids and amounts that differ), ``one`` (the same release by 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
-import time
 from contextlib import contextmanager
 
 from sqlalchemy import select
@@ -28,7 +28,7 @@ from tests.pipelines.ledger.asked import asked
 
 def main(url: str, processes: int, step: str) -> None:
     if step == "unlocked":
-        ledgers.locked_account = unlocked_account
+        plant_unlocked(processes)
     requests = [
         asked(f"epsilon: 0.{1 + number % 7}", "one" if step == "one" else f"r{number}")
         if step != "one"
@@ -69,11 +69,17 @@ def crowd(processes: int):
     os._exit(max(os.waitpid(child, 0)[1] for child in children) and 1)
 
 
-def unlocked_account(connection, dataset):
-    """The account as it is read without a lock, and some time to think."""
-    row = connection.execute(select(DATASETS).where(DATASETS.c.dataset == dataset)).mappings().one()
-    time.sleep(0.5)
-    return accounts.Account.from_row(dict(row))
+def plant_unlocked(processes: int) -> None:
+    """Let every process read the account without a lock, and go on once all have read it."""
+    all_have_read = multiprocessing.get_context("fork").Barrier(processes)
+
+    def unlocked_account(connection, dataset):
+        query = select(DATASETS).where(DATASETS.c.dataset == dataset)
+        row = connection.execute(query).mappings().one()
+        all_have_read.wait(300)
+        return accounts.Account.from_row(dict(row))
+
+    ledgers.locked_account = unlocked_account
 
 
 if __name__ == "__main__":

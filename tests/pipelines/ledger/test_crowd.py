@@ -8,8 +8,6 @@ import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.pipelines.conftest import search_path
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.program import told
@@ -17,7 +15,6 @@ from tests.pipelines.ledger.program import told
 if TYPE_CHECKING:
     from tests.postgresql import Server
 
-pytestmark = pytest.mark.slow
 
 PROCESSES = 50
 # All of them together ask for 19.7.

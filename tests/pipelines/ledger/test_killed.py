@@ -21,8 +21,6 @@ from tests.pipelines.ledger.killed import DISCARDING, STEPS, UNKNOWN
 from tests.pipelines.ledger.ledgered import Ledgered
 from tests.pipelines.ledger.program import told
 
-pytestmark = pytest.mark.slow
-
 DATABASES = ("sqlite", "postgresql")
 UNDISCARDED = [step for step in STEPS if step != DISCARDING]
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +14,13 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import parse_configuration
 from transforms.errors import InputError
 from transforms.readers.formats import reader_of
 from transforms.readers.read import Split, match_files, open_file
 
-PLAN = parse_configuration("""
+CONFIGURATION = """
 release: layouts
 input: {format: parquet, path: anything/}
 output: out/layouts
@@ -34,7 +36,14 @@ trees:
     domain: {kind: sparse, columns: [address.zip]}
   - name: day
     domain: {column: day, lower: 2024-01-01, upper: 2025-01-01}
-""").plan()
+"""
+
+
+@cache
+def plan() -> ReleasePlan:
+    """Takes a second to make, which collecting tests must not wait for."""
+    return parse_configuration(CONFIGURATION).plan()
+
 
 SCHEMA = pa.schema(
     {
@@ -78,11 +87,11 @@ def rows_of(path: str, format: str) -> list[tuple[object, ...]]:
 def _rows_of(path: str, format: str) -> Iterator[tuple[object, ...]]:
     reader = reader_of(format)
     for file, size in match_files((path,)):
-        runs, _ = reader.splits(open_file(file), file, PLAN)
+        runs, _ = reader.splits(open_file(file), file, plan())
         for start, stop in runs:
             split = Split(file, start, stop, size)
-            for batch in reader.batches(open_file(file), split, PLAN):
-                assert batch.schema.names == list(PLAN.columns)
+            for batch in reader.batches(open_file(file), split, plan()):
+                assert batch.schema.names == list(plan().columns)
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
@@ -155,14 +164,14 @@ def test_a_file_s_own_column_goes_before_the_path_s(tmp_path: Path) -> None:
     place.parent.mkdir()
     pq.write_table(ROWS, place)
     assert rows_of(str(tmp_path), "parquet") == sorted(
-        zip(*(flat_rows(ROWS)[name].to_pylist() for name in PLAN.columns), strict=True), key=repr
+        zip(*(flat_rows(ROWS)[name].to_pylist() for name in plan().columns), strict=True), key=repr
     )
 
 
 def test_a_name_with_dots_goes_before_a_field(tmp_path: Path) -> None:
     named = ROWS.append_column("address.zip", pa.array(["own"] * len(ROWS)))
     pq.write_table(named, tmp_path / "a.parquet")
-    place = PLAN.columns.index("address.zip")
+    place = plan().columns.index("address.zip")
     assert {row[place] for row in rows_of(str(tmp_path), "parquet")} == {"own"}
 
 
@@ -178,7 +187,7 @@ def test_a_value_of_a_path_that_is_none_is_missing(tmp_path: Path) -> None:
     place = tmp_path / "year=soon" / "a.parquet"
     place.parent.mkdir()
     pq.write_table(ROWS.drop_columns(["year"]), place)
-    year = PLAN.columns.index("year")
+    year = plan().columns.index("year")
     assert {row[year] for row in rows_of(str(tmp_path), "parquet")} == {None}
 
 
@@ -218,10 +227,10 @@ def test_a_stream_of_arrow_may_come_from_any_filesystem(layouts: Path) -> None:
     for name in ("a", "b.arrows"):
         path = str(layouts / "arrow" / name)
         with open(path, "rb") as file:
-            runs, _ = reader_of("arrow").splits(file, path, PLAN)
+            runs, _ = reader_of("arrow").splits(file, path, plan())
         rows = 0
         for start, stop in runs:
             with open(path, "rb") as file:
-                found = reader_of("arrow").batches(file, Split(path, start, stop, 1), PLAN)
+                found = reader_of("arrow").batches(file, Split(path, start, stop, 1), plan())
                 rows += sum(batch.num_rows for batch in found)
         assert rows == (300 if name == "a" else 100)
