@@ -102,7 +102,7 @@ def test_inputs_that_change_during_the_step_are_not_recorded(project: Path) -> N
     assert steps.steps_due(project) == ["one"]
 
 
-def tested_paths(target: str) -> set[str]:
+def paths_tested(target: str) -> set[str]:
     """Return the paths of tests that a recipe of .ci/fetch.mk names, or of the script it calls."""
     text = (CI / "fetch.mk").read_text(encoding="utf-8")
     recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
@@ -124,7 +124,7 @@ def marked(path: Path) -> bool:
 @pytest.mark.parametrize("name", steps.STEPS)
 def test_a_step_depends_on_its_tests_and_on_no_pattern_without_a_file(name: str) -> None:
     inputs = set(steps.input_files(name))
-    for test in tested_paths(steps.STEPS[name].target):
+    for test in paths_tested(steps.STEPS[name].target):
         below = (
             {test}
             if test.endswith(".py")
