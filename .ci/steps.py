@@ -1,8 +1,7 @@
 """The steps of .ci/run that run only when their inputs changed, and the record of their last pass.
 
-    python3 .ci/steps.py due                 the names of the steps whose inputs changed
+    python3 .ci/steps.py list                the steps, and whether their inputs changed
     python3 .ci/steps.py inputs NAME         the files that a step depends on
-    python3 .ci/steps.py digest NAME         the digest of a step's inputs
     python3 .ci/steps.py record NAME DIGEST  note that the step passed with these inputs
 
 .ci/passed.json holds, for each step, the digest of the inputs with which it last passed. Only
@@ -179,10 +178,14 @@ def recorded(project: Path = PROJECT) -> dict[str, str]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
-def steps_due(project: Path = PROJECT) -> list[str]:
-    """Return the steps whose inputs are not those with which they last passed."""
-    passed = recorded(project)
-    return [name for name in STEPS if passed.get(name) != input_digest(name, project)]
+def listed_steps(project: Path = PROJECT) -> list[str]:
+    """Return a line for each step: name, state, digest, target and title."""
+    lines, passed = [], recorded(project)
+    for name, step in STEPS.items():
+        digest = input_digest(name, project)
+        state = "unchanged" if passed.get(name) == digest else "changed"
+        lines.append("\t".join([name, state, digest, step.target, step.title]))
+    return lines
 
 
 def record(name: str, digest: str, project: Path = PROJECT) -> None:
@@ -197,16 +200,10 @@ def record(name: str, digest: str, project: Path = PROJECT) -> None:
 def main(arguments: list[str]) -> None:
     """Run the command line."""
     match arguments:
-        case ["due"]:
-            print(*steps_due())
-        case ["names"]:
-            print(*STEPS)
-        case ["title" | "target" as attribute, name]:
-            print(getattr(STEPS[name], attribute))
+        case ["list"]:
+            print(*listed_steps(), sep="\n")
         case ["inputs", name]:
             print(*input_files(name), sep="\n")
-        case ["digest", name]:
-            print(input_digest(name))
         case ["record", name, digest]:
             record(name, digest)
         case _:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +30,13 @@ def program(name: str) -> ModuleType:
 cache, steps = program("cache"), program("steps")
 
 
+def steps_due(project: Path) -> list[str]:
+    """The steps that .ci/run would run."""
+    lines = [line.split("\t") for line in steps.listed_steps(project)]
+    assert all(state in ("changed", "unchanged") for _, state, *_ in lines)
+    return [name for name, state, *_ in lines if state == "changed"]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one step, which passed with its inputs."""
@@ -48,7 +58,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / ".ci").mkdir()
     steps.record("one", steps.input_digest("one", tmp_path), tmp_path)
-    assert steps.steps_due(tmp_path) == []
+    assert steps_due(tmp_path) == []
     return tmp_path
 
 
@@ -68,7 +78,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_changed_input_makes_a_step_due(project: Path, name: str) -> None:
     with (project / name).open("a") as file:
         file.write("# changed\n")
-    assert steps.steps_due(project) == ["one"]
+    assert steps_due(project) == ["one"]
 
 
 def test_other_changes_of_inputs_make_a_step_due(
@@ -81,17 +91,17 @@ def test_other_changes_of_inputs_make_a_step_due(
     code.chmod(0o644)
     assert steps.input_digest("one", project) == passed
     code.rename(code.with_name("renamed.py"))
-    assert steps.steps_due(project) == ["one"]
+    assert steps_due(project) == ["one"]
     code.with_name("renamed.py").rename(code)
     changed = steps.Step(title="", target="another", inputs=steps.STEPS["one"].inputs)
     monkeypatch.setattr(steps, "STEPS", {"one": changed})
-    assert steps.steps_due(project) == ["one"]
+    assert steps_due(project) == ["one"]
 
 
 def test_what_is_no_input_leaves_a_step(project: Path) -> None:
     for name in ("notes.md", "tests/away.py", "tests/b/test_other.py"):
         (project / name).write_text("# changed\n")
-    assert steps.steps_due(project) == []
+    assert steps_due(project) == []
 
 
 def test_inputs_that_change_during_the_step_are_not_recorded(project: Path) -> None:
@@ -99,7 +109,7 @@ def test_inputs_that_change_during_the_step_are_not_recorded(project: Path) -> N
     (project / "setup.py").write_text("# changed\n")
     with pytest.raises(SystemExit, match="changed while it ran"):
         steps.record("one", digest, project)
-    assert steps.steps_due(project) == ["one"]
+    assert steps_due(project) == ["one"]
 
 
 def paths_tested(target: str) -> set[str]:
@@ -139,6 +149,76 @@ def test_the_record_is_of_known_steps() -> None:
     recorded = steps.recorded()
     assert set(recorded) <= set(steps.STEPS)
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in recorded.values())
+
+
+# In place of make and of an environment: notes what was called, and leaves what the demo leaves.
+MAKE = """#!/bin/sh
+for each in "$@"; do echo "$each" >>called; [ "$each" != "$FAILING" ] || exit 2; done
+mkdir -p out/flights-2013
+echo made | tee out/flights-2013/manifest.json >out/flights-2013/report.html
+"""
+TARGETS = {step.target for step in steps.STEPS.values()}
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A project of .ci alone, where every program passes at once."""
+    folder = tmp_path / "clone"
+    shutil.copytree(CI, folder / ".ci", ignore=shutil.ignore_patterns("passed.json", "__pycache__"))
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    programs = {"bin/make": MAKE, ".ci/packages": "#!/bin/sh\n"}
+    programs |= {f".venv/bin/{name}": "#!/bin/sh\n" for name in ("python", "dptrees")}
+    for name, text in programs.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / ".gitignore").write_text("called\nout\n")
+    return folder
+
+
+def run(clone: Path, *arguments: str, failing: str = "", code: int = 0) -> tuple[str, set[str]]:
+    """Run .ci/run; return what it printed and the targets of make."""
+    called = clone / "called"
+    called.unlink(missing_ok=True)
+    changed = {"PATH": f"{clone}/bin:{os.environ['PATH']}", "FAILING": failing}
+    command = [clone / ".ci" / "run", *arguments]
+    done = subprocess.run(
+        command, env=os.environ | changed, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout, set(called.read_text().split()) if called.exists() else set()
+
+
+def test_steps_run_until_they_are_recorded_and_again_when_an_input_changes(clone: Path) -> None:
+    printed, targets = run(clone)
+    assert {"lint", "test-all", "demo", "test-engines-golden"} | TARGETS < targets
+    assert not (clone / ".ci" / "passed.json").exists()
+
+    printed, targets = run(clone, "--record")
+    assert targets >= TARGETS and not targets & {"lint", "test-all", "demo"}
+    assert set(json.loads((clone / ".ci" / "passed.json").read_text())) == set(steps.STEPS)
+
+    printed, targets = run(clone)
+    assert "test-engines-golden" in targets and not targets & TARGETS
+    assert printed.count("\nskipped: inputs unchanged since they passed\n") == len(TARGETS)
+    table = printed.partition("== seconds by the clock and of CPU\n")[2]
+    assert re.search(r"(?m)^ +\d+ +\d+  tests$", table) and table.endswith("\n== all passed\n")
+
+    (clone / "deploy" / "airflow").mkdir(parents=True)
+    (clone / "deploy" / "airflow" / "dptrees_daily.py").touch()
+    assert run(clone)[1] & TARGETS == {"test-airflow"}
+    assert run(clone, "--all")[1] >= TARGETS
+
+
+def test_a_step_that_fails_is_not_recorded(clone: Path) -> None:
+    printed, _ = run(clone, "--record", failing="test-images", code=2)
+    assert "all passed" not in printed
+    assert set(json.loads((clone / ".ci" / "passed.json").read_text())) == {"engines", "airflow"}
+
+
+def test_a_name_that_is_no_step_is_refused(clone: Path) -> None:
+    _, targets = run(clone, "--record", "airflw", code=2)
+    assert not targets & TARGETS
 
 
 def recipe(tmp_path: Path, command: str = "", text: str = "") -> object:
