@@ -72,9 +72,15 @@ $(PROMETHEUS)/usr/bin/promtool: .ci/fetch.mk
 MARKED = $$(grep -rl --include='test_*.py' mark.engines tests)
 # Each process has an engine of its own, and waits for it much of the time.
 ON_ENGINES = $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m engines
-# One release of each kind on every engine, with the bytes of the local runner.
-GOLDEN := tests/engines/test_same_bits.py::test_release tests/engines/test_same_bits.py::test_rows_of_units \
-	tests/engines/test_stages.py
+# One release of each kind on each engine, with the bytes of the local runner: trees of every kind, rows
+# of people, private keys, strategies that are no trees, a series. The local runner's own workers are
+# processes here, and those of the engines threads; clusters are in the long tests.
+SAME_BITS := tests/engines/test_same_bits.py
+STAGES := tests/engines/test_stages.py
+GOLDEN := '$(SAME_BITS)::test_release[local_processes]' $(foreach engine,prism flink spark,\
+	'$(SAME_BITS)::test_release[$(engine)]' '$(SAME_BITS)::test_rows_of_units[$(engine)]' \
+	'$(STAGES)::test_private_keys[$(engine)]' '$(STAGES)::test_strategies_past_trees[$(engine)]' \
+	'$(STAGES)::test_series[$(engine)]')
 
 test-engines: $(INSTALLED)
 	@echo "Running the tests of the engines (some minutes)"
