@@ -17,7 +17,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test check locks lint types ci ci-all docs drawn benchmarks reproduce audit accuracy peers golden clean start stop
+.PHONY: help demo daily synthetic test check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -189,6 +189,7 @@ drawn: $(INSTALLED)
 ci:
 	@.ci/run
 
+.PHONY: ci-all
 ci-all:
 	@.ci/run --all
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import json
 import os
@@ -28,6 +29,11 @@ def program(name: str) -> ModuleType:
 
 
 cache, steps = program("cache"), program("steps")
+
+
+@pytest.mark.parametrize("module", [cache, steps], ids=["cache", "steps"])
+def test_examples_of_docstrings(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
 
 
 def steps_due(project: Path) -> list[str]:
