@@ -31,9 +31,9 @@ def program(name: str) -> ModuleType:
 cache, steps = program("cache"), program("steps")
 
 
-@pytest.mark.parametrize("module", [cache, steps], ids=["cache", "steps"])
-def test_examples_of_docstrings(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
+def test_examples_of_docstrings() -> None:
+    done = doctest.testmod(cache)
+    assert done.attempted and not done.failed
 
 
 def steps_due(project: Path) -> list[str]:
