@@ -8,13 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/installed-test
 INSTALLED_DEV := $(VENV)/installed-dev
 FLIGHTS := data/flights/part-2-of-2.parquet
-ENGINES := build/engines
-PRISM_VERSION := v2.77.0
-KUSTOMIZE_VERSION := v5.5.0
-AIRFLOW := build/airflow
-GCP := build/gcp
 PEERS := build/peers
-FAKE_GCS_VERSION := v1.56.1
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -36,6 +30,7 @@ help:
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
+	@echo "make test-engines-golden  one release of each kind on every engine: the same bytes"
 	@echo "make container   the images of worker and launcher, by docker or buildah"
 	@echo "make container-bases  what they begin with, where no registry of images is reached"
 	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
@@ -44,13 +39,16 @@ help:
 	@echo "make job-jars    Beam's job servers as one jar each, of which job jars are made (needs mvn)"
 	@echo "make kubernetes  check the manifests and units of deploy/ (needs go)"
 	@echo "make airflow     fetch Airflow 2 and 3 into build/, for the tests of the schedule"
+	@echo "make test-airflow  the schedule in both of them"
+	@echo "make test-images   build the images, run them without rights, list their licences"
 	@echo "make gcp         fetch the clients of Google Cloud and a stand-in of its storage (needs go)"
 	@echo "make test-gcp    Dataflow, Cloud Storage and Secret Manager against stand-ins"
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict on the three packages"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
 	@echo "make drawn       parts of docs/ that follow from the code, drawn anew"
-	@echo "make ci          what the continuous integration runs: all of the above"
+	@echo "make ci          what the continuous integration runs on a change (CONTRIBUTING.md)"
+	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"
 	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (some minutes)"
@@ -151,61 +149,7 @@ check: lint types
 	@echo "Running the tests of what changed since $(SINCE)"
 	@$(BIN)/python -m pytest -q -n auto -m "not engines and not slow" $$($(BIN)/python -m tests.changed $(SINCE))
 
-# $(call needs,COMMAND,WHAT FOR)
-needs = if ! command -v $(1) >/dev/null 2>&1; then \
-	echo "The engines need $(1), $(2): install it and run make engines again." >&2; exit 1; fi
-
-$(ENGINES)/%/fetched: deploy/%/pom.xml
-	@$(call needs,mvn,which fetches the jars of Flink and Spark)
-	@$(call needs,java,which runs Flink and Spark)
-	@echo "Fetching the jars of $* into $(@D)/lib (once, a minute or two)"
-	@rm -rf $(@D)/lib
-	@mvn -B -q -f $< dependency:copy-dependencies -DincludeScope=runtime \
-		-DoutputDirectory=$(CURDIR)/$(@D)/lib
-	@touch $@
-
-$(ENGINES)/bin/prism:
-	@$(call needs,go,which builds Prism)
-	@echo "Building Prism $(PRISM_VERSION) into $(@D) (once, a minute or two)"
-	@GOBIN=$(CURDIR)/$(@D) go install github.com/apache/beam/sdks/v2/go/cmd/prism@$(PRISM_VERSION)
-
-engines: $(ENGINES)/flink/fetched $(ENGINES)/spark/fetched $(ENGINES)/bin/prism
-	@echo "The engines are in $(ENGINES)"
-
-# A folder of $(ENGINES), of the pom of the same name.
-$(ENGINES)/%-job/job-server.jar: deploy/kubernetes/job-jar/%/pom.xml deploy/%/pom.xml
-	@$(call needs,mvn,which builds the jar of a job server)
-	@echo "Building the job server of $* as one jar, $@ (once, half a minute)"
-	@mvn -B -q -f $< package
-
-job-jars: $(ENGINES)/flink-job/job-server.jar $(ENGINES)/spark-job/job-server.jar
-
-$(ENGINES)/bin/kustomize:
-	@$(call needs,go,which builds kustomize)
-	@echo "Building kustomize $(KUSTOMIZE_VERSION) into $(@D) (once, a minute or two)"
-	@GOBIN=$(CURDIR)/$(@D) go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION)
-
-kubernetes: $(INSTALLED) $(ENGINES)/bin/kustomize
-	@echo "Checking the manifests of deploy/kubernetes and the units of deploy/systemd"
-	@$(BIN)/python -m pytest -q -m "not engines" tests/deploy
-
-# Out of Debian's package, without what belongs to a server.
-promtool: build/prometheus/usr/bin/promtool
-
-build/prometheus/usr/bin/promtool:
-	@if ! command -v apt-get >/dev/null 2>&1; then \
-		echo "promtool comes from Debian's package prometheus: put one in PATH instead." >&2; exit 1; fi
-	@echo "Fetching promtool into build/prometheus (once, half a minute)"
-	@mkdir -p build/prometheus
-	@cd build/prometheus && apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . \
-		&& rm -rf prometheus_*.deb etc lib var usr/bin/prometheus usr/share
-
-# Others need not be collected, by three processes.
-MARKED = $$(grep -rl --include='test_*.py' mark.engines tests)
-# Each process has an engine of its own, and waits for it much of the time.
-test-engines: $(INSTALLED)
-	@echo "Running the tests of the engines (some minutes)"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m engines $(MARKED)
+include .ci/fetch.mk
 
 build/tools/bin/uv: | $(BIN)/python
 	@$(BIN)/python -m venv build/tools
@@ -227,18 +171,6 @@ locks: build/tools/bin/uv
 		$(LOCK) --python-version 3.10 $(LOCKS)/$$each.in -o $(LOCKS)/$$each.txt || exit 1; \
 	done
 
-container-bases:
-	@deploy/container/bases.sh
-
-container:
-	@deploy/container/build.sh
-
-sbom:
-	@deploy/container/build.sh sbom
-	@python3 deploy/container/licences.py build/container/sbom.cdx.json >build/container/licences.md
-	@cp build/container/licences.md deploy/container/licences.md
-	@echo "Written: build/container/sbom.cdx.json, deploy/container/licences.md"
-
 # START=--free-ports where others listen on the usual ones.
 start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
 	@echo "Starting Flink: a job manager, a task manager, a worker pool, a job server"
@@ -246,40 +178,6 @@ start: $(INSTALLED) $(FLIGHTS) $(ENGINES)/flink/fetched | release.key
 
 stop: $(INSTALLED)
 	@$(BIN)/python -m deploy.cluster.start --stop
-
-# uv, since pip takes a minute for what uv does in seconds.
-$(AIRFLOW)/%/fetched: deploy/airflow/requirements-%.txt | $(BIN)/python
-	@echo "Installing Airflow $* into $(@D) (once, half a minute)"
-	@rm -rf $(@D)
-	@$(BIN)/python -m venv $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	@$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python -r $<
-	@touch $@
-
-airflow: $(AIRFLOW)/2.11/fetched $(AIRFLOW)/3.3/fetched
-	@echo "Airflow is in $(AIRFLOW)"
-
-# Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
-$(GCP)/installed: setup.py | $(INSTALLED)
-	@echo "Installing the clients of Google Cloud into $(GCP) (once, a minute)"
-	@$(BIN)/python -m venv --clear --without-pip $(GCP)
-	@$(GCP)/bin/python -c 'import pathlib, sys, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
-		"main.pth").write_text(sys.argv[1])' \
-		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-	@$(GCP)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-beam[gcp]>=2.77,<2.78'
-	@touch $@
-
-$(GCP)/bin/fake-gcs-server: | $(GCP)/installed
-	@$(call needs,go,which builds the stand-in of Cloud Storage)
-	@echo "Building fake-gcs-server $(FAKE_GCS_VERSION) into $(@D) (once, a minute or two)"
-	@GOBIN=$(CURDIR)/$(@D) go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
-
-gcp: $(GCP)/installed $(GCP)/bin/fake-gcs-server
-
-test-gcp: gcp
-	@echo "Running the tests of Google Cloud"
-	@DPTREES_REQUIRE_GCP=1 $(GCP)/bin/python -m pytest -q -n auto tests/dataflow tests/transforms/secrets \
-		tests/transforms/tables/test_bigquery.py tests/transforms/test_google_storage.py
 
 lint: $(INSTALLED_DEV)
 	@echo "Checking the rules and the format"
@@ -301,6 +199,10 @@ drawn: $(INSTALLED)
 
 ci:
 	@.ci/run
+
+.PHONY: ci-all
+ci-all:
+	@.ci/run --all
 
 benchmarks: $(INSTALLED)
 	@for file in benchmarks/*.py; do \

@@ -16,34 +16,37 @@ for needed in buildah go mmdebstrap; do
   fi
 done
 
-# $1: the image, $2: its folder, whose Containerfile is made here.
+# The files of each image are kept in the user's cache folder (.ci/cache.py), not only in buildah's.
+# $1: the image, $2: the folder of its files, $3: what the image holds of them.
 image() {
-  printf '%s\n' "FROM scratch" "$3" >"$2/Containerfile"
-  buildah build --quiet --isolation chroot --tag "$1" "$2"
+  printf '%s\n' "FROM scratch" "$3" >"$2.containerfile"
+  buildah build --quiet --isolation chroot --tag "$1" --file "$2.containerfile" "$(readlink -f "$2")"
 }
 
-# Python 3.11 is bookworm's own; of documents only the copyrights are kept.
+mkdir -p "$made"
+# Python 3.11 is bookworm's own; of documents only the copyrights are kept. Debian's packages get
+# updates, so that the files are fetched again in a new month.
 if ! buildah inspect "localhost/dptrees-debian:$DEBIAN" >/dev/null 2>&1; then
-  echo "Fetching the packages of a small Debian (a minute or two)"
-  mkdir -p "$made/debian"
-  mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,ca-certificates \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-    "$DEBIAN" "$made/debian/root.tar"
+  python3 .ci/cache.py debian "$made/debian" --text "$(date +%Y-%m)" --text "$DEBIAN" -- sh -c '
+    echo "Fetching the packages of a small Debian (a minute or two)"
+    mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,ca-certificates \
+      --dpkgopt="path-exclude=/usr/share/man/*" --dpkgopt="path-exclude=/usr/share/locale/*" \
+      --dpkgopt="path-exclude=/usr/share/doc/*" --dpkgopt="path-include=/usr/share/doc/*/copyright" \
+      "$1" "$INTO/root.tar"' - "$DEBIAN"
   image "localhost/dptrees-debian:$DEBIAN" "$made/debian" "ADD root.tar /"
-  rm "$made/debian/root.tar"
 fi
 
 if ! buildah inspect "localhost/beam-harness:$BEAM" >/dev/null 2>&1; then
-  echo "Building the harness of Beam $BEAM (a minute or two)"
-  harness="$made/harness/opt/apache/beam"
-  mkdir -p "$harness"
-  GOBIN="$PWD/$harness" CGO_ENABLED=0 go install -trimpath -ldflags='-s -w' \
-    "github.com/apache/beam/sdks/v2/python/container@v$BEAM"
-  mv "$harness/container" "$harness/boot"
-  source=$(go mod download -json "github.com/apache/beam/sdks/v2@v$BEAM" |
-    sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-  install -m 644 "$source/LICENSE" "$harness/LICENSE"
+  python3 .ci/cache.py beam-harness "$made/harness" --text "$BEAM" -- sh -euc '
+    echo "Building the harness of Beam $1 (a minute or two)"
+    harness="$INTO/opt/apache/beam"
+    mkdir -p "$harness"
+    GOBIN="$harness" CGO_ENABLED=0 go install -trimpath -ldflags="-s -w" \
+      "github.com/apache/beam/sdks/v2/python/container@v$1"
+    mv "$harness/container" "$harness/boot"
+    source=$(go mod download -json "github.com/apache/beam/sdks/v2@v$1" |
+      sed -n "s/^\t\"Dir\": \"\(.*\)\",\$/\1/p")
+    install -m 644 "$source/LICENSE" "$harness/LICENSE"' - "$BEAM"
   image "localhost/beam-harness:$BEAM" "$made/harness" "COPY opt /opt"
 fi
 buildah images --filter reference=localhost/dptrees-debian --filter reference=localhost/beam-harness

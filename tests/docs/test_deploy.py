@@ -76,8 +76,8 @@ def test_engines(told: dict[str, str]) -> None:
     assert flink[f"beam-runners-flink-{minor}"] == told["Beam's runners in Java"]
     assert spark["beam-runners-spark-3"] == told["Beam's runners in Java"]
     assert {spark[name] for name in spark if name.startswith("spark-")} == {told["Spark"]}
-    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
-    assert f"PRISM_VERSION := {told['Prism']}\n" in makefile
+    fetched = (PROJECT / ".ci" / "fetch.mk").read_text(encoding="utf-8")
+    assert f"PRISM_VERSION := {told['Prism']}\n" in fetched
 
 
 @pytest.mark.engines

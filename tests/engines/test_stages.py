@@ -31,11 +31,19 @@ ENGINES = pytest.mark.parametrize("running", ["prism", "flink", "spark"], indire
 _TREES = {tree["name"]: tree for tree in CONFIGURATION["trees"]}
 PLACES, NUMBERS = _TREES["places"], _TREES["numbers"]
 PERIODS = 3
-# Keys of numbers, of which some are selected, some not and some by chance.
+# Keys of numbers, of which some are selected, some not and some by chance; and the kinds of trees
+# that need a delta or no key: a calendar, and a sparse tree, whose universe workers load from the
+# release's folder.
 KEYS: dict[str, Any] = {
-    "privacy": PEOPLE["privacy"] | {"epsilon": 1, "delta": 1e-4, "max_keys": 1},
+    "privacy": PEOPLE["privacy"] | {"epsilon": 2, "delta": 1e-4, "max_keys": 1},
     "trees": [
-        PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}}
+        PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}},
+        {
+            "name": "calendar",
+            "domain": {"kind": "hierarchy", "column": "day", "calendar": ["month", "day"]}
+            | {"lower": "2024-01-01", "upper": "2025-01-01"},
+        },
+        {"name": "sparse", "domain": {"kind": "sparse", "columns": ["place", "number"]}},
     ],
 }
 # Strategies past trees, under rho: a matrix that every worker makes for itself, and transforms.
