@@ -1,0 +1,229 @@
+"""Arithmetic that gives the same bits on every processor, enforced on the source text.
+
+IEEE 754 rounds + - * / and sqrt exactly, so they are the same everywhere. The functions exp, log,
+sin and pow of NumPy and of the C library, the matrix products of BLAS, LAPACK, Fourier transforms,
+and sorts that are not stable differ between processors in their last bits or in the order of ties.
+Outside dpcore/arithmetic no module of the three packages uses them. Each rule is shown to fail on a
+planted source; `tests/processors` measures what the rules rely on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGES = ("dpcore", "transforms", "pipelines")
+ARITHMETIC = PurePosixPath("dpcore/arithmetic")
+
+# Exact, or rounded correctly from arguments that are floats, or about integers.
+MATH = {
+    *("ceil", "comb", "copysign", "e", "fabs", "factorial", "floor", "fmod", "frexp", "fsum"),
+    *("gcd", "inf", "isclose", "isfinite", "isinf", "isnan", "isqrt", "lcm", "ldexp", "modf"),
+    *("nan", "nextafter", "perm", "pi", "prod", "sqrt", "tau", "trunc", "ulp"),
+}
+# What NumPy computes without functions, matrix products or an order that a processor chooses:
+# tests/processors/test_kept_functions.py runs the arithmetic ones on all emulated processors.
+NUMPY = {
+    *("abs", "absolute", "add", "all", "allclose", "any", "append", "arange", "argmax", "argmin"),
+    *("argsort", "argwhere", "array", "array_equal", "asarray", "ascontiguousarray", "average"),
+    *("bincount", "bitwise_and", "bitwise_or", "bitwise_xor", "bool_", "broadcast"),
+    *("broadcast_to", "ceil", "clip", "column_stack", "concatenate", "copyto", "count_nonzero"),
+    *("cumprod", "cumsum", "datetime64", "datetime_as_string", "diag", "diff", "divide", "divmod"),
+    *("dtype", "empty", "empty_like", "equal", "errstate", "expand_dims", "eye", "finfo", "flip"),
+    *("flatnonzero", "float64", "floating", "floor", "floor_divide", "fmax", "fmin", "frexp"),
+    *("frombuffer", "fromiter", "full", "full_like", "generic", "greater", "greater_equal"),
+    *("iinfo", "inf", "int16", "int32", "int64", "int8", "integer", "intp", "isclose"),
+    *("isfinite", "isin", "isinf", "isnan", "isneginf", "issubdtype", "ldexp", "less"),
+    *("less_equal", "lexsort", "linspace", "logical_and", "logical_not", "logical_or", "max"),
+    *("maximum", "mean", "median", "min", "min_scalar_type", "minimum", "modf", "moveaxis"),
+    *("multiply", "nan", "nan_to_num", "nanmax", "nanmin", "ndarray", "negative", "newaxis"),
+    *("nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "packbits", "pad", "pi"),
+    *("prod", "quantile", "ravel", "reciprocal", "remainder", "repeat", "reshape", "rint", "roll"),
+    *("round", "searchsorted", "shape", "sign", "signbit", "signedinteger", "sort", "sqrt"),
+    *("square", "stack", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tile"),
+    *("timedelta64", "transpose", "tri", "tril", "triu", "triu_indices", "trunc", "typing"),
+    *("uint16", "uint32", "uint64", "uint8", "unique", "unpackbits", "unravel_index"),
+    *("unsignedinteger", "vstack", "hstack", "where", "zeros", "zeros_like"),
+}
+# Of pyarrow.compute: comparisons, selections, texts, casts and exact numbers.
+PYARROW_COMPUTE = {
+    *("CastOptions", "all", "and_", "any", "array_sort_indices", "ascii_lower", "ascii_ltrim"),
+    *("binary_join_element_wise", "binary_length", "cast", "coalesce", "count", "equal"),
+    *("extract_regex", "fill_null", "floor", "greater", "greater_equal", "if_else", "index"),
+    *("index_in", "invert", "is_in", "is_null", "is_valid", "less", "less_equal"),
+    *("list_flatten", "list_value_length", "match_substring", "match_substring_regex", "max"),
+    *("min", "not_equal", "or_", "replace_substring", "replace_substring_regex"),
+    *("replace_with_mask", "sort_indices", "split_pattern", "starts_with", "string_is_ascii"),
+    *("struct_field", "unique", "utf8_rpad", "utf8_slice_codeunits", "utf8_trim_whitespace"),
+    *("value_counts",),
+}
+ALLOWED = {"math": MATH, "numpy": NUMPY, "pyarrow.compute": PYARROW_COMPUTE}
+# Of Python itself, and by others: logarithms, transforms and root finding.
+FORBIDDEN_MODULES = {
+    "cmath": "complex numbers",
+    "dp_accounting": "computes with SciPy and Fourier transforms",
+    "numpy.fft": "Fourier transforms",
+    "numpy.linalg": "LAPACK",
+    "scipy": "is compiled with functions of the C library",
+    "statistics": "logarithms (NormalDist) and sums that changed with Python 3.12",
+}
+FORBIDDEN_METHODS = {
+    "argpartition": "its order of ties follows from the processor",
+    "dot": "a matrix product of BLAS",
+}
+UFUNC_METHODS = {"accumulate", "at", "outer", "reduce", "reduceat"}
+# (file, name or expression): why it is exact all the same.
+REVIEWED: dict[tuple[str, str], str] = {}
+
+
+def aliases(tree: ast.Module) -> dict[str, str]:
+    """Return what imported names mean, as dotted names."""
+    known = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                known[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return known
+
+
+def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
+    """Return the dotted name that an expression means; None if it is no imported name."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value, known)
+        return None if owner is None else f"{owner}.{node.attr}"
+    return None
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of every import and every use of an imported name."""
+    known = aliases(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Attribute | ast.Name) and (name := dotted(node, known)):
+            yield node.lineno, name
+
+
+def forbidden_name(name: str) -> str | None:
+    """Return why a dotted name is forbidden, or None."""
+    for module, why in FORBIDDEN_MODULES.items():
+        if f"{name}.".startswith(f"{module}."):
+            return f"{name}: {why}"
+    for module, allowed in ALLOWED.items():
+        if name.startswith(f"{module}.") and name != "pyarrow.compute":
+            member = name.removeprefix(f"{module}.").split(".")[0]
+            if member not in allowed:
+                return f"{name}: is not reviewed to be the same on every processor"
+    return None
+
+
+def name_violations(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield line, name and sentence for what is imported or used."""
+    for line, name in names(tree):
+        if why := forbidden_name(name):
+            yield line, name, why
+
+
+def is_stable(call: ast.Call) -> bool:
+    """Whether a call of a sort says that ties keep their order."""
+    return any(
+        each.arg == "kind"
+        and isinstance(each.value, ast.Constant)
+        and each.value.value in ("stable", "mergesort")
+        or each.arg == "stable"
+        for each in call.keywords
+    )
+
+
+def call_violations(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield calls of methods and functions that are forbidden, and sorts that are not stable."""
+    known = aliases(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        text = ast.unparse(node)
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        if name in FORBIDDEN_METHODS and dotted(node.func, known) is None:
+            yield node.lineno, text, f".{name}(): {FORBIDDEN_METHODS[name]}"
+        elif name == "argsort" and not is_stable(node):
+            yield node.lineno, text, 'argsort without kind="stable": ties follow the processor'
+        elif isinstance(node.func, ast.Name) and node.func.id == "complex":
+            yield node.lineno, text, "complex(): products of complex numbers"
+        elif isinstance(node.func, ast.Name) and node.func.id == "pow" and len(node.args) == 2:
+            yield node.lineno, text, "pow() of two arguments: a function of the C library"
+
+
+def is_exact_power(node: ast.BinOp) -> bool:
+    """Whether a power is one of literals that every C library gives exactly.
+
+    A whole number is the base or a power of two is; the exponent is a whole number, and negative
+    only of a power of two. What has an exponent of 2 is seen when it runs: arrays are squared by a
+    product (tests/processors/test_powers.py), floats of Python are not.
+    """
+    exponent = node.right
+    negative = isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub)
+    if isinstance(exponent, ast.UnaryOp):
+        exponent = exponent.operand
+    if not (isinstance(exponent, ast.Constant) and isinstance(exponent.value, int)):
+        return False
+    if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, int | float)):
+        return False
+    is_two = node.left.value in (2, 2.0)
+    return is_two or (isinstance(node.left.value, int) and not negative)
+
+
+def operator_violations(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield matrix products, complex constants and powers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, complex):
+            yield node.lineno, ast.unparse(node), "a complex number"
+        if not isinstance(node, ast.BinOp | ast.AugAssign):
+            continue
+        if isinstance(node.op, ast.MatMult):
+            yield node.lineno, ast.unparse(node), "@: a matrix product of BLAS"
+        elif isinstance(node.op, ast.Pow):
+            if not (isinstance(node, ast.BinOp) and is_exact_power(node)):
+                yield node.lineno, ast.unparse(node), "**: pow of the C library if it is of floats"
+
+
+def violations(path: str, source: str) -> list[str]:
+    """Return every rule that the source of one module breaks."""
+    if ARITHMETIC in PurePosixPath(path).parents:
+        return []
+    tree = ast.parse(source)
+    found = [*name_violations(tree), *call_violations(tree), *operator_violations(tree)]
+    return [
+        f"{path}:{line}: {text}: {why}"
+        for line, text, why in sorted(set(found))
+        if (path, text) not in REVIEWED
+    ]
+
+
+def modules() -> list[str]:
+    """Return the paths of all modules of the three packages."""
+    return sorted(
+        path.relative_to(PROJECT).as_posix()
+        for package in PACKAGES
+        for path in (PROJECT / package).rglob("*.py")
+    )
+
+
+def all_violations() -> list[str]:
+    """Return what breaks a rule in the three packages."""
+    return [
+        each
+        for path in modules()
+        for each in violations(path, (PROJECT / path).read_text(encoding="utf-8"))
+    ]
