@@ -80,13 +80,17 @@ def _by_command(name: str, folder: Path) -> None:
     place = Path(f"place-{name}")
     place.mkdir(exist_ok=True)
     write_place(place, {key: value for key, value in settings.items() if key != "ledger"})
-    with contextlib.chdir(place):
+    here = Path.cwd()
+    os.chdir(place)
+    try:
         for run in runs:
             given = ["--set", f"date={run}"] if run else []
             with contextlib.redirect_stdout(io.StringIO()):
                 code = main(["release", "release.yaml", "--nonce", golden.NONCE, *given])
             if code:
                 raise SystemExit(f"{name}: the command ends with {code}")
+    finally:
+        os.chdir(here)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.move(place / "out", folder / "release")
 
