@@ -39,7 +39,6 @@ PROCESSORS: dict[str, dict[str, str]] = {
         "NPY_DISABLE_CPU_FEATURES": "AVX512_ICL X86_V4",
         "OPENBLAS_CORETYPE": "SkylakeX",
     },
-    "prescott": {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "2"},
     # Servers with AVX2 and without AVX-512: Intel of 2014, AMD up to 2021.
     "haswell": {
         "NPY_DISABLE_CPU_FEATURES": _NO_AVX512,
@@ -48,8 +47,14 @@ PROCESSORS: dict[str, dict[str, str]] = {
         "ARROW_USER_SIMD_LEVEL": "AVX2",
     },
     "zen": {"NPY_DISABLE_CPU_FEATURES": _NO_AVX512, "OPENBLAS_CORETYPE": "Zen"},
-    # No fused multiplication and addition in the functions of the C library.
+    # No fused multiplication and addition in the functions of the C library, alone and with the
+    # oldest code of OpenBLAS.
     "glibc_without_fma": {"GLIBC_TUNABLES": _OLD_GLIBC},
+    "prescott": {
+        "OPENBLAS_CORETYPE": "Prescott",
+        "OPENBLAS_NUM_THREADS": "2",
+        "GLIBC_TUNABLES": _OLD_GLIBC,
+    },
     # All at once: what every x86-64 processor can run (SSE4.2 is the least that NumPy 2.4 takes).
     "nehalem": {
         "NPY_DISABLE_CPU_FEATURES": _NO_AVX2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.golden.configurations import BY, CITIES, CODES, DAYS, FINE, MINUTES, NUMBERS
+from tests.golden.configurations import BY, CITIES, CODES, DAYS, FINE, MINUTES, NUMBERS, RELATIVE
 
 EPSILON, RHO, DELTA = "epsilon: 1.0", "rho: 0.1", "epsilon: 1.0, delta: 1.0e-6"
 # By name: the budget and the trees without their names; the rows are those of the golden releases.
@@ -29,6 +29,16 @@ TREES: dict[str, tuple[str, ...]] = {
         )
         for name, budget in (("rho", RHO), ("delta", DELTA))
     },
+    # Plans that take seconds on larger domains.
+    "for-counts-short": (
+        RHO,
+        "domain: {column: minutes, type: integer, lower: 0, upper: 40}, for: counts, "
+        "guess: {rows: 2000}",
+    ),
+    "relative-short": (
+        EPSILON,
+        f"domain: {CITIES}, {RELATIVE}, alpha: 0.9",
+    ),
     "box-chosen": (
         EPSILON,
         "domain: {kind: hypercube, columns: [{column: delay, lower: -20, upper: 200, cells: 256}, "

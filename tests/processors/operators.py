@@ -36,8 +36,10 @@ found: dict[tuple[str, str], str] = {}
 def is_plain_power(base: Any, exponent: Any) -> bool:
     """Whether a power is made of whole numbers, fractions or exact operations alone."""
     if isinstance(base, np.ndarray) and base.ndim and np.isscalar(exponent):
-        return base.dtype.kind in "iub" and not isinstance(exponent, float) or (
-            exponent in _PLAIN_EXPONENTS
+        return (
+            base.dtype.kind in "iub"
+            and not isinstance(exponent, float)
+            or (exponent in _PLAIN_EXPONENTS)
         )
     floats = any(_has_floats(each) for each in (base, exponent))
     trivial = np.isscalar(exponent) and exponent in (0, 1)

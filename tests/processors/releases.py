@@ -55,9 +55,7 @@ def _by_steps(path: Path, folder: Path) -> None:
     _write_plan(folder, plan.spec(), plan.digest)
     rows = pq.read_table("rows.parquet")
     output = folder / "release"
-    release_table(
-        plan, rows, configuration.key.checked(), str(output), bytes.fromhex(golden.NONCE)
-    )
+    release_table(plan, rows, configuration.key.checked(), str(output), bytes.fromhex(golden.NONCE))
     with contextlib.redirect_stdout(io.StringIO()):
         write_report(str(output))
 
