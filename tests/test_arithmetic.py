@@ -177,7 +177,7 @@ REVIEWED: dict[str, dict[str, str]] = {
                 ".from_discrete_laplace_mechanism",
             )
         ],
-        "a second opinion of `dptrees verify`, which is compared with a bound and never written",
+        "printed to six digits by `dptrees verify`, and never written",
     ),
 }
 

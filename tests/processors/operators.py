@@ -4,7 +4,7 @@
 
 makes releases of `tests.processors.releases` from sources in which every ``**`` and every call of
 ``sum`` is replaced by a function that looks at the values, and prints where floats meet an operation
-that is not the same everywhere: ``**`` of Python's floats is pow of the C library (even ``x**2``),
+that differs between machines: ``**`` of Python's floats is pow of the C library (even ``x**2``),
 and sum() of floats compensates for rounding since Python 3.12. Types are known only when the code
 runs, so the lint on the source text (tests/test_arithmetic.py) leaves ``x**2`` to this.
 """

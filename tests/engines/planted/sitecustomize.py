@@ -1,8 +1,9 @@
 """Faults planted into workers, by the environment; Python imports this module when it starts.
 
 With DPTREES_FAULTS=FOLDER, every bundle of every process leaves a note of its stage in the folder,
-beside it one of the processor that OpenBLAS is to emulate, and every file that a release writes leaves its name and checksum, so that a test sees all that was
-ever drawn, even what was replaced or swept later. Files in the folder plant faults:
+and one of the processor that OpenBLAS emulates, and every file that a release writes leaves its
+name and checksum, so that a test sees all that was ever drawn, even what was replaced or swept
+later. Files in the folder plant faults:
 
     sleep     seconds that every bundle waits before it begins
     straggle  seconds that every bundle waits beside, in the one process that first asks
