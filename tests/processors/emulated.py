@@ -52,7 +52,7 @@ PROCESSORS: dict[str, dict[str, str]] = {
     "glibc_without_fma": {"GLIBC_TUNABLES": _OLD_GLIBC},
     "prescott": {
         "OPENBLAS_CORETYPE": "Prescott",
-        "OPENBLAS_NUM_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "1",
         "GLIBC_TUNABLES": _OLD_GLIBC,
     },
     # All at once: what every x86-64 processor can run (SSE4.2 is the least that NumPy 2.4 takes).

@@ -3,10 +3,10 @@
     python -m tests.processors.operators FOLDER [NAME ...]
 
 makes releases of `tests.processors.releases` from sources in which every ``**`` and every call of
-``sum`` is replaced by a function that looks at the values, and prints where floats meet an operation
-that differs between machines: ``**`` of Python's floats is pow of the C library (even ``x**2``),
-and sum() of floats compensates for rounding since Python 3.12. Types are known only when the code
-runs, so the lint on the source text (tests/test_arithmetic.py) leaves ``x**2`` to this.
+``sum`` is replaced by a function that looks at the values, and prints where floats meet what
+differs by machine: ``**`` of Python's floats is pow of the C library (even ``x**2``), and sum() of
+floats compensates for rounding since Python 3.12. Types are known only when the code runs, so the
+lint on the source text (tests/test_arithmetic.py) leaves ``x**2`` to this.
 """
 
 from __future__ import annotations
@@ -36,11 +36,8 @@ found: dict[tuple[str, str], str] = {}
 def is_plain_power(base: Any, exponent: Any) -> bool:
     """Whether a power is made of whole numbers, fractions or exact operations alone."""
     if isinstance(base, np.ndarray) and base.ndim and np.isscalar(exponent):
-        return (
-            base.dtype.kind in "iub"
-            and not isinstance(exponent, float)
-            or (exponent in _PLAIN_EXPONENTS)
-        )
+        whole = base.dtype.kind in "iub" and not isinstance(exponent, float)
+        return whole or exponent in _PLAIN_EXPONENTS
     floats = any(_has_floats(each) for each in (base, exponent))
     trivial = np.isscalar(exponent) and exponent in (0, 1)
     return not floats or trivial or (_is_two(base) and _is_whole(exponent))
