@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # What is started once for all tests with this parameter.
 STARTED = re.compile(
-    r"\[(?:[^\]]*-)?(local|local_processes|prism|flink|flink_cluster|spark|spark_cluster"
+    r"\[(?:[^\]]*-)?(local|local_processes|prism|flink|flink_cluster|flink_processors|spark|spark_cluster"
     r"|spark_forgetful|3\.3|2\.11)(?:-[^\]]*)?\]$"
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +22,8 @@ class Cluster(ABC):
         servers: the processes.
         ports: where they listen.
         workers: how many there are.
+        differing: what a worker's pool has in its environment beside what all have, by its number;
+            of tests, where workers take their machines for different ones.
     """
 
     lib: ClassVar[Path]
@@ -30,6 +32,7 @@ class Cluster(ABC):
     servers: Servers
     ports: Ports
     workers: int
+    differing: Sequence[Mapping[str, str]] = ()
 
     @abstractmethod
     def _start_alone(self, number: int) -> None:
@@ -63,7 +66,8 @@ class Cluster(ABC):
     def _start_worker(self, number: int) -> None:
         self._start_alone(number)
         pool = worker_pool.command(number, self.ports.pool)
-        self.servers.start(f"worker-pool-{number}", pool)
+        environment = self.differing[number] if self.differing else {}
+        self.servers.start(f"worker-pool-{number}", pool, **environment)
 
     def _wait(self, numbers: Iterable[int]) -> None:
         pools = [f"{worker_pool.host(number)}:{self.ports.pool}" for number in numbers]

@@ -56,6 +56,7 @@ FACE = {
         "dot",
         "hypotenuse",
         "integer_power",
+        "ordered_sum",
         "power_of_ten",
         "row_dots",
     ),

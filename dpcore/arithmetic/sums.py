@@ -9,6 +9,7 @@ matrices see `dpcore.arithmetic.products`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -27,6 +28,20 @@ def dot(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     11.0
     """
     return float(np.sum(np.asarray(first, np.float64) * np.asarray(second, np.float64)))
+
+
+def ordered_sum(values: Iterable[float]) -> float:
+    """Return the sum of floats, added from the first to the last.
+
+    Python's sum() does so before version 3.12, and compensates for rounding since.
+
+    >>> ordered_sum([0.1] * 10)
+    0.9999999999999999
+    """
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 def row_dots(matrix: npt.ArrayLike, vectors: npt.ArrayLike) -> Floats:

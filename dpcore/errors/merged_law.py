@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.arithmetic.elementary import log
+from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw
 
@@ -103,8 +104,10 @@ def joined(parts: list[Terms]) -> Terms:
 
 def sum_of(parts: list[MergedLaw]) -> MergedLaw:
     """The law of a sum of independent errors."""
-    difference = sum(part.difference for part in parts)
-    cumulant = sum(part.difference_fourth - 3 * part.difference * part.difference for part in parts)
+    difference = ordered_sum(part.difference for part in parts)
+    cumulant = ordered_sum(
+        part.difference_fourth - 3 * part.difference * part.difference for part in parts
+    )
     return MergedLaw(
         law=ErrorLaw(terms=tuple(term for part in parts for term in part.law.terms)),
         difference=difference,

@@ -220,8 +220,8 @@ def gaussian_alpha_rmse(std_error: npt.ArrayLike, truth: npt.ArrayLike, alpha: f
     # exp(-t^2 / 2) times a scaled tail: beyond t = 30 the bracket loses its digits and is below
     # 1e-195, so it counts as 0.
     near = np.minimum(t, 30.0)
-    bracket = (1 + near**2) * erfcx(near / math.sqrt(2)) - near * math.sqrt(2 / math.pi)
-    square = np.where(t < 30, np.maximum(bracket, 0.0) * exp(-(near**2) / 2), 0.0)
+    bracket = (1 + near * near) * erfcx(near / math.sqrt(2)) - near * math.sqrt(2 / math.pi)
+    square = np.where(t < 30, np.maximum(bracket, 0.0) * exp(-(near * near) / 2), 0.0)
     return np.asarray(spread * np.sqrt(square), dtype=np.float64)
 
 
@@ -332,7 +332,7 @@ def _laplace_excess(scale: float, forgiven: Floats) -> Floats:
     q, e = exp(-1 / scale), -expm1(-1 / scale)
     first = np.floor(forgiven) + 1
     a = first - forgiven
-    bracket = a**2 + 2 * a * q / e + q * (1 + q) / (e * e)
+    bracket = a * a + 2 * a * q / e + q * (1 + q) / (e * e)
     # The square root of q^k by itself, so that it underflows later.
     return np.asarray(exp(-first / (2 * scale)) * np.sqrt(2 * bracket / (1 + q)), dtype=np.float64)
 

@@ -111,7 +111,7 @@ def _fixed_point(gram: Floats, weights: Floats, tolerance: float, bits: int) -> 
         own = rounded_root_diagonal(weighted_gram(gram, np.sqrt(weights)), bits)
         gap = float((own / weights).max() * weights.sum() / own.sum()) - 1.0
         if gap <= tolerance:
-            bound = float(own.sum() ** 2 / weights.sum())
+            bound = float(np.square(own.sum()) / weights.sum())
             return Optimum(weights=weights, gap=gap, bound=bound)
         points.append(log(weights))
         steps.append(log(own / own.mean()) - points[-1])

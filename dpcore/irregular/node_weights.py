@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats
 from dpcore.trees.irregular import IrregularTree
 
@@ -41,7 +42,7 @@ class NodeWeights:
     @property
     def total(self) -> float:
         """The sum of all weights."""
-        return float(sum(self.levels) + sum(weight for _, _, weight in self.nodes))
+        return ordered_sum(self.levels) + ordered_sum(weight for _, _, weight in self.nodes)
 
     def spec(self) -> dict[str, object]:
         """As plain JSON values; `from_spec` reads them back."""

@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats
 from dpcore.irregular.plan import IrregularPlan
 from dpcore.trees.irregular import IrregularTree
@@ -108,7 +109,7 @@ class NodeVariances:
             weights: omega per level l < h, (n_l,) or (1,) for all nodes of a level alike.
             leaf_weights: (n_{h-1},) the weight of all leaves below a lowest parent together.
         """
-        total = sum(
+        total = ordered_sum(
             float((weight * spread).sum())
             for weight, spread in zip(weights, self.estimates, strict=True)
         )

@@ -276,11 +276,11 @@ class DiscreteGaussian(_DigitLaw):
         """The integral from k + 1/2 with the midpoint rule's corrections (Euler and Maclaurin)."""
         sigma = math.sqrt(self.sigma_squared)
         z = (k + 0.5) / sigma
-        density = exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        density = exp(-0.5 * (z * z)) / math.sqrt(2 * math.pi)
         # f = density / sigma has f' = -z density / sigma^2, f''' = (3 z - z^3) density / sigma^4.
         square = sigma * sigma
         first = -z / (24 * square)
-        third = 7 * (z * z**2 - 3 * z) / (5760 * (square * square))
+        third = 7 * (z * (z * z) - 3 * z) / (5760 * (square * square))
         return _as_floats(erfc(z / math.sqrt(2)) / 2 + density * (first + third))
 
 

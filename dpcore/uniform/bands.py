@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.arithmetic.elementary import exp, log, log1p, sinh
-from dpcore.arithmetic.sums import dot, integer_power
+from dpcore.arithmetic.sums import dot, integer_power, ordered_sum
 from dpcore.arrays import Floats, Integers
 from dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dpcore.noise.randomness import public_stream
@@ -362,7 +362,7 @@ def _floor(plan: TreePlan) -> float:
     Moving one row from a leaf to the next changes the prefix between them by one, and two counts
     of each level below the root at most.
     """
-    precision = sum(1 / v for v in plan.variances[1:] if v > 0 and math.isfinite(v))
+    precision = ordered_sum(1 / v for v in plan.variances[1:] if v > 0 and math.isfinite(v))
     return 1 / (2 * precision) if precision else 0.0
 
 

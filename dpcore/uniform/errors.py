@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpcore.arithmetic.sums import integer_power
+from dpcore.arithmetic.sums import integer_power, ordered_sum
 from dpcore.arrays import Floats, Integers
 from dpcore.errors.law import ErrorLaw, moments_of
 from dpcore.trees.uniform import Tree
@@ -276,7 +276,9 @@ class UniformErrors:
         whole_last = int(bool(holds_last) and end not in below)
         share = (inside - whole_last) * self.gain(level + 1, children.start)
         share += whole_last * self.gain(level + 1, end)
-        share += sum(each.share * self.gain(level + 1, child) for child, each in below.items())
+        share += ordered_sum(
+            each.share * self.gain(level + 1, child) for child, each in below.items()
+        )
         return _Touched(share=share, inside=inside, whole_last=whole_last, below=below)
 
     def _shared_out(

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.arithmetic.sums import row_dots
+from dpcore.arithmetic.sums import ordered_sum, row_dots
 from dpcore.arrays import Floats, Integers
 from dpcore.uniform.batch import Scalars, TreeBatch, level_parts
 from dpcore.uniform.node_error import node_variances
@@ -331,7 +331,7 @@ class NodeObjective(Objective):
         for weight in self.weights:
             if not 0 <= weight < math.inf:
                 raise ValueError(f"level_weights: {weight} is not a number from 0 up")
-        if not sum(self.weights) > 0:
+        if not ordered_sum(self.weights) > 0:
             raise ValueError("level_weights: at least one must be above 0")
 
     @property
@@ -345,7 +345,7 @@ class NodeObjective(Objective):
             raise ValueError(
                 f"level_weights: {len(self.weights)} of them for {batch.height + 1} levels"
             )
-        weights = np.array(self.weights) / sum(self.weights)
+        weights = np.array(self.weights) / ordered_sum(self.weights)
         variance: Scalars = (node_variances(batch, precisions) * weights).sum(axis=-1)
         return variance
 

@@ -32,6 +32,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from dpcore.arithmetic.sums import ordered_sum
 from dpcore.arrays import Floats
 from dpcore.trees.uniform import Tree
 from dpcore.uniform.batch import Parents, Scalars, TreeBatch
@@ -166,8 +167,8 @@ class PrefixMoments:
         It is the error in rank of the q-quantile where the data may lie anywhere: rows counted to
         the left of a boundary, less those that should be. With a public total it is the prefix's.
         """
-        first = sum(quantiles) / len(quantiles)
-        second = sum(q * q for q in quantiles) / len(quantiles)
+        first = ordered_sum(quantiles) / len(quantiles)
+        second = ordered_sum(q * q for q in quantiles) / len(quantiles)
         spread = self.alpha_squared - 2 * first * self.alpha + second
         variance: Scalars = self.rest + spread * self.root
         return variance

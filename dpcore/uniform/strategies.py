@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpcore.arithmetic.elementary import power, rounded_power
-from dpcore.arithmetic.sums import binary_exponent, integer_power
+from dpcore.arithmetic.sums import binary_exponent, integer_power, ordered_sum
 from dpcore.arrays import Floats
 from dpcore.privacy.budget import Measure
 from dpcore.privacy.sensitivity import level_sensitivity
@@ -184,7 +184,7 @@ class _Search:
         found = self._judge([fanouts], _FINAL_STEPS[self.measure], JUDGED_PLACES)[0]
         inner = [share if share >= _SMALLEST_SHARE else 0.0 for share in found.shares[:-1]]
         kept = (*inner, found.shares[-1])
-        return replace(found, shares=tuple(share / sum(kept) for share in kept))
+        return replace(found, shares=tuple(share / ordered_sum(kept) for share in kept))
 
     def run(self) -> tuple[Strategy, ...]:
         """The best strategies and the best of each small height, in order of rank."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from deploy.cluster.processes import (
 )
 from deploy.cluster.spark import SparkCluster
 from tests.ports import engine_ports
+from tests.processors.emulated import PROCESSORS
 
 __all__ = ["BRIEF", "PROJECT", "Engine", "engine", "environment", "kill_group", "missing"]
 
@@ -124,10 +125,20 @@ def flink(folder: Path) -> Iterator[Engine]:
         servers.stop()
 
 
+# What the two workers of `flink_processors` take their processors for; the launcher is native.
+OF_WORKERS = ("nehalem", "haswell")
+
+
 @contextmanager
-def flink_cluster(folder: Path) -> Iterator[Engine]:
-    """A job manager, two task managers of two slots with a worker pool each, and a job server."""
-    cluster = FlinkCluster(servers=servers_in(folder), ports=engine_ports(), workers=2)
+def flink_cluster(folder: Path, processors: Sequence[str] = ()) -> Iterator[Engine]:
+    """A job manager, two task managers of two slots with a worker pool each, and a job server; the
+    pools' workers may run on emulated processors."""
+    cluster = FlinkCluster(
+        servers=servers_in(folder),
+        ports=engine_ports(),
+        workers=2,
+        differing=[PROCESSORS[each] for each in processors],
+    )
     try:
         # Else one task manager gets both parts of a job while the other has nothing to do.
         cluster.start(cluster__evenly_spread_out_slots=True)
@@ -220,6 +231,7 @@ def missing(name: str) -> str:
         "prism": ENGINES / "bin" / "prism",
         "flink": ENGINES / "flink" / "fetched",
         "flink_cluster": ENGINES / "flink" / "fetched",
+        "flink_processors": ENGINES / "flink" / "fetched",
         "spark": ENGINES / "spark" / "fetched",
         "spark_cluster": ENGINES / "spark" / "fetched",
         "spark_forgetful": ENGINES / "spark" / "fetched",
@@ -240,6 +252,7 @@ def engine(name: str, folder: Path) -> contextmanager[Engine]:  # type: ignore[v
         "prism": lambda: local(folder, name, *prism, "--environment_type=LOOPBACK"),
         "flink": lambda: flink(folder),
         "flink_cluster": lambda: flink_cluster(folder),
+        "flink_processors": lambda: flink_cluster(folder, OF_WORKERS),
         "spark": lambda: spark(folder),
         "spark_cluster": lambda: spark_cluster(folder),
         # So little memory that nothing stays cached: every sink computes all before it again.

@@ -1,8 +1,9 @@
 """Faults planted into workers, by the environment; Python imports this module when it starts.
 
 With DPTREES_FAULTS=FOLDER, every bundle of every process leaves a note of its stage in the folder,
-and every file that a release writes leaves its name and checksum, so that a test sees all that was
-ever drawn, even what was replaced or swept later. Files in the folder plant faults:
+and one of the processor that OpenBLAS emulates, and every file that a release writes leaves its
+name and checksum, so that a test sees all that was ever drawn, even what was replaced or swept
+later. Files in the folder plant faults:
 
     sleep     seconds that every bundle waits before it begins
     straggle  seconds that every bundle waits beside, in the one process that first asks
@@ -84,6 +85,7 @@ def plant_in_bundles(module):
     def process_bundle(self, *arguments, **named):
         stage = stage_of(self)
         note("begun", stage)
+        note("processors", f"{os.environ.get('OPENBLAS_CORETYPE', 'native')} {stage}")
         while held(stage):
             time.sleep(0.01)
         time.sleep(setting("sleep"))
