@@ -8,6 +8,7 @@ FACE = {
     "classical": ("classical_composition",),
     "composition": ("Guarantee", "TreeRefused", "plan_release"),
     "guarantee": (
+        "ARITHMETIC_VERSION",
         "CHECKSUM",
         "budget_text",
         "checksum_of",

@@ -13,6 +13,9 @@ from dpcore.release.plan import ReleasePlan
 from dpcore.series.words import run_in_words, run_numbers
 
 # The entry of a manifest that tells whether the others are as they were written.
+# Raised when a version computes floats of the same plan and counts with other bits. Releases
+# without it are of versions whose last digits depended on the processor.
+ARITHMETIC_VERSION = 1
 CHECKSUM = "checksum"
 
 _ROWS = {
@@ -183,6 +186,7 @@ def manifest_of(plan: ReleasePlan) -> dict[str, object]:
     return {
         "spec": plan.spec(),
         "dptrees": __version__,
+        "arithmetic": ARITHMETIC_VERSION,
         "guarantee": {
             "words": guarantee_in_words(plan),
             **guarantee_numbers(plan),

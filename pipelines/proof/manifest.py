@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
@@ -24,14 +25,16 @@ from pipelines.proof.check import UNREADABLE, CheckFailed
 ENTRIES = {
     **dict.fromkeys(("spec", "dptrees", "guarantee", "trees", "nonce", "key_id"), True),
     **dict.fromkeys(("record", "parts", "files", CHECKSUM), True),
+    "arithmetic": False,
     "parameters": False,
     "report": False,
     "series": False,
 }
 _ELSEWHERE = "verify it with the version that made it"
-# Of recomputed floats: another processor may round the last bits of a sum otherwise.
+# Of recomputed floats: those of releases without an arithmetic depend on the processor.
 _TOLERANCE = 1e-9
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*([abrc.]+[a-z]*[0-9]+)?")
+_RATIONAL = re.compile(r"[0-9]+/0*[1-9][0-9]*")
 _HEXADECIMAL = {"nonce": 32, "key_id": 16, "record": 64}
 
 
@@ -154,16 +157,21 @@ def plain(value: object) -> Any:
     return json.loads(json.dumps(value))
 
 
-def first_difference(wanted: Any, found: Any, place: str, *, tolerance: float) -> str:
+def first_difference(
+    wanted: Any, found: Any, place: str, *, tolerance: float, rationals: bool = False
+) -> str:
     """Where two JSON values differ first; "" where they are equal.
 
     Args:
         wanted, found: the values.
         place: their name.
         tolerance: relative, of floats.
+        rationals: the tolerance holds for texts such as "1/3" too, which are exact budgets.
 
     >>> first_difference({"a": [1, 2.0]}, {"a": [1, 2.5]}, "x", tolerance=1e-9)
     'x.a[1]'
+    >>> first_difference("1/3", "1000000000001/3000000000000", "x", tolerance=1e-9, rationals=True)
+    ''
     >>> first_difference(1, True, "x", tolerance=0.0), first_difference(1, 1.0, "x", tolerance=0.0)
     ('x', 'x')
     """
@@ -174,20 +182,39 @@ def first_difference(wanted: Any, found: Any, place: str, *, tolerance: float) -
             if name not in wanted or name not in found:
                 return f"{place}.{name}"
             inner = first_difference(
-                wanted[name], found[name], f"{place}.{name}", tolerance=tolerance
+                wanted[name],
+                found[name],
+                f"{place}.{name}",
+                tolerance=tolerance,
+                rationals=rationals,
             )
             if inner:
                 return inner
         return ""
     if isinstance(wanted, list):
-        return _in_lists(wanted, found, place, tolerance)
+        return _in_lists(wanted, found, place, tolerance=tolerance, rationals=rationals)
     if isinstance(wanted, float) and math.isclose(wanted, found, rel_tol=tolerance):
+        return ""
+    if rationals and isinstance(wanted, str) and _are_close(wanted, found, tolerance):
         return ""
     return "" if wanted == found else place
 
 
-def _in_lists(wanted: Sequence[Any], found: Sequence[Any], place: str, tolerance: float) -> str:
+def _are_close(wanted: str, found: str, tolerance: float) -> bool:
+    """Whether two texts are rationals that differ by the tolerance at most."""
+    if not (_RATIONAL.fullmatch(wanted) and _RATIONAL.fullmatch(found)):
+        return False
+    one, other = Fraction(wanted), Fraction(found)
+    return abs(one - other) <= Fraction(tolerance) * max(abs(one), abs(other))
+
+
+def _in_lists(
+    wanted: Sequence[Any], found: Sequence[Any], place: str, *, tolerance: float, rationals: bool
+) -> str:
     for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
-        if inner := first_difference(one, other, f"{place}[{index}]", tolerance=tolerance):
+        inner = first_difference(
+            one, other, f"{place}[{index}]", tolerance=tolerance, rationals=rationals
+        )
+        if inner:
             return inner
     return "" if len(wanted) == len(found) else f"{place}[{min(len(wanted), len(found))}]"

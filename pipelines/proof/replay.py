@@ -1,4 +1,5 @@
-"""The release made again from its rows, key and nonce, and compared bit for bit.
+"""The release made again from its rows, key and nonce, and compared bit for bit (but for floats of
+releases whose last digits depend on the processor).
 
 It is made in this process and held in its memory (`transforms.held_files`): nothing is written, and
 nothing is left when the process is killed. Whether it comes out equal is an exact test of whether
@@ -14,10 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow
+import pyarrow.parquet as pq
 
 from dpcore import __version__
-from dpcore.release.guarantee import CHECKSUM
+from dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM
 from dpcore.release.plan import ReleasePlan
 from pipelines.configuration import Configuration
 from pipelines.proof.check import CheckFailed
@@ -27,7 +30,7 @@ from pipelines.running.planned_once import change_of
 from pipelines.tables.rows import table_rows
 from transforms import files
 from transforms.commit import check_committed
-from transforms.held_files import SCHEME, HeldFiles
+from transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
 from transforms.kept_plan import KeptPlanError, check_seal, find_drawn
 from transforms.key_reference import KeyReference
 from transforms.layout import MANIFEST, SHARED_NAMES
@@ -79,7 +82,9 @@ def rows_of_configuration(
     dataset = configuration.dataset or of_ledger
     if dataset != manifest["spec"].get("dataset") or not _answers(configuration, folder, key):
         wanted = plain(replace(configuration.plan(), dataset=dataset).spec())
-        if place := first_difference(wanted, manifest["spec"], "spec", tolerance=_TOLERANCE):
+        if place := first_difference(
+            wanted, manifest["spec"], "spec", tolerance=_TOLERANCE, rationals=True
+        ):
             raise CheckFailed(f"{configuration.source} describes another release: {place} differs")
     if dict(configuration.parameters) != manifest.get("parameters", {}):
         raise CheckFailed(f"{configuration.source} has other parameters than the release")
@@ -140,7 +145,10 @@ def check_replay(
     """
     options = beam_options([])
     files.use_options(options)
-    place = f"{SCHEME}://{uuid.uuid4().hex}/release"
+    # Parts whose floats may differ are compared themselves, others by their checksums.
+    exact = _is_exact(manifest)
+    held, scheme = (HeldFiles, SCHEME) if exact else (KeptFiles, KEPT_SCHEME)
+    place = f"{scheme}://{uuid.uuid4().hex}/release"
     plan = share_universes(plan, place)
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
     release = ReleaseTrees(
@@ -152,8 +160,9 @@ def check_replay(
             run_job(read, release, options)
         check_committed(place)
     finally:
-        made = HeldFiles.taken(place)
-    return _compared(manifest, json.loads(made[MANIFEST][1]))
+        made = held.taken(place)
+    again = {name: data for name, (_, data) in made.items()}
+    return _Comparison(manifest=manifest, folder=folder, again=again).result()
 
 
 def _of_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
@@ -166,29 +175,92 @@ def _of_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
     )
 
 
-def _compared(manifest: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """Whether two manifests are of the same bits: they name every file by its bytes."""
-    if manifest["record"] != made["record"]:
-        raise CheckFailed(
-            "the rows are not those of the release (or another program counts them otherwise): "
-            "the record is another one"
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """A release beside the one that was made again from its rows.
+
+    Floats are compared bit for bit where both have one arithmetic. Those of earlier releases depend
+    on the processor that made them in their last digits, so they are compared to a relative 1e-9;
+    integers, labels and the record are compared exactly in every release.
+
+    Args:
+        manifest: of the release.
+        folder: that holds it.
+        again: the files that were made again, by name.
+    """
+
+    manifest: Mapping[str, Any]
+    folder: str
+    again: Mapping[str, bytes]
+
+    @property
+    def _is_exact(self) -> bool:
+        return _is_exact(self.manifest)
+
+    def result(self) -> str:
+        """What is the same, in words.
+
+        Raises:
+            CheckFailed: something differs.
+        """
+        made = json.loads(self.again[MANIFEST])
+        if self.manifest["record"] != made["record"]:
+            raise CheckFailed(
+                "the rows are not those of the release (or another program counts them otherwise): "
+                "the record is another one"
+            )
+        for stated, again in zip(self.manifest["parts"], made["parts"], strict=True):
+            if stated != again and not self._is_near(stated["file"], again["file"]):
+                raise _other_bytes(str(stated["file"]), self.manifest)
+        # Universes and keys lie in a release as they were written, whoever wrote them: they were
+        # compared.
+        for name, checksum in self.manifest["files"].items():
+            if SHARED_NAMES.fullmatch(name) or made["files"].get(name) == checksum:
+                continue
+            if name not in made["files"] or not self._is_near(name, name):
+                raise _other_bytes(name, self.manifest)
+        self._check_entries(made)
+        if self._is_exact:
+            return "parts, tables and record are the same, bit for bit"
+        return "record, counts and labels are the same; estimates and intervals to a relative 1e-9"
+
+    def _check_entries(self, made: Mapping[str, Any]) -> None:
+        # The trees' entries were seen to be those of the specification, up to the rounding of
+        # floats.
+        apart = {CHECKSUM, "files", "trees"}
+        if self.manifest["dptrees"] != __version__:
+            apart.add("dptrees")
+        if not self._is_exact:
+            apart |= {"arithmetic", "parts"}
+        wanted, found = (_without(each, apart) for each in (made, self.manifest))
+        tolerance = 0.0 if self._is_exact else _TOLERANCE
+        if place := first_difference(wanted, found, "manifest", tolerance=tolerance):
+            raise CheckFailed(f"{place} is another one when the release is made again")
+
+    def _is_near(self, stated: str, again: str) -> bool:
+        """Whether a table has the same integers and labels, and nearly the same floats."""
+        if self._is_exact or not stated.endswith(".parquet"):
+            return False
+        data = (files.read_bytes(files.join(self.folder, stated)), self.again[again])
+        one, other = (pq.read_table(pyarrow.BufferReader(each)) for each in data)
+        return bool(
+            one.schema.equals(other.schema)
+            and one.num_rows == other.num_rows
+            and all(map(_near_columns, one.columns, other.columns))
         )
-    for stated, again in zip(manifest["parts"], made["parts"], strict=True):
-        if stated != again:
-            raise _other_bytes(str(stated["file"]), manifest)
-    # Universes and keys stand in a release as they were written, whoever wrote them: they were
-    # compared.
-    for name, checksum in manifest["files"].items():
-        if not SHARED_NAMES.fullmatch(name) and made["files"].get(name) != checksum:
-            raise _other_bytes(name, manifest)
-    # The trees' entries were seen to be those of the specification, up to the rounding of floats.
-    apart = {CHECKSUM, "files", "trees"}
-    if manifest["dptrees"] != __version__:
-        apart.add("dptrees")
-    wanted, found = (_without(each, apart) for each in (made, manifest))
-    if place := first_difference(wanted, found, "manifest", tolerance=0.0):
-        raise CheckFailed(f"{place} is another one when the release is made again")
-    return "parts, tables and record are the same, bit for bit"
+
+
+def _is_exact(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest.get("arithmetic") == ARITHMETIC_VERSION)
+
+
+def _near_columns(one: pyarrow.ChunkedArray, other: pyarrow.ChunkedArray) -> bool:
+    if not pyarrow.types.is_floating(one.type):
+        return bool(one.equals(other))
+    if not one.is_null().equals(other.is_null()):
+        return False
+    stated, again = (each.to_numpy() for each in (one, other))
+    return bool(np.allclose(stated, again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True))
 
 
 def _without(manifest: Mapping[str, Any], apart: set[str]) -> Any:

@@ -173,7 +173,7 @@ class _PlannedOnce:
         made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
         if made == spec:
             return self._made
-        if first_difference(made, spec, "spec", tolerance=_TOLERANCE):
+        if first_difference(made, spec, "spec", tolerance=_TOLERANCE, rationals=True):
             return None
         return self._read(files.join(self.folder, MANIFEST), manifest, manifest["trees"])
 
