@@ -1,4 +1,4 @@
-"""Releases whose floats depended on the processor are made again to a relative 1e-9, and no wider."""
+"""Releases whose floats depended on the processor are made again to a relative 1e-9, no wider."""
 
 from __future__ import annotations
 
