@@ -119,7 +119,7 @@ def weight(value: object) -> float:
 def weights(value: object) -> tuple[float, ...]:
     """A list of numbers from 0 up, not all of them 0."""
     numbers = [at(f"[{index}]", weight, each) for index, each in enumerate(several(value))]
-    if not sum(numbers) > 0:
+    if not any(number > 0 for number in numbers):
         raise RuleBroken("must hold a number above 0")
     return tuple(numbers)
 

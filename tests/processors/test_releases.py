@@ -18,12 +18,12 @@ QUICK = ("golden/cdf-rho", "golden/box-sparse")
 # Releases of all kinds, mechanisms and budgets; of those that are made alike the cheapest.
 CHOSEN = (
     *("golden/cdf-approximate", "golden/quantiles-by", "golden/exponential-intervals"),
-    *("golden/exponential-rounds", "golden/exponential-rho", "golden/binary-full"),
-    *("golden/binary-below", "golden/independent", "golden/histogram-l1", "golden/above"),
+    *("golden/exponential-rounds", "golden/binary-full"),
+    *("golden/independent", "golden/histogram-l1"),
     *("golden/ranges", "golden/smallest-first", "golden/nodes", "golden/adaptive"),
-    *("golden/adaptive-by-rho", "golden/dates", "golden/weekdays", "golden/hierarchy-by-rho"),
+    *("golden/adaptive-by-rho", "golden/hierarchy-by-rho"),
     *("golden/calendar", "golden/sums", "golden/as-measured", "golden/adaptive-hierarchy"),
-    *("golden/sparse-codes", "golden/sparse-paths", "golden/box-dense", "golden/box-count-min"),
+    *("golden/sparse-paths", "golden/box-count-min"),
     *("golden/box-count-sketch", "golden/box-paper", "golden/box-adaptive"),
     *("golden/factorised-substitute", "golden/refined", "golden/invariants"),
     *("golden/box-substitute", "golden/sparse-labels", "extra/for-counts-short"),
