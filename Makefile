@@ -12,6 +12,8 @@ PEERS := build/peers
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests start hundreds of processes: without compiled modules each compiles the project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \

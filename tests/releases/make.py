@@ -69,6 +69,11 @@ BOX = {
     "rows": 400,
 }
 TOWNS = {**NUMBERS, "name": "towns", "by": {"column": "town", "keys": "private"}}
+CURVE = {
+    "name": "curve",
+    "domain": {"kind": "ordered", "column": "m", "type": "integer", "lower": 0, "upper": 64},
+    "mechanism": "factorised",
+}
 PERSON = {"epsilon": 8, "delta": 1e-5, "neighbors": "add_remove", "unit": "person", "max_rows": 3}
 ROW = {"epsilon": 4, "neighbors": "add_remove"}
 ROW_DELTA = {**ROW, "delta": 1e-5}
@@ -144,6 +149,16 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], list[str], list[str]]] = {
         _settings(PERSON, [NUMBERS, MONTHS, TOWNS, BOX], ledger="sqlite:///budget.db"),
         [""],
         [*NUMBERS_ASKED, *MONTHS_ASKED, *BOX_ASKED, "cdf --tree towns --key t1 50"],
+    ),
+    # The first with the same floats on every processor: verified to the last bit.
+    "format-3-arithmetic-1": (
+        "2c138a1",
+        _settings(
+            {"rho": 0.5, "neighbors": "add_remove"},
+            [NUMBERS, {**COLOURS, "mechanism": "adaptive"}, MONTHS, BOX, CURVE],
+        ),
+        [""],
+        [*NUMBERS_ASKED, *COLOURS_ASKED, *MONTHS_ASKED, *BOX_ASKED, "cdf --tree curve 16 32"],
     ),
 }
 
