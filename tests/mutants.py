@@ -33,6 +33,8 @@ TOUCHED = 20
 # A mutant that loops forever, or fills the memory, is caught by these limits of a process.
 CPU_SECONDS = 1800
 BYTES = 4 << 30
+# Hypothesis draws the same examples each time if this is CI; with bytecode a run is quicker.
+ENVIRONMENT = {"CI": "true", "PYTHONDONTWRITEBYTECODE": ""}
 
 # The tests of each stage; a mutant that survives one goes on to the next.
 QUICK, SLOW = "not slow and not engines", "slow and not engines"
@@ -252,8 +254,7 @@ class Copy:
         done = subprocess.run(
             (*command, "-p", "no:cacheprovider", *arguments),
             cwd=self.folder,
-            # Hypothesis draws the same examples each time if this is CI.
-            env=os.environ | {"PYTHONPATH": str(self.folder), "CI": "true"},
+            env=os.environ | {"PYTHONPATH": str(self.folder)} | ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -91,10 +91,13 @@ def test_fates_of_faults(copy: Copy) -> None:
     assert (mutants.PROJECT / PATH).read_text() == HALF
 
 
-def test_tests_that_fail_without_a_fault_end_the_run(copy: Copy) -> None:
-    (copy.folder / "tests/dpcore/room/test_half.py").write_text(CHECK.replace("1.5", "1.6"))
+def test_tests_that_fail_without_a_fault_end_the_run(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy, "run", lambda *tests: (1, "FAILED a.py::b[c - d] - AssertionError"))
     with pytest.raises(SystemExit, match="fail without a mutant too"):
         copy.fate(planted(5, "    return 0.5 * x", "    return 0.5 / x"), 1)
+    assert (copy.folder / PATH).read_text() == HALF
 
 
 def test_tests_of_a_module_come_before_the_others_of_its_folder() -> None:
