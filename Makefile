@@ -19,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom container-bases container lint types ci docs drawn benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-all    the whole test suite, but for the engines"
 	@echo "make durations   measure all tests anew: tests/durations.json, which decides what is quick"
 	@echo "make check       lint, types and the tests of what changed since the last commit (SINCE=...)"
+	@echo "make mutants     small faults in changed lines of dpcore, which tests should catch (SINCE=...)"
 	@echo "make engines     fetch Flink, Spark and Prism into build/ (needs mvn, java and go)"
 	@echo "make promtool    fetch promtool into build/ (needs apt-get), which checks the rules of alerts"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
@@ -150,6 +151,11 @@ SINCE := HEAD
 check: lint types
 	@echo "Running the tests of what changed since $(SINCE)"
 	@$(BIN)/python -m pytest -q -n auto -m "not engines and not slow" $$($(BIN)/python -m tests.changed $(SINCE))
+
+# SAMPLE=60: the first mutants of the fixed sample. ALL=1: also the slow tests of the same folder;
+# ALL=suite: also all tests.
+mutants: $(INSTALLED_DEV)
+	@$(BIN)/python -m tests.mutants --since $(SINCE) $(SAMPLE:%=--sample %) $(ALL:%=--all %)
 
 include .ci/fetch.mk
 

@@ -59,7 +59,9 @@ TEST = [
 BENCH = ["scikit-learn>=1.5,<2"]
 # The site of docs/ (`make docs`): nothing that a release needs.
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3"]
-DEV = [*TEST, *DOCS, "mypy", "ruff", "types-PyYAML"]
+# The operators of tests/mutants.py (`make mutants`).
+MUTANTS = ["cosmic-ray>=8.4,<9"]
+DEV = [*TEST, *DOCS, *MUTANTS, "mypy", "ruff", "types-PyYAML"]
 
 setup(
     name="dptrees",

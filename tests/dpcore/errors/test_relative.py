@@ -16,6 +16,7 @@ from dpcore.errors.relative import (
     gaussian_smoothed_relative_error,
     law_alpha_rmse,
     law_smoothed_relative_error,
+    mixed_smoothed_relative_error,
     relative_error_bound,
     smoothed_relative_error,
 )
@@ -74,6 +75,18 @@ def test_degenerate_normal_errors() -> None:
         law_smoothed_relative_error(law, truth, 9.0),
         rtol=1e-3,
     )
+
+
+@pytest.mark.parametrize(("g", "b"), [(4.0, 3.0), (0.3, 0.1), (1.0, 5.0)])
+def test_the_mixed_closed_form_is_the_integral(g: float, b: float) -> None:
+    # E|m + L| of Laplace noise L is |m| + b exp(-|m| / b); m is normal.
+    def mean(z: float) -> float:
+        density = math.exp(-z * z / 2) * math.sqrt(2 / math.pi)
+        return density * (g * z + b * math.exp(-g * z / b))
+
+    expected = integrate.quad(mean, 0, 40, epsabs=0, epsrel=1e-10, limit=200)[0] / 7
+    error = mixed_smoothed_relative_error(g**2 + 2 * b**2, 12 * b**4, 2.0, 7.0)
+    assert float(error) == pytest.approx(expected, rel=1e-8)
 
 
 def test_measured_errors_agree_with_predicted_ones_and_find_less_noise() -> None:
