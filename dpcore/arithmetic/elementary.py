@@ -159,7 +159,9 @@ def _expm1(ops: Any, x: Any) -> Any:
     one = ops.ldexp(1.0 + 0.0 * r, k)
     small = one * _expm1_near_zero(r) + (one - 1.0)
     return ops.where(
-        x != near, exp_kernel(ops, x) - 1.0, ops.where(k == 0, _expm1_near_zero(r), small)
+        x != near,
+        exp_kernel(ops, x) - 1.0,
+        ops.where(k == 0, ops.where(x == 0.0, x, _expm1_near_zero(r)), small),
     )
 
 
@@ -222,7 +224,7 @@ def _expm1_number(x: float) -> float:
     k = round(x * _PER_LOG_2)
     r = (x - k * _LOG_2_HIGH) - k * _LOG_2_LOW
     if k == 0:
-        return _expm1_number_near_zero(r)
+        return _expm1_number_near_zero(r) if x else x
     one = math.ldexp(1.0, k)
     return one * _expm1_number_near_zero(r) + (one - 1.0)
 

@@ -23,7 +23,7 @@ from pipelines.operations.exposition import check_place, exposition, write_metri
 from pipelines.operations.ledger_metrics import ledger_metrics
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
-from pipelines.sections.ledger import ledger_url
+from pipelines.sections.rules import ledger_url
 from pipelines.terminal_text import print_json, print_line
 from pipelines.user_error import UserError
 

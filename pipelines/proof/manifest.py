@@ -15,7 +15,7 @@ from typing import Any
 
 from dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
 from dpcore.questions.question import Question
-from dpcore.release.guarantee import CHECKSUM, checksum_of, manifest_of
+from dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM, checksum_of, manifest_of
 from dpcore.release.kinds import ReadKeys, ReadUniverse
 from dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
 from dpcore.series.question import SeriesQuestion
@@ -63,6 +63,9 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
             raise CheckFailed(f"{name} is not {digits} hexadecimal digits")
     if not _VERSION.fullmatch(str(manifest["dptrees"])):
         raise CheckFailed("dptrees is not a version")
+    arithmetic = manifest.get("arithmetic", ARITHMETIC_VERSION)
+    if type(arithmetic) is not int or not 1 <= arithmetic <= ARITHMETIC_VERSION:
+        raise CheckFailed(f"its arithmetic is not 1 to {ARITHMETIC_VERSION}: {_ELSEWHERE}")
     for name in ("parameters", "report"):
         texts = manifest.get(name, {"": ""})
         if not isinstance(texts, dict) or not texts:

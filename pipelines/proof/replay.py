@@ -260,6 +260,7 @@ def _near_columns(one: pyarrow.ChunkedArray, other: pyarrow.ChunkedArray) -> boo
     if not one.is_null().equals(other.is_null()):
         return False
     stated, again = (each.to_numpy() for each in (one, other))
+    # Ends of intervals near 0 are small differences of numbers of rows.
     return bool(np.allclose(stated, again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True))
 
 

@@ -20,9 +20,9 @@ from pipelines.kinds import DEFAULT_KIND, KINDS
 from pipelines.ledger.url import LedgerUrl
 from pipelines.sections import rules
 from pipelines.sections.error import RuleBroken
-from pipelines.sections.ledger import ledger_url
 from pipelines.sections.privacy import PrivacySection
 from pipelines.sections.report import ReportSection
+from pipelines.sections.rules import ledger_url
 from pipelines.sections.section import Name, Section, Text
 from pipelines.sections.series import SeriesSection
 from pipelines.sections.tree import TreeSection

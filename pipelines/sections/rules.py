@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
+from pipelines.ledger.url import LedgerUrl
 from pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
 from transforms.secrets.schemes import has_scheme, is_reference, written
 
@@ -309,3 +310,13 @@ def exactly_one(**values: object) -> None:
     """
     if sum(value is not None for value in values.values()) != 1:
         raise RuleBroken(f"needs exactly one of {' and '.join(values)}")
+
+
+def ledger_url(value: object) -> LedgerUrl:
+    """The place of a ledger. The value is not shown: it may hold a password."""
+    if not isinstance(value, str):
+        raise RuleBroken("must be a text: sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    try:
+        return LedgerUrl(text(value))
+    except ValueError as error:
+        raise RuleBroken(str(error)) from None

@@ -46,6 +46,7 @@ FILES_OF_PARTS = {
         "pipelines/proof/verified.py",
         "pipelines/proof/verifying.py",
         "pipelines/running/output.py",
+        "pipelines/running/planned_once.py",
         "pipelines/running/selecting.py",
         "pipelines/sections/by.py",
     },
@@ -61,8 +62,10 @@ FILES_OF_PARTS = {
         "pipelines/querying.py",
         "pipelines/releasing.py",
         "pipelines/running/due.py",
+        "pipelines/running/planned_once.py",
         "pipelines/sections/series.py",
         "transforms/carry.py",
+        "transforms/kept_plan.py",
         "transforms/layout.py",
     },
 }

@@ -226,7 +226,10 @@ def test_a_first_stage_is_never_drawn_twice_for_standing_trees(shops: Workspace)
 def test_other_shares_are_another_release(shops: Workspace) -> None:
     shops.release(change())
     refused = shops.release(change(BY | {"share": 0.25}))
-    assert refused.code == 2 and "another configuration: trees[0].by.share was" in refused.err
+    assert (
+        refused.code == 2
+        and "another configuration: trees[1].by.share was 0.5, now 0.25" in refused.err
+    )
 
 
 def test_a_lost_part_of_the_keys_is_made_again(shops: Workspace) -> None:

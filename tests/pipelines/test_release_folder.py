@@ -37,7 +37,7 @@ def manifest_of(workspace: Workspace) -> dict[str, Any]:
 
 def test_manifest_holds_what_the_design_says(released: Workspace) -> None:
     manifest = manifest_of(released)
-    entries = "spec dptrees guarantee trees nonce key_id record parts files checksum"
+    entries = "spec dptrees arithmetic guarantee trees nonce key_id record parts files checksum"
     assert list(manifest) == entries.split()
     assert manifest["dptrees"] == __version__
     spec = manifest["spec"]

@@ -47,7 +47,9 @@ def lines_of(outcome: Outcome) -> dict[str, str]:
 
 
 def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
-    """Change the manifest, and recompute its checksum as whoever edits it would."""
+    """Change the manifest, and do what whoever edits it would: a copy without a plan is published,
+    and the checksum is computed again."""
+    (folder / "plan.json").unlink(missing_ok=True)
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)

@@ -23,7 +23,6 @@ from tests.pipelines.running.test_planned_once import contents
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-pytestmark = pytest.mark.slow
 
 # SciPy as setup.py has it at least, and the first NumPy with wheels for Python 3.11.
 OLDEST = ("numpy==1.23.2", "scipy==1.12.0")
