@@ -192,6 +192,23 @@ def test_a_narrower_width_is_seen() -> None:
     assert covered(law.law, 0.95 * law.half_width(0.95)) < 0.95
 
 
+def test_the_width_of_a_level_is_that_of_its_widest_node() -> None:
+    """Coverage fails only if intervals are too short; these are no longer than they must be."""
+    plan = IrregularPlan(
+        tree=IrregularTree.from_fanouts([[13], list(range(1, 14))]),
+        unit=ADD,
+        budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
+        level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+    )
+    errors = IrregularErrors(plan)
+    level, moments = irregular_widths(plan, 0.95, errors).levels[1], errors.moments(1)
+    assert level.blur == 1.0 and len(level.widths) == 1 and moments.variance.min() > 1 / 4
+    # The node with the most children has the widest interval.
+    deviation = math.sqrt(moments.variance[-1] + 1 / 12)
+    own = errors.node(1, 12).blurred_half_width(0.95) / deviation
+    assert level.widest == pytest.approx(own, rel=1e-9)
+
+
 def test_public_counts_have_no_width() -> None:
     plan = small_plan(2, public=True)
     assert plan.public_level is not None
