@@ -327,6 +327,9 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         raise CheckFailed("selection is not that of the configuration")
     if plan.selection is not None:
         _check_selection(configuration, plan.selection)
+        selected = configuration.kept_selection
+        if selected is None or plain(plan.selection.spec()) != plain(selected.spec()):
+            raise CheckFailed("selection is not the first stage that selected the keys")
         guarantee = left_for_trees(guarantee, plan.selection)
     names, series = [tree.name for tree in configuration.trees], configuration.series
     for what, own, wanted in (

@@ -19,9 +19,14 @@ import pytest
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from pipelines import configuration as planning
 from pipelines.configuration import load_configuration
+from pipelines.proof.manifest import plain
+from pipelines.release_folder import ReleaseFolder
+from pipelines.running.planned_once import planned_once, with_kept_selection
+from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
 from transforms.kept_plan import KeptPlan
 from transforms.layout import MANIFEST, PLAN, RECORD
+from transforms.standing import StandingError
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -439,3 +444,52 @@ def test_a_release_with_private_keys_is_finished_with_its_plans(
     assert undisturbed.items() <= contents(workspace.output).items()
     outcome = workspace.release(private)
     assert outcome.code == 0 and "already there" in outcome.out
+
+
+def test_trees_are_planned_over_the_selection_of_another_launcher(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another launcher writes the plan of the first stage after this one has planned its own, and
+    its selection spends more of the delta."""
+    from pipelines.running.stage import Stage
+
+    def few(settings: dict[str, Any]) -> None:
+        private(settings)
+        settings["trees"][1]["noise"] = "gaussian"
+
+    configuration = load_configuration(workspace.configure(few))
+    selection, own = configuration.selection, configuration._selection(NINE_TENTHS)
+    assert selection is not None and selection.spending.own[1] < own.spending.own[1]
+    place, check_input = workspace.output / "keys" / PLAN, Stage.check_input
+    key = configuration.key.load()
+
+    def overtaken(stage: Stage) -> Any:
+        if not place.exists():
+            place.parent.mkdir(parents=True)
+            place.write_bytes(KeptPlan.sealed(own, configuration.request, key).to_bytes())
+        return check_input(stage)
+
+    monkeypatch.setattr(Stage, "check_input", overtaken)
+    outcome = workspace.release(few)
+    assert outcome.code == 0, outcome.err
+    trees, keys = (
+        json.loads((folder / MANIFEST).read_text())["spec"]
+        for folder in (workspace.output, place.parent)
+    )
+    assert trees["selection"] == keys == plain(own.spec())
+    delta = ReleaseFolder(str(workspace.output)).plan.spending.own[1]
+    assert delta + own.spending.own[1] <= Fraction(1, 1000)
+    assert workspace.run("verify", workspace.output).code == 0
+    outcome = workspace.release(few)
+    assert outcome.code == 0 and "already there" in outcome.out
+
+
+def test_a_plan_of_trees_over_another_selection_is_refused(workspace: Workspace) -> None:
+    assert workspace.release(private).code == 0
+    loaded = load_configuration(workspace.configure(private))
+    kept = with_kept_selection(loaded)
+    selected = selected_keys(str(workspace.output / "keys"), kept)
+    planned_once(replace(kept, selected=selected))
+    other = replace(kept, selected=selected, kept_selection=loaded._selection(NINE_TENTHS))
+    with pytest.raises(StandingError, match="the first stage that selected the keys"):
+        planned_once(other)
