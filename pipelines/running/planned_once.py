@@ -33,6 +33,7 @@ from transforms.carry import SeriesError, for_period, run_before
 from transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
+    check_seal,
     find_drawn,
     find_kept,
     request_of_series,
@@ -56,7 +57,8 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
     Raises:
         ConfigurationError: it cannot be planned.
         StandingError, KeptPlanError: the output holds the release of another configuration, or a
-            plan that cannot be read.
+            plan that cannot be read or that no run under the key wrote.
+        KeyReferenceError: the key of a plan that was begun, or of the run before, is not there.
         SeriesError: the series is of another configuration.
     """
     if configuration.selections and not configuration.selected:
@@ -180,9 +182,11 @@ class _PlannedOnce:
     def _begun(self, kept: KeptPlan) -> ReleasePlan:
         """The plan of a release that was begun: the one that is kept, or a new one where nothing
         was drawn yet, or nothing is asked that shapes noise."""
+        place = files.join(self.folder, PLAN)
+        # Before it is read: the file may be gone when this run seals the plan as its own.
+        check_seal(place, kept, self.configuration.key)
         change = change_of(self.configuration, kept.request)
         if not change:
-            place = files.join(self.folder, PLAN)
             return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
         made = replace(self._made, dataset=kept.request.get("dataset"))
         if drawn(self.folder) and made.digest.hex() != kept.digest:
@@ -205,6 +209,7 @@ class _PlannedOnce:
         manifest, kept = read_manifest(path), find_drawn(before)
         if kept is None:
             return None
+        check_seal(files.join(before, PLAN), kept, self.configuration.key.checked())
         change = change_of(self.configuration, kept.request, other_run=True)
         if not change:
             return self._read(path, manifest, (), period=series.period)

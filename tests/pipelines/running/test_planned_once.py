@@ -24,7 +24,7 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
-from transforms.kept_plan import KeptPlan
+from transforms.kept_plan import KeptPlan, KeptPlanError
 from transforms.layout import MANIFEST, PLAN, RECORD
 from transforms.standing import StandingError
 
@@ -493,3 +493,24 @@ def test_a_plan_of_trees_over_another_selection_is_refused(workspace: Workspace)
     other = replace(kept, selected=selected, kept_selection=loaded._selection(NINE_TENTHS))
     with pytest.raises(StandingError, match="the first stage that selected the keys"):
         planned_once(other)
+
+
+def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
+    """Else a plan could be put into the folder, and removed before this run seals its own."""
+    beginning(again)
+    configuration = load_configuration(again.configure())
+    planned_once(configuration)
+    edited(again.output / PLAN, lambda entries: entries.update(seal=64 * "0"))
+    with pytest.raises(KeptPlanError, match="that no run under the key"):
+        planned_once(configuration)
+
+
+def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(
+    workspace: Workspace,
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    configuration = load_configuration(workspace.configure(daily(2)))
+    planned_once(configuration)
+    edited(workspace.output / "period-0001" / PLAN, lambda entries: entries.update(seal=64 * "0"))
+    with pytest.raises(KeptPlanError, match="that no run under the key"):
+        planned_once(configuration)
