@@ -169,13 +169,9 @@ class _PlannedOnce:
         return self._made
 
     def _nearly(self, manifest: Mapping[str, Any]) -> ReleasePlan | None:
-        """The plan of a finished release that keeps no request, where it is the plan made now up to
-        the last digits of floats; None where it is another one."""
-        spec = manifest["spec"]
-        made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
-        if made == spec:
-            return self._made
-        if first_difference(made, spec, "spec", tolerance=_TOLERANCE, rationals=True):
+        """The plan of a finished release that keeps no request, where it differs from the plan made
+        now in the last digits of floats alone; None where it is the same, or another one."""
+        if not self._is_nearly_made(manifest["spec"]):
             return None
         return self._read(files.join(self.folder, MANIFEST), manifest, manifest["trees"])
 
@@ -198,7 +194,8 @@ class _PlannedOnce:
 
     def _next_of_series(self) -> ReleasePlan | None:
         """The plan of the run before, at the period of this one; None where there is no such run,
-        or it keeps no plan."""
+        or it keeps no plan and its own does not differ from the plan made now in the last digits of
+        floats alone."""
         series = self.configuration.series
         if series is None or series.period == 1:
             return None
@@ -208,7 +205,9 @@ class _PlannedOnce:
             return None  # refused where it is this run's turn
         manifest, kept = read_manifest(path), find_drawn(before)
         if kept is None:
-            return None
+            if not self._is_nearly_made(manifest["spec"], before=True):
+                return None
+            return self._read(path, manifest, (), period=series.period)
         check_seal(files.join(before, PLAN), kept, self.configuration.key.checked())
         change = change_of(self.configuration, kept.request, other_run=True)
         if not change:
@@ -227,8 +226,25 @@ class _PlannedOnce:
             spec: of a release.
             before: it is of the run before.
         """
+        return bool(self._made_spec(spec, before=before) == spec)
+
+    def _is_nearly_made(self, spec: Mapping[str, Any], *, before: bool = False) -> bool:
+        """Whether the configuration gets the plan of a specification up to the last digits of
+        floats, and another one in these.
+
+        Args:
+            spec: of a release that keeps no request.
+            before: it is of the run before.
+        """
+        made = self._made_spec(spec, before=before)
+        return made != spec and not first_difference(
+            made, spec, "spec", tolerance=_TOLERANCE, rationals=True
+        )
+
+    def _made_spec(self, spec: Mapping[str, Any], *, before: bool) -> Any:
+        """What the specification of a release, or of the run before, would be today."""
         made = replace(self._made, dataset=spec.get("dataset"))
-        return bool(plain((run_before(made) if before else made).spec()) == spec)
+        return plain((run_before(made) if before else made).spec())
 
     def _read(
         self,

@@ -24,6 +24,7 @@ from pipelines.release_folder import ReleaseFolder
 from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
+from transforms.carry import SeriesError, check_turn
 from transforms.kept_plan import KeptPlan, KeptPlanError
 from transforms.layout import MANIFEST, PLAN, RECORD
 from transforms.standing import StandingError
@@ -514,3 +515,31 @@ def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(
     edited(workspace.output / "period-0001" / PLAN, lambda entries: entries.update(seal=64 * "0"))
     with pytest.raises(KeptPlanError, match="that no run under the key"):
         planned_once(configuration)
+
+
+@pytest.mark.parametrize(
+    ("share", "is_near"), [(Fraction(1, 10**12), True), (Fraction(1, 10**6), False)]
+)
+def test_a_series_of_an_earlier_version_goes_on_with_its_plan(
+    workspace: Workspace, share: Fraction, is_near: bool
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    first = workspace.output / "period-0001"
+    (first / PLAN).unlink()
+    configuration = load_configuration(workspace.configure(daily(2)))
+    made = planned_once(configuration)
+    check_turn(made, configuration.output)
+
+    def spend_less(entries: dict[str, Any]) -> None:
+        level = entries["spec"]["trees"][0]["levels"][0]
+        rest = Fraction(level["level_amounts"][-1]) * (1 - share)
+        level["level_amounts"][-1] = str(rest)
+
+    edited(first / MANIFEST, spend_less)
+    found = planned_once(configuration)
+    assert (found != made) == is_near
+    if is_near:
+        check_turn(found, configuration.output)
+    else:
+        with pytest.raises(SeriesError, match="is a run of another series"):
+            check_turn(found, configuration.output)
