@@ -15,6 +15,7 @@ from pipelines.sections.by import PrivateKeys
 from pipelines.selection.plan import FOLDER
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.kept_plan import sweep_undrawn
 from transforms.layout import MANIFEST, NONCE, PLAN, RECORD
 from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
@@ -64,6 +65,7 @@ def _made(stage: Stage) -> Stage:
     stage = stage.make()
     sweep_unnamed(stage.output, stage.plan)
     sweep_temporary(stage.output)
+    sweep_undrawn(stage.output)
     return stage
 
 

@@ -543,3 +543,13 @@ def test_a_series_of_an_earlier_version_goes_on_with_its_plan(
     else:
         with pytest.raises(SeriesError, match="is a run of another series"):
             check_turn(found, configuration.output)
+
+
+def test_a_release_does_not_end_with_the_plan_of_another_launcher(again: Workspace) -> None:
+    """One that asked for other quantiles, which shape no noise, wrote its plan last."""
+    undisturbed = contents(again.output)
+    edited(again.output / PLAN, lambda entries: entries["spec"]["trees"][0].update(quantiles=[0.5]))
+    assert again.run("verify", again.output).code == 2
+    assert again.run("release", again.configure()).code == 0
+    assert again.run("verify", again.output).code == 0
+    assert contents(again.output) == {n: d for n, d in undisturbed.items() if n != PLAN}
