@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from dpcore import __version__
 from dpcore.hierarchy.universe import Universe
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Run
@@ -177,7 +178,7 @@ class _PlannedOnce:
 
     def _begun(self, kept: KeptPlan) -> ReleasePlan:
         """The plan of a release that was begun: the one that is kept, or a new one where nothing
-        was drawn yet, or nothing is asked that shapes noise."""
+        was drawn yet, or the configuration differs only in what shapes no noise."""
         place = files.join(self.folder, PLAN)
         # Before it is read: the file may be gone when this run seals the plan as its own.
         check_seal(place, kept, self.configuration.key)
@@ -279,9 +280,11 @@ class _PlannedOnce:
             plan = plan if period is None else for_period(plan, period)
             self.check(plan)
         except (*UNREADABLE, CheckFailed) as error:
+            is_same = version == __version__
+            of, use = ("", "") if is_same else (f", of dptrees {version},", "use that version, or ")
             raise StandingError(
-                f"output: the plan in {place}, of dptrees {version}, cannot be used by this "
-                f"program: {error}; use that version, or choose another output"
+                f"output: the plan in {place}{of} cannot be used by this program: {error}; "
+                f"{use}choose another output"
             ) from None
         for question, entry in zip(plan.questions, trees, strict=False):
             with suppress(*UNREADABLE):  # of another form: it is computed again

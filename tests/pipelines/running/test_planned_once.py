@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dpcore import __version__
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from pipelines import configuration as planning
 from pipelines.configuration import load_configuration
@@ -25,7 +26,7 @@ from pipelines.running.planned_once import planned_once, with_kept_selection
 from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
 from transforms.carry import SeriesError, check_turn
-from transforms.kept_plan import KeptPlan, KeptPlanError
+from transforms.kept_plan import KeptPlan, KeptPlanError, seal_of
 from transforms.layout import MANIFEST, PLAN, RECORD
 from transforms.standing import StandingError
 
@@ -553,3 +554,19 @@ def test_a_release_does_not_end_with_the_plan_of_another_launcher(again: Workspa
     assert again.run("release", again.configure()).code == 0
     assert again.run("verify", again.output).code == 0
     assert contents(again.output) == {n: d for n, d in undisturbed.items() if n != PLAN}
+
+
+@pytest.mark.parametrize("version", [__version__, "0.0.1"])
+def test_the_version_of_a_plan_is_named_where_it_is_another(again: Workspace, version: str) -> None:
+    beginning(again)
+    configuration = load_configuration(again.configure())
+    kept = KeptPlan.from_bytes((again.output / PLAN).read_bytes())
+    assert kept is not None
+    spec = {**kept.spec, "unit": "none"}
+    seal = seal_of(kept.request, spec, configuration.key.load())
+    edited_plan = replace(kept, spec=spec, seal=seal, dptrees=version)
+    (again.output / PLAN).write_bytes(edited_plan.to_bytes())
+    with pytest.raises(StandingError, match="cannot be used by this program") as refused:
+        planned_once(configuration)
+    is_named = ", of dptrees 0.0.1," in str(refused.value)
+    assert is_named == ("use that version" in str(refused.value)) == (version != __version__)
