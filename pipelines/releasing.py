@@ -36,6 +36,7 @@ from pipelines.terminal_text import print_line
 from pipelines.user_error import UserError
 from transforms import files
 from transforms.files import OutputError
+from transforms.kept_plan import sweep_undrawn
 from transforms.layout import SIGNATURE
 from transforms.sweep import sweep_temporary, sweep_unnamed
 
@@ -196,6 +197,7 @@ def _finish(stage: Stage, *, standing: bool) -> None:
     sign(stage, standing=standing)
     sweep_unnamed(output, stage.plan)
     sweep_temporary(output)
+    sweep_undrawn(output)
     if not standing or not files.exists(files.join(output, REPORT)):
         with stage.record.step("report", output):
             write_report(output)

@@ -215,6 +215,24 @@ def find_drawn(folder: str) -> KeptPlan | None:
     return None if found is None or found.spec != spec else found
 
 
+def sweep_undrawn(folder: str) -> None:
+    """Delete the plan beside the manifest of a finished release, where another plan was drawn.
+
+    Two launchers whose requests differ in what shapes no noise may leave one: the plan of the one
+    and the manifest of the other.
+
+    Args:
+        folder: of a finished release.
+
+    Raises:
+        StandingError: the manifest is damaged.
+        OutputError: the filesystem does not let it be read or deleted.
+    """
+    path = files.join(folder, PLAN)
+    if files.exists(path) and find_drawn(folder) is None:
+        files.delete([path])
+
+
 def find_kept(folder: str) -> KeptPlan | None:
     """The plan that a folder keeps; None where it keeps none.
 

@@ -88,8 +88,8 @@ def discard(folder: str) -> None:
 
     The nonce goes first, so that a second draw can never be compared with the first under it; then
     the record, without which a job that is still at work cannot commit; then the plan; then the
-    parts. What an
-    interrupted discarding leaves is refused until it is discarded (`begun_without_record`).
+    parts. What an interrupted discarding leaves is refused until it is discarded
+    (`begun_without_record`).
 
     Args:
         folder: without a manifest.

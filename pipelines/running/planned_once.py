@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from dpcore import __version__
 from dpcore.hierarchy.universe import Universe
 from dpcore.privacy.budget import Budget
 from dpcore.questions.question import Run
@@ -33,6 +34,7 @@ from transforms.carry import SeriesError, for_period, run_before
 from transforms.kept_plan import (
     KeptPlan,
     KeptPlanError,
+    check_seal,
     find_drawn,
     find_kept,
     request_of_series,
@@ -56,7 +58,8 @@ def planned_once(configuration: Configuration, *, discard: bool = False) -> Rele
     Raises:
         ConfigurationError: it cannot be planned.
         StandingError, KeptPlanError: the output holds the release of another configuration, or a
-            plan that cannot be read.
+            plan that cannot be read or that no run under the key wrote.
+        KeyReferenceError: the key of a plan that was begun, or of the run before, is not there.
         SeriesError: the series is of another configuration.
     """
     if configuration.selections and not configuration.selected:
@@ -167,22 +170,20 @@ class _PlannedOnce:
         return self._made
 
     def _nearly(self, manifest: Mapping[str, Any]) -> ReleasePlan | None:
-        """The plan of a finished release that keeps no request, where it is the plan made now up to
-        the last digits of floats; None where it is another one."""
-        spec = manifest["spec"]
-        made = plain(replace(self._made, dataset=spec.get("dataset")).spec())
-        if made == spec:
-            return self._made
-        if first_difference(made, spec, "spec", tolerance=_TOLERANCE, rationals=True):
+        """The plan of a finished release that keeps no request, where it differs from the plan made
+        now in the last digits of floats alone; None where it is the same, or another one."""
+        if not self._is_nearly_made(manifest["spec"]):
             return None
         return self._read(files.join(self.folder, MANIFEST), manifest, manifest["trees"])
 
     def _begun(self, kept: KeptPlan) -> ReleasePlan:
         """The plan of a release that was begun: the one that is kept, or a new one where nothing
-        was drawn yet, or nothing is asked that shapes noise."""
+        was drawn yet, or the configuration differs only in what shapes no noise."""
+        place = files.join(self.folder, PLAN)
+        # Before it is read: the file may be gone when this run seals the plan as its own.
+        check_seal(place, kept, self.configuration.key)
         change = change_of(self.configuration, kept.request)
         if not change:
-            place = files.join(self.folder, PLAN)
             return self._read(place, {"spec": kept.spec, "dptrees": kept.dptrees}, kept.trees)
         made = replace(self._made, dataset=kept.request.get("dataset"))
         if drawn(self.folder) and made.digest.hex() != kept.digest:
@@ -194,7 +195,8 @@ class _PlannedOnce:
 
     def _next_of_series(self) -> ReleasePlan | None:
         """The plan of the run before, at the period of this one; None where there is no such run,
-        or it keeps no plan."""
+        or it keeps no plan and its own does not differ from the plan made now in the last digits of
+        floats alone."""
         series = self.configuration.series
         if series is None or series.period == 1:
             return None
@@ -204,7 +206,10 @@ class _PlannedOnce:
             return None  # refused where it is this run's turn
         manifest, kept = read_manifest(path), find_drawn(before)
         if kept is None:
-            return None
+            if not self._is_nearly_made(manifest["spec"], before=True):
+                return None
+            return self._read(path, manifest, (), period=series.period)
+        check_seal(files.join(before, PLAN), kept, self.configuration.key.checked())
         change = change_of(self.configuration, kept.request, other_run=True)
         if not change:
             return self._read(path, manifest, (), period=series.period)
@@ -222,8 +227,25 @@ class _PlannedOnce:
             spec: of a release.
             before: it is of the run before.
         """
+        return bool(self._made_spec(spec, before=before) == spec)
+
+    def _is_nearly_made(self, spec: Mapping[str, Any], *, before: bool = False) -> bool:
+        """Whether the configuration gets the plan of a specification up to the last digits of
+        floats, and another one in these.
+
+        Args:
+            spec: of a release that keeps no request.
+            before: it is of the run before.
+        """
+        made = self._made_spec(spec, before=before)
+        return made != spec and not first_difference(
+            made, spec, "spec", tolerance=_TOLERANCE, rationals=True
+        )
+
+    def _made_spec(self, spec: Mapping[str, Any], *, before: bool) -> Any:
+        """What the specification of a release, or of the run before, would be today."""
         made = replace(self._made, dataset=spec.get("dataset"))
-        return bool(plain((run_before(made) if before else made).spec()) == spec)
+        return plain((run_before(made) if before else made).spec())
 
     def _read(
         self,
@@ -258,9 +280,11 @@ class _PlannedOnce:
             plan = plan if period is None else for_period(plan, period)
             self.check(plan)
         except (*UNREADABLE, CheckFailed) as error:
+            is_same = version == __version__
+            of, use = ("", "") if is_same else (f", of dptrees {version},", "use that version, or ")
             raise StandingError(
-                f"output: the plan in {place}, of dptrees {version}, cannot be used by this "
-                f"program: {error}; use that version, or choose another output"
+                f"output: the plan in {place}{of} cannot be used by this program: {error}; "
+                f"{use}choose another output"
             ) from None
         for question, entry in zip(plan.questions, trees, strict=False):
             with suppress(*UNREADABLE):  # of another form: it is computed again
@@ -327,6 +351,9 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
         raise CheckFailed("selection is not that of the configuration")
     if plan.selection is not None:
         _check_selection(configuration, plan.selection)
+        selected = configuration.kept_selection
+        if selected is None or plain(plan.selection.spec()) != plain(selected.spec()):
+            raise CheckFailed("selection is not the first stage that selected the keys")
         guarantee = left_for_trees(guarantee, plan.selection)
     names, series = [tree.name for tree in configuration.trees], configuration.series
     for what, own, wanted in (

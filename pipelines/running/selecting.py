@@ -15,6 +15,7 @@ from pipelines.sections.by import PrivateKeys
 from pipelines.selection.plan import FOLDER
 from pipelines.user_error import UserError
 from transforms import files
+from transforms.kept_plan import sweep_undrawn
 from transforms.layout import MANIFEST, NONCE, PLAN, RECORD
 from transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
 
@@ -45,23 +46,27 @@ def with_keys(trees: Stage) -> tuple[Configuration, Wanted]:
         if stage.booking:
             stage.booking.check_room(trees.asked)
         begun = any(files.exists(files.join(folder, name)) for name in (NONCE, PLAN))
-        _made(
-            replace(stage, wanted=replace(wanted, repair=False, discard=wanted.discard and begun))
-        )
+        left = replace(wanted, repair=False, discard=wanted.discard and begun)
+        stage = _made(replace(stage, wanted=left))
         wanted = replace(wanted, discard=wanted.discard and not begun)
     elif missing_files(folder, ReleaseFolder(folder).files):
         if not wanted.repair:
             check_standing(folder, wanted)  # says which
-        _made(stage)
+        stage = _made(stage)
     elif stage.booking:
         stage.booking.settled()
-    return replace(configuration, selected=selected_keys(folder, configuration)), wanted
+    selected = selected_keys(folder, configuration)
+    # Another launcher may have written another plan first: the trees get what that one leaves.
+    return replace(configuration, selected=selected, kept_selection=stage.asked), wanted
 
 
-def _made(stage: Stage) -> None:
+def _made(stage: Stage) -> Stage:
+    """Make the first stage, and return it with the plan that was released."""
     stage = stage.make()
     sweep_unnamed(stage.output, stage.plan)
     sweep_temporary(stage.output)
+    sweep_undrawn(stage.output)
+    return stage
 
 
 def _check_not_begun(output: str) -> None:

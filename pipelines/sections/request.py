@@ -137,6 +137,8 @@ def first_change(before: object, now: object, place: str = "") -> str:
     'trees[0].lower was 0, now 1'
     >>> first_change({"confidence": 0.9}, {})
     'confidence was 0.9, now left out'
+    >>> first_change({"keys": "1"}, {"keys": 1})
+    'keys was "1", now 1'
     """
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         one, other, form = before, now, "{}.{}" if place else "{}{}"
@@ -145,7 +147,7 @@ def first_change(before: object, now: object, place: str = "") -> str:
     elif before == now and isinstance(before, bool) is isinstance(now, bool):
         return ""
     else:
-        return f"{place} was {_shown(before)}, now {_shown(now)}"
+        return f"{place} was {_shown(before, now)}, now {_shown(now, before)}"
     changes = (
         first_change(one.get(name, _ABSENT), other.get(name, _ABSENT), form.format(place, name))
         for name in {**one, **other}
@@ -153,7 +155,13 @@ def first_change(before: object, now: object, place: str = "") -> str:
     return next(filter(None, changes), "")
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, other: object) -> str:
+    """A value for a message, exactly where it would look the same as the other value."""
+    text = _brief(value)
+    return json.dumps(value) if text == _brief(other) and value is not _ABSENT else text
+
+
+def _brief(value: object) -> str:
     if value is _ABSENT:
         return "left out"
     if isinstance(value, (Mapping, list)):

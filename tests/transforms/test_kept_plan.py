@@ -14,6 +14,7 @@ from transforms.kept_plan import (
     find_kept,
     keep,
     kept_by,
+    sweep_undrawn,
 )
 from transforms.layout import PLAN
 
@@ -110,3 +111,5 @@ def test_beside_a_manifest_it_counts_only_as_what_was_drawn(
     for kept, found in ((own, own), (other, None)):
         (folder / PLAN).write_bytes(kept.to_bytes())
         assert find_drawn(str(folder)) == found
+        sweep_undrawn(str(folder))
+        assert (folder / PLAN).exists() == (found is not None)

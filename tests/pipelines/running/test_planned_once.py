@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dpcore import __version__
 from dpcore.release.guarantee import CHECKSUM, checksum_of
 from pipelines import configuration as planning
 from pipelines.configuration import load_configuration
+from pipelines.proof.manifest import plain
+from pipelines.release_folder import ReleaseFolder
+from pipelines.running.planned_once import planned_once, with_kept_selection
+from pipelines.running.selecting import selected_keys
 from tests.pipelines.conftest import NONCE, search_path
-from transforms.kept_plan import KeptPlan
+from transforms.carry import SeriesError, check_turn
+from transforms.kept_plan import KeptPlan, KeptPlanError, seal_of
 from transforms.layout import MANIFEST, PLAN, RECORD
+from transforms.standing import StandingError
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -439,3 +446,127 @@ def test_a_release_with_private_keys_is_finished_with_its_plans(
     assert undisturbed.items() <= contents(workspace.output).items()
     outcome = workspace.release(private)
     assert outcome.code == 0 and "already there" in outcome.out
+
+
+def test_trees_are_planned_over_the_selection_of_another_launcher(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another launcher writes the plan of the first stage after this one has planned its own, and
+    its selection spends more of the delta."""
+    from pipelines.running.stage import Stage
+
+    def few(settings: dict[str, Any]) -> None:
+        private(settings)
+        settings["trees"][1]["noise"] = "gaussian"
+
+    configuration = load_configuration(workspace.configure(few))
+    selection, own = configuration.selection, configuration._selection(NINE_TENTHS)
+    assert selection is not None and selection.spending.own[1] < own.spending.own[1]
+    place, check_input = workspace.output / "keys" / PLAN, Stage.check_input
+    key = configuration.key.load()
+
+    def overtaken(stage: Stage) -> Any:
+        if not place.exists():
+            place.parent.mkdir(parents=True)
+            place.write_bytes(KeptPlan.sealed(own, configuration.request, key).to_bytes())
+        return check_input(stage)
+
+    monkeypatch.setattr(Stage, "check_input", overtaken)
+    outcome = workspace.release(few)
+    assert outcome.code == 0, outcome.err
+    trees, keys = (
+        json.loads((folder / MANIFEST).read_text())["spec"]
+        for folder in (workspace.output, place.parent)
+    )
+    assert trees["selection"] == keys == plain(own.spec())
+    delta = ReleaseFolder(str(workspace.output)).plan.spending.own[1]
+    assert delta + own.spending.own[1] <= Fraction(1, 1000)
+    assert workspace.run("verify", workspace.output).code == 0
+    outcome = workspace.release(few)
+    assert outcome.code == 0 and "already there" in outcome.out
+
+
+def test_a_plan_of_trees_over_another_selection_is_refused(workspace: Workspace) -> None:
+    assert workspace.release(private).code == 0
+    loaded = load_configuration(workspace.configure(private))
+    kept = with_kept_selection(loaded)
+    selected = selected_keys(str(workspace.output / "keys"), kept)
+    planned_once(replace(kept, selected=selected))
+    other = replace(kept, selected=selected, kept_selection=loaded._selection(NINE_TENTHS))
+    with pytest.raises(StandingError, match="the first stage that selected the keys"):
+        planned_once(other)
+
+
+def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
+    """Else a plan could be put into the folder, and removed before this run seals its own."""
+    beginning(again)
+    configuration = load_configuration(again.configure())
+    planned_once(configuration)
+    edited(again.output / PLAN, lambda entries: entries.update(seal=64 * "0"))
+    with pytest.raises(KeptPlanError, match="that no run under the key"):
+        planned_once(configuration)
+
+
+def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(
+    workspace: Workspace,
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    configuration = load_configuration(workspace.configure(daily(2)))
+    planned_once(configuration)
+    edited(workspace.output / "period-0001" / PLAN, lambda entries: entries.update(seal=64 * "0"))
+    with pytest.raises(KeptPlanError, match="that no run under the key"):
+        planned_once(configuration)
+
+
+@pytest.mark.parametrize(
+    ("share", "is_near"), [(Fraction(1, 10**12), True), (Fraction(1, 10**6), False)]
+)
+def test_a_series_of_an_earlier_version_goes_on_with_its_plan(
+    workspace: Workspace, share: Fraction, is_near: bool
+) -> None:
+    assert workspace.release(daily(1)).code == 0
+    first = workspace.output / "period-0001"
+    (first / PLAN).unlink()
+    configuration = load_configuration(workspace.configure(daily(2)))
+    made = planned_once(configuration)
+    check_turn(made, configuration.output)
+
+    def spend_less(entries: dict[str, Any]) -> None:
+        level = entries["spec"]["trees"][0]["levels"][0]
+        rest = Fraction(level["level_amounts"][-1]) * (1 - share)
+        level["level_amounts"][-1] = str(rest)
+
+    edited(first / MANIFEST, spend_less)
+    found = planned_once(configuration)
+    assert (found != made) == is_near
+    if is_near:
+        check_turn(found, configuration.output)
+    else:
+        with pytest.raises(SeriesError, match="is a run of another series"):
+            check_turn(found, configuration.output)
+
+
+def test_a_release_does_not_end_with_the_plan_of_another_launcher(again: Workspace) -> None:
+    """One that asked for other quantiles, which shape no noise, wrote its plan last."""
+    undisturbed = contents(again.output)
+    edited(again.output / PLAN, lambda entries: entries["spec"]["trees"][0].update(quantiles=[0.5]))
+    assert again.run("verify", again.output).code == 2
+    assert again.run("release", again.configure()).code == 0
+    assert again.run("verify", again.output).code == 0
+    assert contents(again.output) == {n: d for n, d in undisturbed.items() if n != PLAN}
+
+
+@pytest.mark.parametrize("version", [__version__, "0.0.1"])
+def test_the_version_of_a_plan_is_named_where_it_is_another(again: Workspace, version: str) -> None:
+    beginning(again)
+    configuration = load_configuration(again.configure())
+    kept = KeptPlan.from_bytes((again.output / PLAN).read_bytes())
+    assert kept is not None
+    spec = {**kept.spec, "unit": "none"}
+    seal = seal_of(kept.request, spec, configuration.key.load())
+    edited_plan = replace(kept, spec=spec, seal=seal, dptrees=version)
+    (again.output / PLAN).write_bytes(edited_plan.to_bytes())
+    with pytest.raises(StandingError, match="cannot be used by this program") as refused:
+        planned_once(configuration)
+    is_named = ", of dptrees 0.0.1," in str(refused.value)
+    assert is_named == ("use that version" in str(refused.value)) == (version != __version__)

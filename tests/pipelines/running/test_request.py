@@ -102,6 +102,9 @@ def test_what_is_no_value_is_refused() -> None:
         ({"a": {"b": "x"}}, {"a": {"b": "y"}}, "a.b was x, now y"),
         ({"a": 100.0}, {"a": 120.5}, "a was 100, now 120.5"),
         ({}, {"a": {"b": 1}}, "a was left out, now given"),
+        ({"a": True}, {"a": "true"}, 'a was true, now "true"'),
+        ({"a": [1]}, {"a": {"b": 1}}, 'a was [1], now {"b": 1}'),
+        ({"a": "left out"}, {}, 'a was "left out", now left out'),
     ],
 )
 def test_the_first_change(before: Any, now: Any, change: str) -> None:
