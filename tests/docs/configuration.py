@@ -56,7 +56,7 @@ WORDS: dict[str, str] = {
     "rules.truth": "`true`, `false`",
     "rules.several": "a list",
     "rules.one_or_several": "a value, or a list",
-    "ledger.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
+    "rules.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "url.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "rules.guessed_parts": "a list of pairs `[value, part of the rows below]`",
     "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",

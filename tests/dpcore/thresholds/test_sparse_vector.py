@@ -153,7 +153,8 @@ def last_top_ratio(**factors: float) -> float:
 
 
 def test_the_guarantee_is_nearly_used_up_and_planted_errors_break_it() -> None:
-    assert math.exp(0.9) < last_top_ratio() <= math.exp(1.0)
+    # It reaches e to the last digits, which depend on the processor.
+    assert math.exp(0.9) < last_top_ratio() <= math.exp(1.0) * (1 + 1e-12)
     assert last_top_ratio(threshold_factor=0.7, query_factor=0.7) > math.exp(1.0)
     assert last_top_ratio(threshold_factor=0.5, query_factor=0.5) > math.exp(1.8)
 

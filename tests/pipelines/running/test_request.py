@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from dpcore.noise.randomness import ReleaseKey
 from dpcore.release.guarantee import manifest_of
 from pipelines.configuration import Configuration, load_configuration
 from pipelines.running.planned_once import planned_once
@@ -43,7 +42,7 @@ def test_a_plan_of_every_kind_is_read_back(
     place: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = loaded(place, name, monkeypatch)
-    plan, key = configuration.plan(), ReleaseKey(bytes(32))
+    plan, key = configuration.plan(), configuration.key.load()
     kept = KeptPlan.sealed(plan, configuration.request, key)
     assert KeptPlan.from_bytes(kept.to_bytes()) == kept
     folder = Path(configuration.output)
