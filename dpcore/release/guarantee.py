@@ -12,11 +12,11 @@ from dpcore.privacy.unit import NullUnits
 from dpcore.release.plan import ReleasePlan
 from dpcore.series.words import run_in_words, run_numbers
 
-# The entry of a manifest that tells whether the others are as they were written.
+# The entry of a manifest that shows whether the others are as they were written.
+CHECKSUM = "checksum"
 # Raised when a version computes floats of the same plan and counts with other bits. Releases
 # without it are of versions whose last digits depended on the processor.
 ARITHMETIC_VERSION = 1
-CHECKSUM = "checksum"
 
 _ROWS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",

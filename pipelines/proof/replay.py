@@ -180,8 +180,9 @@ class _Comparison:
     """A release beside the one that was made again from its rows.
 
     Floats are compared bit for bit where both have one arithmetic. Those of earlier releases depend
-    on the processor that made them in their last digits, so they are compared to a relative 1e-9;
-    integers, labels and the record are compared exactly in every release.
+    on the processor that made them in their last digits, so they are compared to a relative 1e-9
+    (near 0 to 1e-9 of a row); integers, labels and the record are compared exactly in every
+    release.
 
     Args:
         manifest: of the release.

@@ -60,7 +60,7 @@ def test_many_series_at_once_are_multiplied_as_each_alone() -> None:
 
 
 def test_the_last_bits_of_transforms_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on another processor: every number of a transform is off by a few parts in 2^53."""
+    """Move every number of a transform by a few parts in 2^53, as another processor does."""
     values, series = coefficients(1000)
     wanted, whole = series_product(values, series), np.rint(values).astype(np.int64)
     positive = np.arange(1000)
