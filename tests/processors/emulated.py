@@ -29,7 +29,7 @@ VARIABLES = (
     "GLIBC_TUNABLES",
     "ARROW_USER_SIMD_LEVEL",
 )
-PROCESSORS: dict[str, dict[str, str]] = {
+_ALL: dict[str, dict[str, str]] = {
     # This machine, as it is.
     "native": {},
     "one_thread": {"OPENBLAS_NUM_THREADS": "1"},
@@ -64,6 +64,31 @@ PROCESSORS: dict[str, dict[str, str]] = {
         "ARROW_USER_SIMD_LEVEL": "NONE",
     },
 }
+# What the code of OpenBLAS for a processor runs; without it a process dies of an illegal
+# instruction.
+_NEEDED = {"SkylakeX": "avx512f", "Haswell": "avx2", "Zen": "avx2"}
+
+
+def _is_runnable(settings: dict[str, str], flags: frozenset[str]) -> bool:
+    """Return whether a machine with these flags has the instructions of an environment.
+
+    >>> _is_runnable({"OPENBLAS_CORETYPE": "SkylakeX"}, frozenset(["avx", "avx2"]))
+    False
+    """
+    needed = _NEEDED.get(settings.get("OPENBLAS_CORETYPE", ""))
+    return needed is None or needed in flags
+
+
+def _flags() -> frozenset[str]:
+    """Return the instructions that Linux lists; all that is needed where it lists none."""
+    listed = Path("/proc/cpuinfo")
+    text = listed.read_text(encoding="utf-8") if listed.exists() else ""
+    lines = [line for line in text.splitlines() if line.startswith("flags")]
+    return frozenset(lines[0].split() if lines else _NEEDED.values())
+
+
+# Those that this machine can take itself for.
+PROCESSORS = {name: each for name, each in _ALL.items() if _is_runnable(each, _flags())}
 
 
 def environment(processor: str) -> dict[str, str]:
